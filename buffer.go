@@ -14,23 +14,25 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
-	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Source is the memory behind a Buffer; *[gpualloc.Buffer] is one. ReadAt and
-// WriteAt are the CPU's way to it.
+// Source is the memory behind a Buffer; *[gpualloc.Buffer] is one. ReadAt and WriteAt give the
+// CPU access to it.
 type Source interface {
 	io.ReaderAt
 	io.WriterAt
 	dmabuf.Holder
 	Size() int64 // bytes
-	// Segments are its dma-bufs, in order. Memory that cannot be exported has none, and
-	// is staged; or, for BufferOptions.PeerDirect, segments without Buf that have Addr.
+	// Segments returns its dma-bufs, in order. Memory that cannot be exported returns none, and
+	// is staged; or, for BufferOptions.PeerDirect, segments with Addr and without Buf.
 	Segments() []gpualloc.Segment
-	PCI() (gpualloc.PCIAddr, bool) // the function that it lies on, or whose driver exports it
+	PCI() (pciaddr.Addr, bool) // the function that the memory lies on, or whose driver exports it
 
-	// Kind() gpualloc.Kind may be there as well: what is [gpualloc.KindSystem] is the
-	// host's memory, whatever PCI says.
+	// A Source may also have Kind() gpualloc.Kind: [gpualloc.KindSystem] is the host's memory,
+	// whatever PCI returns.
 }
 
 // Policy says whether a Buffer may be staged.
@@ -38,60 +40,62 @@ type Policy int
 
 // The policies.
 const (
-	// PreferDirect: registered if that is possible, else staged.
+	// PreferDirect registers the memory if that is possible, and stages it otherwise.
 	PreferDirect Policy = iota
-	// DirectOnly: a refused registration is an error, and no operation moves the bytes
-	// by CPU. A message, or a receive, of more pieces than a work request may have
-	// (EndpointOptions.MaxSGE) completes with EOPNOTSUPP; of other memory it is packed. What
-	// asks for the CPU gets it: ReadAt, WriteAt, FlagInject.
+	// DirectOnly never stages: if registration is refused, Register returns an error, and no
+	// operation moves the bytes by CPU. A message or a receive with more pieces than a work
+	// request may have (EndpointOptions.MaxSGE) completes with EOPNOTSUPP; other memory is
+	// packed. Calls that ask for the CPU still use it: ReadAt, WriteAt, FlagInject.
 	DirectOnly
-	// StagedOnly: always staged, to compare.
+	// StagedOnly always stages, for comparison.
 	StagedOnly
 )
 
-// BufferOptions say how a Buffer is made. The zero value is good.
+// BufferOptions say how a Buffer is made. The zero value is usable.
 type BufferOptions struct {
 	Policy   Policy
-	Ordering Ordering // of what NICs write, by the Buffer's keys and by those that peers are given
+	Ordering Ordering // of NICs' writes, under the Buffer's keys and under those that peers are given
 
-	// PeerDirect allows the memory to be registered by the device pointers of its
-	// segments (gpualloc.Segment.Addr) where neither the NIC's provider nor the kernel
-	// registers dma-bufs: with RDMA drivers of MLNX_OFED or DOCA and the GPU driver's
-	// peer-memory client, such as nvidia-peermem. Path.Route is then
-	// [ibvfd.RoutePeerDirect]. The dma-buf itself has no part in it: nothing holds
-	// the memory but what the client does, and a prover may know nothing of it.
+	// PeerDirect allows the memory to be registered by the device pointers of its segments
+	// (gpualloc.Segment.Addr) if neither the NIC's provider nor the kernel registers dma-bufs:
+	// with RDMA drivers of MLNX_OFED or DOCA and the GPU driver's peer-memory client, such as
+	// nvidia-peermem. Path.Route is then [ibvfd.RoutePeerDirect]. The dma-buf is not used: only
+	// the client holds the memory, and a prover may know nothing of it.
 	PeerDirect bool
 }
 
-// Buffer is memory that operations move bytes from and to: a whole source, or a
-// slice of it. Its methods may be called from several goroutines at once.
+// Buffer is memory that operations move bytes from and to: a whole source, or a slice of it.
+// Its methods may be called from several goroutines at once.
 //
-// A Buffer is made with one reference. Retain adds one; Release takes one away,
-// and the last one's Release closes the Buffer. Slices keep the memory: it is
-// freed when the last of them, and the last operation on it, is done.
+// A Buffer is made with one reference. Retain adds one; Release takes one away, and the last
+// Release closes the Buffer. Slices keep the memory: it is freed when the last of them is
+// closed and the last operation on it has ended.
 type Buffer struct {
 	core     *core
 	id       uint64
 	off      int64
 	size     int64
 	readOnly bool
-	order    Ordering // of what peers write
-	whole    bool     // made by Register or AllocHost
-	root     *node    // of the layout of all its bytes
-	mem      []space  // its one source
+	order    Ordering      // of what peers write
+	whole    bool          // made by Register or AllocHost
+	layout   Layout        // of all its bytes
+	mem      []lower.Space // its one source
 	self     [1]*Buffer
 
 	mu   sync.Mutex
 	refs int // 0 once closed
 }
 
-// Register makes a Buffer of a source, which it holds: closing the source
-// answers ErrInUse until all Buffers of it are closed.
+// Register makes a Buffer of a source, and holds the source: its Close returns ErrInUse until
+// all Buffers of it are closed.
 //
-// Where the memory cannot be registered as a dma-buf, nor by its device pointer with
-// PeerDirect, and the policy allows, the Buffer is staged: [Buffer.Path] says why,
-// with the *[ibvfd.RegError] of each.
+// If the memory cannot be registered as a dma-buf, nor by its device pointer with PeerDirect,
+// and the policy allows it, the Buffer is staged: [Buffer.Path] reports the reason, with the
+// *[ibvfd.RegError] of each.
 func (n *NIC) Register(src Source, opt BufferOptions) (*Buffer, error) {
+	if src == nil {
+		return nil, &dmabuf.Error{Op: "register a buffer", Device: n.Name(), Detail: "no source", Remedy: "give memory of package gpualloc, or of your own", Err: unix.EINVAL}
+	}
 	c, err := n.register(src, opt)
 	if err != nil {
 		return nil, err
@@ -116,9 +120,12 @@ func (n *NIC) register(src Source, opt BufferOptions) (*core, error) {
 	return c, nil
 }
 
-// Allocate makes a Buffer of size bytes that an allocator provides. The memory
-// is the Buffer's own: it is freed with it.
+// Allocate makes a Buffer of size bytes that an allocator provides. The Buffer owns the memory
+// and frees it.
 func (n *NIC) Allocate(ctx context.Context, a gpualloc.Allocator, size int64, opt BufferOptions) (*Buffer, error) {
+	if a == nil {
+		return nil, &dmabuf.Error{Op: "register a buffer", Device: n.Name(), Detail: "no allocator", Remedy: "use one of package gpualloc", Err: unix.EINVAL}
+	}
 	mem, err := a.Alloc(ctx, size, gpualloc.Options{})
 	if err != nil {
 		return nil, err
@@ -128,11 +135,11 @@ func (n *NIC) Allocate(ctx context.Context, a gpualloc.Allocator, size int64, op
 		return nil, joinClose(err, mem)
 	}
 	c.owned = mem
-	return c.all(size), nil // what rounding has added is not part of it
+	return c.all(size), nil // without the bytes that rounding has added
 }
 
-// AllocHost makes a Buffer of size bytes of pinned host memory, in
-// RelaxedOrdering; StrictSlice is for the flags in it.
+// AllocHost makes a Buffer of size bytes of pinned host memory, in RelaxedOrdering; use
+// StrictSlice for flags in it.
 func (n *NIC) AllocHost(size int64) (*Buffer, error) {
 	if err := n.enter(); err != nil {
 		return nil, err
@@ -145,25 +152,25 @@ func (n *NIC) AllocHost(size int64) (*Buffer, error) {
 	return c.all(c.size), nil
 }
 
-// all is the first Buffer of the memory.
+// all returns the first Buffer of the memory.
 func (c *core) all(size int64) *Buffer {
 	b := c.buffer(0, size, false, c.order)
 	b.whole = true
 	return b
 }
 
-// directOnly reports whether no CPU may move the Buffer's bytes for an operation.
+// directOnly reports whether the CPU must not move the Buffer's bytes for an operation.
 func (b *Buffer) directOnly() bool { return b.core.policy == DirectOnly }
 
 func (c *core) buffer(off, size int64, readOnly bool, order Ordering) *Buffer {
 	c.handles++
 	b := &Buffer{core: c, id: newID(), off: off, size: size, readOnly: readOnly, order: order, refs: 1}
-	all, _ := Contiguous(0, size) // a size that a buffer has is one that a layout has
-	b.root, b.mem, b.self[0] = all.root, []space{b.space()}, b
+	b.layout, _ = Contiguous(0, size) // a size that is valid for a buffer is valid for a layout
+	b.mem, b.self[0] = []lower.Space{b.space()}, b
 	return b
 }
 
-// newID is a number that no other has, here or on another host.
+// newID returns a number that is unique, on this host and on others.
 func newID() uint64 {
 	for {
 		if id := rand.Uint64(); id != 0 {
@@ -172,48 +179,47 @@ func newID() uint64 {
 	}
 }
 
-// ID names the Buffer, for the other host to tell it from others. It gives no access:
-// that is what [Endpoint.Share] and [Endpoint.Offer] are for.
+// ID returns a number that names the Buffer for the other host. It gives no access:
+// [Endpoint.Share] and [Endpoint.Offer] do.
 func (b *Buffer) ID() uint64 { return b.id }
 
-// Size is the Buffer's size in bytes.
+// Size returns the Buffer's size in bytes.
 func (b *Buffer) Size() int64 { return b.size }
 
-// ReadOnly reports whether the Buffer is a slice for reading.
+// ReadOnly reports whether the Buffer is a read-only slice.
 func (b *Buffer) ReadOnly() bool { return b.readOnly }
 
-// GPU is the PCI function whose memory was asked for; false for the host's, whoever
-// has exported it.
-func (b *Buffer) GPU() (gpualloc.PCIAddr, bool) {
+// GPU returns the PCI function whose memory the Buffer is; false for host memory, even if a
+// GPU's driver has exported it.
+func (b *Buffer) GPU() (pciaddr.Addr, bool) {
 	if !b.core.gpu {
-		return gpualloc.PCIAddr{}, false
+		return pciaddr.Addr{}, false
 	}
 	return b.core.src.PCI()
 }
 
-// Nearest is the RDMA device nearest to the memory, and why it is. To host memory all
-// are equally near, also where a GPU's driver has exported it.
-func (b *Buffer) Nearest() (ibvfd.Near, error) {
-	devices, err := ibvfd.DevicesWithoutGIDs("")
+// Nearest returns the RDMA device nearest to the memory, and the reason. All devices are
+// equally near to host memory, even if a GPU's driver has exported it.
+func (b *Buffer) Nearest() (ibdev.Near, error) {
+	devices, err := ibdev.ListWithoutGIDs("")
 	if err != nil {
-		return ibvfd.Near{}, err
+		return ibdev.Near{}, err
 	}
 	if addr, ok := b.GPU(); ok {
-		return ibvfd.Nearest("", &addr, devices)
+		return ibdev.Nearest("", &addr, devices)
 	}
-	return ibvfd.Nearest("", nil, devices)
+	return ibdev.Nearest("", nil, devices)
 }
 
-// Slice is a Buffer of size bytes of this one, from offset on: for parts of one
-// piece of memory that go to different peers. It keeps the memory. A range that
-// is not within the Buffer is [dmabuf.ErrRange]. A slice of a read-only Buffer
-// is read-only.
+// Slice returns a Buffer of size bytes of this one, from offset on: for parts of one piece of
+// memory that go to different peers. It keeps the memory. A range outside the Buffer is
+// [dmabuf.ErrRange]. A slice of a read-only Buffer is read-only.
 func (b *Buffer) Slice(offset, size int64) (*Buffer, error) {
 	return b.slice(offset, size, b.readOnly, b.order)
 }
 
-// ReadOnlySlice is Slice for a Buffer whose bytes nothing changes: no WriteAt,
-// no receive or READ into it, and a peer is given no key to write with.
+// ReadOnlySlice is Slice for a Buffer whose bytes do not change: it refuses WriteAt, and
+// receives and READs into it, and a peer is given no key to write with.
 func (b *Buffer) ReadOnlySlice(offset, size int64) (*Buffer, error) {
 	return b.slice(offset, size, true, b.order)
 }
@@ -240,8 +246,8 @@ func within(off, length, size int64) bool {
 	return off >= 0 && length >= 0 && off <= size && length <= size-off
 }
 
-// ReadAt copies bytes out of the memory by CPU. It follows io.ReaderAt, and
-// sees what peers have written.
+// ReadAt copies bytes out of the memory by CPU. It follows io.ReaderAt, and sees what peers
+// have written.
 func (b *Buffer) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, outOfRange("read", off, int64(len(p)), b.size)
@@ -261,9 +267,9 @@ func (b *Buffer) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// WriteAt copies bytes into the memory by CPU, for the NIC and peers to see.
-// What does not fit as a whole answers [dmabuf.ErrRange] and writes nothing; a
-// read-only Buffer answers EACCES.
+// WriteAt copies bytes into the memory by CPU, for the NIC and peers to see. If p does not
+// fit, it returns [dmabuf.ErrRange] and writes nothing; for a read-only Buffer it returns
+// EACCES.
 func (b *Buffer) WriteAt(p []byte, off int64) (int, error) {
 	if !within(off, int64(len(p)), b.size) {
 		return 0, outOfRange("write", off, int64(len(p)), b.size)
@@ -275,7 +281,7 @@ func (b *Buffer) WriteAt(p []byte, off int64) (int, error) {
 	return b.core.writeAt(p, b.off+off)
 }
 
-// useToWrite is use, of a Buffer that may be written.
+// useToWrite is use of a Buffer that may be written.
 func (b *Buffer) useToWrite() error {
 	if b.readOnly {
 		return b.denied("write")
@@ -287,20 +293,18 @@ func (b *Buffer) denied(op string) error {
 	return &dmabuf.Error{Op: op, Device: b.String(), Detail: "the slice is for reading only", Remedy: "use Slice", Err: unix.EACCES}
 }
 
-// Sync makes a staged Buffer and the memory that stands in for it agree: what
-// peers have written goes to the source, what was written to the source, by a
-// GPU or otherwise, goes to the stand-in. ReadAt, WriteAt and operations of one's
-// own do it for the bytes that they touch; Sync is for what neither goes through:
-// before a peer reads what the GPU wrote, before the GPU reads what a peer wrote, and
-// between a GPU's write and a peer's to the same bytes. On a direct Buffer there is
-// nothing to do; a kernel that runs already may need [Buffer.Flush].
+// Sync makes a staged Buffer's source and its staging buffer equal: it copies the peers'
+// writes to the source, and writes to the source, by a GPU or otherwise, to the staging
+// buffer. ReadAt, WriteAt and local operations do this for the bytes that they touch. Call
+// Sync before a peer reads bytes that the GPU wrote, before the GPU reads bytes that a peer
+// wrote, and between a GPU's write and a peer's to the same bytes. On a direct Buffer Sync
+// does nothing; a kernel that runs already may need [Buffer.Flush].
 //
-// Who has written is told by comparing with what both were at the last Sync. Where both
-// have changed a byte since, the peer's wins. But a peer that wrote what was there then
-// has, as far as can be seen, written nothing: what the GPU wrote stays. So a flag that
-// a peer sets and a GPU clears takes a Sync after the GPU's write, before the peer may
-// write again; without it the second setting is lost, which it is not on a direct
-// Buffer.
+// Sync compares both with their bytes at the last Sync. If both have changed a byte since, the
+// peer's write wins. But if a peer wrote the value of the last Sync again, Sync cannot see the
+// write, and the GPU's bytes stay. So a flag that a peer sets and a GPU clears needs a Sync
+// after the GPU's write, before the peer may write again; without it the second setting is
+// lost, which does not happen on a direct Buffer.
 func (b *Buffer) Sync() error {
 	if err := b.use(); err != nil {
 		return err
@@ -309,7 +313,7 @@ func (b *Buffer) Sync() error {
 	return b.core.sync(b.off, b.size)
 }
 
-// Retain adds a reference, on an open Buffer.
+// Retain adds a reference to an open Buffer.
 func (b *Buffer) Retain() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -320,9 +324,9 @@ func (b *Buffer) Retain() error {
 	return nil
 }
 
-// Release takes a reference away. The last one closes the Buffer; the memory
-// stays until slices and operations are done with it; what cannot be freed is
-// tried again by [NIC.Close]. It answers os.ErrClosed if there is none left.
+// Release takes a reference away. The last Release closes the Buffer; the memory stays until
+// its slices are closed and its operations have ended. [NIC.Close] tries again to free memory
+// that could not be freed. Without a reference left, Release returns os.ErrClosed.
 func (b *Buffer) Release() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -336,13 +340,12 @@ func (b *Buffer) Release() error {
 	return b.core.letGo()
 }
 
-// Close closes the Buffer and frees its memory. While somebody has retained it
-// it answers [dmabuf.ErrInUse] and frees nothing; that which Register or
-// AllocHost made does so too while there are slices, operations under way or
-// keys of peers on the memory. A slice has no memory of its own to free, and is
-// closed. Where the memory cannot be freed Close answers why, and closing again
-// goes on with it; once its registration has ended the Buffer is of no other
-// use. Closing again does nothing otherwise.
+// Close closes the Buffer and frees its memory. If the Buffer is retained, it returns
+// [dmabuf.ErrInUse] and frees nothing; for a Buffer that Register or AllocHost made it does
+// so, too, while there are slices, operations under way or keys of peers on the memory. A
+// slice has no memory of its own to free, and is just closed. If the memory cannot be freed,
+// Close returns the reason, and another Close continues; once the registration has ended, the
+// Buffer cannot be used otherwise. After success Close does nothing.
 func (b *Buffer) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

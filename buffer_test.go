@@ -16,6 +16,8 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -26,7 +28,7 @@ func testSlices(t *testing.T, s setting) {
 		t.Run(k.name, func(t *testing.T) {
 			n := s.open(t, NICOptions{})
 			b := k.make(t, n, 100)
-			want := random(t, seeded(t), b, 100)
+			want := random(t, testenv.Seeded(t), b, 100)
 			if b.ID() == 0 || b.Size() != 100 || b.ReadOnly() {
 				t.Errorf("%v", b)
 			}
@@ -78,7 +80,7 @@ func testSlices(t *testing.T, s setting) {
 	}
 }
 
-// The memory lives as long as somebody has it, in any order.
+// The memory lives until its last reference is released, in any order.
 func TestReferences(t *testing.T) { testReferences(t, inMemory(t)) }
 
 func testReferences(t *testing.T, s setting) {
@@ -171,13 +173,13 @@ func TestPolicies(t *testing.T) {
 	if _, ok := h.GPU(); ok || h.GPUDirect() {
 		t.Error("host memory is no GPU's")
 	}
-	// Nor is what a GPU's driver has allocated there.
+	// Memory that a GPU's driver has allocated in the host is not a GPU's either.
 	for kind, gpu := range map[gpualloc.Kind]bool{gpualloc.KindSystem: false, gpualloc.KindVRAM: true, gpualloc.KindUnknown: true} {
 		src := &kindSource{memSource{mem: make([]byte, 8)}, kind}
 		b := must(n.Register(src, BufferOptions{Policy: StagedOnly}))(t)
 		closing(t, b)
 		at, ok := b.GPU()
-		if want, _ := src.PCI(); ok != gpu || gpu && at != want || !gpu && at != (gpualloc.PCIAddr{}) {
+		if want, _ := src.PCI(); ok != gpu || gpu && at != want || !gpu && at != (pciaddr.Addr{}) {
 			t.Errorf("memory of kind %v: GPU %v, %v", kind, at, ok)
 		}
 	}
@@ -199,17 +201,17 @@ type kindSource struct {
 
 func (s *kindSource) Kind() gpualloc.Kind { return s.kind }
 
-// What either side changes behind a staged buffer's back comes through, byte by
-// byte; what nobody changed is not written.
+// Changes of either side to staged memory reach the other side, byte by byte; unchanged bytes
+// are not written.
 func TestStagedMemoryAgrees(t *testing.T) {
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	n := inMemory(t).open(t, NICOptions{})
 	const size = 3*syncChunk + 77
 	src := &memSource{mem: make([]byte, size)}
 	b := must(n.Register(src, BufferOptions{Policy: StagedOnly}))(t)
 	closing(t, b)
 	want := random(t, r, b, size)
-	stand := b.core.hostMem.Bytes()
+	staging := b.core.hostMem.Bytes()
 	for range 30 {
 		for range r.IntN(2000) {
 			i, v := r.IntN(size), byte(r.Uint32())
@@ -217,13 +219,13 @@ func TestStagedMemoryAgrees(t *testing.T) {
 			if i%2 == 0 { // the GPU's bytes
 				src.mem[i] = v
 			} else { // the peer's
-				stand[i] = v
+				staging[i] = v
 			}
 		}
 		if err := b.Sync(); err != nil {
 			t.Fatal(err)
 		}
-		if string(src.mem) != string(want) || string(stand) != string(want) {
+		if string(src.mem) != string(want) || string(staging) != string(want) {
 			t.Fatal("they do not agree")
 		}
 	}
@@ -233,38 +235,38 @@ func TestStagedMemoryAgrees(t *testing.T) {
 	}
 }
 
-// Where a GPU and a peer write the same byte between two syncs the peer's wins, unless
-// it is what both last agreed on. A sync between the two keeps both.
+// If a GPU and a peer write the same byte between two syncs, the peer's write wins, unless it
+// equals the byte at the last sync. A sync between the two writes keeps both.
 func TestStagedMemoryInConflict(t *testing.T) {
 	n := inMemory(t).open(t, NICOptions{})
 	src := &memSource{mem: make([]byte, 3)}
 	b := must(n.Register(src, BufferOptions{Policy: StagedOnly}))(t)
 	closing(t, b)
-	stand := b.core.hostMem.Bytes()
+	staging := b.core.hostMem.Bytes()
 	sync := func(what string, want byte) {
 		t.Helper()
 		if err := b.Sync(); err != nil {
 			t.Fatal(err)
 		}
-		if all := string([]byte{0, want, 0}); string(src.mem) != all || string(stand) != all {
-			t.Errorf("%s: the source has %v, the stand-in %v, want %d", what, src.mem, stand, want)
+		if all := string([]byte{0, want, 0}); string(src.mem) != all || string(staging) != all {
+			t.Errorf("%s: the source has %v, the staging buffer %v, want %d", what, src.mem, staging, want)
 		}
 	}
-	stand[1] = 1
+	staging[1] = 1
 	sync("the peer sets it", 1)
-	src.mem[1], stand[1] = 2, 3
+	src.mem[1], staging[1] = 2, 3
 	sync("both change it", 3)
-	src.mem[1], stand[1] = 0, 3
+	src.mem[1], staging[1] = 0, 3
 	sync("the GPU clears it, and the peer writes the same again", 0)
-	stand[1] = 3
+	staging[1] = 3
 	sync("the peer sets it", 3)
 	src.mem[1] = 0
 	sync("the GPU clears it", 0)
-	stand[1] = 3
+	staging[1] = 3
 	sync("the peer sets it after that", 3)
 }
 
-// proofs answers as it is told, one MR after the other, and keeps what it was asked.
+// proofs is a prover with prepared answers, one for each MR. It records the keys that it gets.
 type proofs struct {
 	answers []placement.Placement
 	asked   []placement.Key
@@ -278,8 +280,8 @@ func (p *proofs) Prove(_ context.Context, k placement.Key) (placement.Placement,
 	return p.answers[len(p.asked)-1], nil
 }
 
-// ofTwo is a Buffer of two dma-bufs, as GPU memory is that comes in segments: its
-// MRs have nothing in common.
+// ofTwo returns a Buffer of two dma-bufs, like GPU memory in segments: its MRs have different
+// keys and inodes.
 func ofTwo(t *testing.T) *Buffer {
 	n := inMemory(t).open(t, NICOptions{})
 	b := must(n.Register(&memSource{mem: make([]byte, 64), direct: true}, BufferOptions{}))(t)
@@ -294,8 +296,8 @@ func ofTwo(t *testing.T) *Buffer {
 	return b
 }
 
-// A prover is asked for each MR by all that names it, and by nothing else: a
-// process has another number outside of its container.
+// Prove asks the prover for each MR by device, keys and inode only: the number of a process
+// differs outside of its container.
 func TestProveAsks(t *testing.T) {
 	b := ofTwo(t)
 	direct := placement.Placement{Memory: placement.PeerToPeer, Route: placement.BelowSwitch}
@@ -308,14 +310,14 @@ func TestProveAsks(t *testing.T) {
 		if _, err := b.Prove(t.Context(), p); err != nil || !slices.Equal(p.asked, want) {
 			t.Errorf("asked for %+v, %v, want %+v", p.asked, err, want)
 		}
-		// Which MR is of which dma-buf is not known any more.
+		// Now it is not known which MR belongs to which dma-buf.
 		b.core.inodes = b.core.inodes[:1]
 		want[0].Inode, want[1].Inode = 0, 0
 	}
 }
 
-// Proven is what a prover has said, of every MR, and nothing else. What is kept is
-// the answer of the first MR that is not.
+// A Buffer is Proven only if the prover says so for every MR. Path keeps the answer for the
+// first MR that is not.
 func TestProve(t *testing.T) {
 	b := ofTwo(t)
 	direct := func(device string) placement.Placement {
@@ -328,7 +330,7 @@ func TestProve(t *testing.T) {
 		name    string
 		answers []placement.Placement
 		want    Direct
-		kept    int // which of the answers
+		kept    int // index of the answer that Path keeps
 	}{
 		{"both", []placement.Placement{direct("a"), direct("b")}, Proven, 1},
 		{"not the second", []placement.Placement{direct("a"), moved}, Registered, 1},
@@ -349,7 +351,7 @@ func TestProve(t *testing.T) {
 			t.Errorf("%s: a GPU's memory that is registered is not direct", c.name)
 		}
 	}
-	// A prover that fails has said nothing.
+	// After a prover's error Path does not change.
 	before := b.Path()
 	if _, err := b.Prove(t.Context(), &proofs{answers: []placement.Placement{direct("a")}}); err == nil || !reflect.DeepEqual(b.Path(), before) {
 		t.Errorf("after a prover that failed: %v, %v, was %v", err, b.Path(), before)

@@ -5,64 +5,155 @@ package gpurdma
 import (
 	"context"
 	"os"
+	"sync"
+	"sync/atomic"
 
 	"github.com/gpurdma/gpurdma/internal/spin"
 )
 
-// Completion is an operation that has ended, well or not.
+// Completion says that an operation has ended, with success or an error.
 type Completion struct {
-	Context any // as given to the operation
+	Context any // of the operation
 	Op      Op
 	Peer    Peer
-	Len     int64  // bytes moved; for a receive, as many as came; for OpRemoteWrite those of the last work request
+	Len     int64  // bytes moved; of a receive, the bytes received; of OpRemoteWrite, the bytes of the last work request
 	Data    uint32 // the peer's data, if Flags has FlagRemoteCQData
 	Flags   Flags
 	Err     error // nil, or an *OpError
 }
 
-// Poll takes up to len(dst) completions, and drives what waits in queues: what can
-// be posted is posted. 0 if there are none. With no room in dst it only drives.
-func (e *Endpoint) Poll(dst []Completion) (int, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
+// completions are the completions that the program has not taken.
+type completions struct {
+	wake     chan struct{} // a goroutine that takes its value looks for completions
+	sleepers atomic.Int32  // goroutines asleep in Wait
+
+	mu     sync.Mutex
+	list   fifo[Completion]
+	closed bool
+}
+
+func (d *completions) push(c Completion) {
+	d.mu.Lock()
+	if !d.closed {
+		d.list.push(c)
+	}
+	d.mu.Unlock()
+	d.wakeSleeper()
+}
+
+// take moves completions to dst.
+func (d *completions) take(dst []Completion) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
 		return 0, os.ErrClosed
 	}
-	if e.done.len() < len(dst) || len(dst) == 0 {
-		e.progress()
-	} else {
-		// There are enough: more, and receives posted anew, would pile up before a
-		// program that is slow to take them.
-		e.kick()
-	}
-	n := min(len(dst), e.done.len())
+	n := min(len(dst), d.list.len())
 	for i := range dst[:n] {
-		dst[i] = e.done.pop()
+		dst[i] = d.list.pop()
 	}
 	return n, nil
 }
 
+// state returns the number of completions, and whether the endpoint is closed.
+func (d *completions) state() (n int, closed bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.list.len(), d.closed
+}
+
+// close drops all completions, and wakes a goroutine that sleeps.
+func (d *completions) close() {
+	d.mu.Lock()
+	d.closed, d.list = true, fifo[Completion]{}
+	d.mu.Unlock()
+	d.wakeSleeper()
+}
+
+// wakeSleeper wakes a sleeping goroutine, if there is one. Every change that a NIC does not
+// report calls it: a completion that another goroutine has made, a connection whose queue is
+// to be armed, and the end.
+func (d *completions) wakeSleeper() {
+	if d.sleepers.Load() > 0 {
+		d.event()
+	}
+}
+
+// event wakes one sleeping goroutine, or the next one to sleep.
+func (d *completions) event() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Poll takes up to len(dst) completions, and returns their number, 0 if there are none. It
+// also posts operations that wait in queues, as far as possible. If dst is empty it does only
+// that.
+func (e *Endpoint) Poll(dst []Completion) (int, error) {
+	have, closed := e.done.state()
+	if closed {
+		return 0, os.ErrClosed
+	}
+	if have < len(dst) || len(dst) == 0 {
+		e.progress()
+	} else {
+		// There are enough completions. More of them, and new receives, would pile up if the
+		// program takes them slowly.
+		e.held.post()
+	}
+	return e.done.take(dst)
+}
+
+// progress takes completions from the NIC, and posts operations that waited for room.
 func (e *Endpoint) progress() {
-	for _, p := range e.peers {
-		if p.conn != nil {
-			p.conn.progress()
-		}
+	for _, q := range e.queues.all() {
+		q.poll()
 	}
+	e.held.post()
 }
 
-// kick posts what waits where there is room already.
-func (e *Endpoint) kick() {
-	for _, p := range e.peers {
-		if p.conn != nil {
-			p.conn.kick()
-		}
-	}
+// held are connections with operations that the next Poll posts (FlagMore).
+type held struct {
+	some  atomic.Bool
+	mu    sync.Mutex
+	conns []*conn
+	spare []*conn // memory of an earlier list
 }
 
-// Wait waits until there is at least one completion, or ctx ends, whose error it
-// then returns: what is under way goes on. It polls for what comes at once, and
-// then sleeps until a NIC raises an event. Several goroutines may wait; each
-// completion goes to one of them.
+func (h *held) add(c *conn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.conns = append(h.conns, c)
+	h.some.Store(true)
+}
+
+// post posts the held operations.
+func (h *held) post() {
+	if !h.some.Load() {
+		return
+	}
+	h.mu.Lock()
+	conns := h.conns
+	h.conns, h.spare = h.spare, nil
+	h.some.Store(false)
+	h.mu.Unlock()
+	for _, c := range conns {
+		c.mu.Lock()
+		c.holding = false
+		c.kick()
+		c.mu.Unlock()
+	}
+	clear(conns)
+	h.mu.Lock()
+	h.spare = conns[:0]
+	h.mu.Unlock()
+}
+
+// Wait waits until there is at least one completion, and takes up to len(dst) of them. If ctx
+// ends first it returns ctx's error; operations under way continue. It polls for a short time,
+// and then sleeps until a NIC raises an event. Several goroutines may wait; each completion
+// goes to one of them.
 func (e *Endpoint) Wait(ctx context.Context, dst []Completion) (int, error) {
 	if len(dst) == 0 {
 		return 0, nil
@@ -75,7 +166,7 @@ func (e *Endpoint) Wait(ctx context.Context, dst []Completion) (int, error) {
 		}
 		if n > 0 || err != nil {
 			if slept {
-				e.passOn()
+				e.done.wakeSleeper() // this goroutine may have taken the event for which the queues were armed
 			}
 			return n, err
 		}
@@ -86,75 +177,24 @@ func (e *Endpoint) Wait(ctx context.Context, dst []Completion) (int, error) {
 	}
 }
 
-// sleep returns when there may be a completion, or ctx has ended.
+// sleep returns when there may be a completion, or when ctx has ended.
 func (e *Endpoint) sleep(ctx context.Context) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.arm() {
+	queues := e.queues.list.Load()
+	for _, q := range e.queues.all() {
+		q.arm()
+	}
+	e.progress() // a completion before arming raises no event
+	e.done.sleepers.Add(1)
+	defer e.done.sleepers.Add(-1)
+	// Other goroutines woke no sleeper for changes that they made until now.
+	if n, closed := e.done.state(); n > 0 || closed || e.held.some.Load() || e.queues.list.Load() != queues {
 		return
 	}
-	e.sleepers++
-	e.mu.Unlock()
 	select {
-	case <-e.wake:
+	case <-e.done.wake:
 	case <-ctx.Done():
 	}
-	e.mu.Lock()
-	e.sleepers--
 }
 
-// arm has whatever completes from here on wake a sleeper, and reports whether
-// there is nothing so far.
-func (e *Endpoint) arm() bool {
-	for _, p := range e.peers {
-		if p.conn == nil || p.conn.link == nil || p.conn.state == dead {
-			continue
-		}
-		if err := p.conn.link.arm(); err != nil {
-			p.conn.abort(err)
-		}
-	}
-	if !e.closed {
-		e.progress() // what completed before raises no event
-	}
-	return e.done.len() == 0 && !e.closed
-}
-
-// rouse wakes a sleeper, if there is one. Every change that a sleeper would not
-// hear of from a NIC calls it: a completion that somebody else made, a
-// connection that is to be armed, the end.
-func (e *Endpoint) rouse() {
-	if e.sleepers > 0 {
-		e.event()
-	}
-}
-
-// event wakes one sleeper, or the next one to be. It may be called without the
-// endpoint's mutex.
-func (e *Endpoint) event() {
-	select {
-	case e.wake <- struct{}{}:
-	default:
-	}
-}
-
-// lost ends the connection whose link is broken, also where nobody polls: who waits
-// for an offer learns of it, and the peer does. It may be called without the
-// endpoint's mutex.
-func (e *Endpoint) lost() {
-	go func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if !e.closed {
-			e.progress()
-		}
-	}()
-}
-
-// passOn wakes another sleeper: who leaves may have taken the event for which
-// the queues were armed.
-func (e *Endpoint) passOn() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.rouse()
-}
+// event wakes one sleeping goroutine, or the next one to sleep.
+func (e *Endpoint) event() { e.done.event() }

@@ -5,35 +5,54 @@ package gpurdma
 import (
 	"fmt"
 	"net"
+	"sync"
+	"sync/atomic"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// conn is a connection to a peer. The endpoint's mutex guards all of it.
+// conn is a connection to a peer. Its mutex is held for microseconds: to post, and to take
+// completions. Copies of staged memory, registrations, and the drain of a connection that has
+// ended run without it. The order of locks is: a completion queue's mutex, a connection's, and
+// those of the parts that the endpoint shares (ops, slab, completions); the endpoint's own
+// mutex is never held together with a connection's.
 type conn struct {
 	e     *Endpoint
 	peer  Peer
+	token uint64        // names the connection to the peer
+	ready chan struct{} // closed when the connection is up, or has ended
+	ended chan struct{} // closed when the teardown is complete, and cause is final
+
+	offered  chan struct{} // signals that an offer came
+	offering chan struct{} // a lock: the goroutine that has put a value in may send an offer
+
+	over atomic.Bool // the connection is ending, or has ended
+
+	mu    sync.Mutex
 	state connState
-	cause error         // why it is dead
-	down  error         // why the port carries nothing, or what path did, if it died of that
-	ready chan struct{} // closed when it is up, or dead
+	cause error // why the connection has ended
+	down  error // the state of the port, or the path, if the connection ended because of it
 
-	link  link
-	a     linkAttr
-	over  *Connection
-	tcp   net.Conn
-	stuck bool   // the link did not close
-	held  []*op  // have ended meanwhile; the NIC may still touch their memory
-	slab  *slab  // what it may touch of it, beyond the endpoint's end
-	token uint64 // names the connection to the peer
-	their [2]uint64
+	link       link
+	a          linkAttr
+	queue      *cqueue
+	id         uint64 // of work requests, without the queue pair and the number
+	path       *Connection
+	tcp        net.Conn
+	peerTokens [2]uint64
 
-	pending fifo[*op] // not all work requests made
-	active  int       // operations begun and not completed
-	posted  int       // operations not completed, receives not counted
+	pending fifo[*op] // operations whose work requests are not all made
+	active  int       // operations that have begun and not completed
+	posted  int       // operations that have not completed, without receives
+	holding bool      // the next Poll posts the operations
 	q       [queues]sendQueue
 	rq      recvQueue
+
+	slow   fifo[slowWork] // slow work of operations
+	atWork bool           // a goroutine does the slow work
+	idle   sync.Cond      // signals that the goroutine has ended
+	done   fifo[*op]      // operations that have ended, and wait for those before them
 
 	wrs   []ibvfd.SendWR // a batch
 	sges  []ibvfd.SGE
@@ -41,10 +60,13 @@ type conn struct {
 
 	offers     fifo[*RemoteBuffer]
 	offerBytes int
-	offered    chan struct{} // an offer came
-	ended      chan struct{} // closed when it is dead
-	uninvited  bool          // nobody has accepted it yet
-	offering   chan struct{} // who has put something in may send one
+	uninvited  bool // Accept has not returned the peer yet
+	told       bool // an automatic receive has reported the end
+	shares     map[*share]struct{}
+
+	stuck     bool   // closing the link failed
+	kept      []*op  // operations that have ended since; the NIC may still touch their memory
+	letSlabGo func() // releases the slab, which the NIC may touch beyond the endpoint's end
 }
 
 type connState int
@@ -55,22 +77,22 @@ const (
 	dead
 )
 
-// sendQueue is one queue pair's sending side.
+// sendQueue is the sending side of one queue pair.
 type sendQueue struct {
 	free   int // work requests that may be posted
 	groups fifo[group]
 	first  uint64 // number of the oldest group
 	next   uint64
-	seen   uint64 // groups before this one have had a completion, or one after them has
+	seen   uint64 // groups before this number have completed, or one after them has
 	failed bool
 }
 
-// group is work requests of one op, the last of which makes a completion, unless the op
-// is silent and others follow it in the batch.
+// group is a number of work requests of one op. The last of them makes a completion, unless
+// the op is silent and other work requests follow in the batch.
 type group struct {
 	op    *op
 	wrs   int
-	final bool // of the op
+	final bool // the last group of the op
 }
 
 type recvQueue struct {
@@ -81,16 +103,19 @@ type recvQueue struct {
 	seen    uint64
 }
 
-// Work request numbers: the queue in the top bits, then the group's or the
-// receive's number.
-const (
-	idShift = 62
-	idRecv  = queues
-)
+// idRecv marks a receive in work requests' IDs; the other values are the send queues' numbers.
+const idRecv = queues
 
+// newConn makes a connection for a peer. The caller holds the endpoint's mutex, and Close
+// waits until the connection has ended.
 func (e *Endpoint) newConn(p *peer) *conn {
-	c := &conn{e: e, peer: p.id, token: newID(), ready: make(chan struct{}), ended: make(chan struct{}), offered: make(chan struct{}, 1), offering: make(chan struct{}, 1)}
+	c := &conn{
+		e: e, peer: p.id, token: newID(), ready: make(chan struct{}), ended: make(chan struct{}),
+		offered: make(chan struct{}, 1), offering: make(chan struct{}, 1), shares: map[*share]struct{}{},
+	}
+	c.idle.L = &c.mu
 	p.conn = c
+	e.tasks.Add(1)
 	for range e.opt.AutoReceive {
 		o := e.newOp(OpRecv, 0, nil)
 		o.auto = true
@@ -99,26 +124,29 @@ func (e *Endpoint) newConn(p *peer) *conn {
 	return c
 }
 
-// adopt gives the connection its queue pairs, on which it can post receives.
-func (c *conn) adopt(l link) {
-	c.link, c.a = l, l.attr()
+// room is the number of work requests that a connection may have in its completion queue.
+func (o *EndpointOptions) room() int { return queues*o.SendDepth + o.RecvDepth }
+
+// adopt gives the connection its queue pairs, and posts receives on them.
+func (c *conn) adopt(l link, q *cqueue) {
+	c.link, c.a, c.queue = l, l.attr(), q
 	for i := range c.q {
 		c.q[i].free = c.a.sendDepth
 	}
 	c.wrs = make([]ibvfd.SendWR, batchWRs)
 	c.sges = make([]ibvfd.SGE, max(2*batchWRs, c.a.sge))
 	c.kickRecv()
-	c.e.rouse() // its queue is to be armed
+	c.e.done.wakeSleeper() // the new queue must be armed
 }
 
-// goUp lets operations go.
-func (c *conn) goUp() {
+// markUp starts the connection's operations.
+func (c *conn) markUp() {
 	c.state = up
 	close(c.ready)
 	c.kick()
 }
 
-// submit takes an op over; an error means that it did not, and has recycled it.
+// submit takes an op over. If it returns an error, it has recycled the op.
 func (c *conn) submit(o *op) error {
 	waiting, most := c.posted, c.e.opt.Depth
 	if o.kind == OpRecv {
@@ -139,15 +167,26 @@ func (c *conn) submit(o *op) error {
 	}
 	c.posted++
 	c.pending.push(o)
-	if o.flags&FlagMore == 0 || c.e.sleepers > 0 { // who sleeps does not look for it
+	if o.staged {
+		c.later(o, (*op).stage)
+	}
+	if o.flags&FlagMore == 0 {
+		c.kick()
+		return nil
+	}
+	if !c.holding {
+		c.holding = true
+		c.e.held.add(c)
+	}
+	if c.e.done.sleepers.Load() > 0 { // a sleeping goroutine does not poll
 		c.kick()
 	}
 	return nil
 }
 
-// permits refuses keys that were not made for this connection.
+// permits refuses keys that were made for another connection.
 func (c *conn) permits(rb *RemoteBuffer) error {
-	if c.state == connecting || rb.token == c.their[0] || rb.token == c.their[1] {
+	if c.state == connecting || rb.token == c.peerTokens[0] || rb.token == c.peerTokens[1] {
 		return nil
 	}
 	return &dmabuf.Error{

@@ -18,7 +18,7 @@ func (c *conn) refusal() error {
 	return c.gone()
 }
 
-// gone is why the connection cannot be used.
+// gone returns the error of a connection that cannot be used.
 func (c *conn) gone() error {
 	if errors.Is(c.cause, ErrNotConnected) {
 		return c.cause
@@ -26,104 +26,160 @@ func (c *conn) gone() error {
 	return fmt.Errorf("%w: %w", ErrNotConnected, c.cause)
 }
 
-// lost waits for the end, and says why.
+// lost waits for the end, and returns the reason.
 func (c *conn) lost(ctx context.Context) error {
 	select {
 	case <-c.ended:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return c.gone()
 }
 
-// flushWait bounds how long a failed link is given to flush. NICs take
-// microseconds.
+// flushWait bounds the time that a failed link has to flush. NICs take microseconds.
 const (
 	flushWait = 250 * time.Millisecond
 	flushLook = 20 * time.Microsecond
 )
 
-// hearWait bounds how long a connection that the peer has ended waits for what
-// its NIC has answered. It waits no longer than something is under way: so long only
-// where the peer has ended for a reason of its own.
+// answerWait bounds how long a connection that the peer has ended waits for the answers of the
+// peer's NIC. It waits only while operations are under way; the full time passes only if the
+// peer has ended the connection for a reason of its own.
 const (
-	hearWait = 2 * time.Second
-	hearLook = time.Millisecond
+	answerWait = 2 * time.Second
+	answerLook = time.Millisecond
 )
 
-// hearOut takes the completions of what is under way. A peer ends the connection
-// when its NIC has refused something; the NIC's word of that comes another way,
-// which may be the slower one, and flushing would hide which operation it was.
-func (e *Endpoint) hearOut(c *conn) {
-	for end := time.Now().Add(hearWait); time.Now().Before(end); time.Sleep(hearLook) {
-		e.mu.Lock()
-		c.progress()
+// drainBeforeAbort takes the completions of operations under way. A peer ends the connection
+// when its NIC has refused an operation; the NIC's answer takes another way, which may be
+// slower, and a flush would hide which operation it was.
+func (c *conn) drainBeforeAbort() {
+	for end := time.Now().Add(answerWait); time.Now().Before(end); time.Sleep(answerLook) {
+		c.queue.poll()
+		c.mu.Lock()
 		waits := c.state == up && (c.q[writeQueue].groups.len() > 0 || c.q[readQueue].groups.len() > 0)
-		e.mu.Unlock()
+		c.mu.Unlock()
 		if !waits {
 			return
 		}
 	}
 }
 
-// abort ends the connection: all that is under way completes, with cause or
-// with what the NIC says of it, and the keys that the peer was given end. What it
-// has offered and nobody has taken goes too.
+// broke is called when the NIC has given up the link. It does not block.
+func (c *conn) broke(why error) {
+	go func() {
+		c.mu.Lock()
+		q := c.queue
+		c.mu.Unlock()
+		if q != nil {
+			q.poll() // earlier completions may say more
+			if e := (*EventError)(nil); errors.As(why, &e) && e.Event.Type == ibvfd.EventCQErr {
+				q.retire()
+			}
+		}
+		c.end(why)
+	}()
+}
+
+// errOwnEnd is the cause if this side has ended the connection: the program is not notified.
+var errOwnEnd = fmt.Errorf("%w: removed", ErrNotConnected)
+
+// end is abort for callers that do not hold the connection's mutex.
+func (c *conn) end(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.abort(cause)
+}
+
+// abort ends the connection. From here on nothing is posted. A goroutine does the slow part,
+// and closes c.ended: all operations under way complete, with cause or with the NIC's status,
+// and the keys that the peer was given are withdrawn. The peer's offers that the program has
+// not taken are dropped.
 func (c *conn) abort(cause error) {
 	if c.state == dead {
 		return
 	}
-	was := c.state
-	c.state, c.cause = dead, cause
-	if was == connecting {
+	if c.state == connecting {
 		close(c.ready)
 	}
-	close(c.ended)
+	c.state, c.cause = dead, cause
+	c.over.Store(true)
 	c.offers, c.offerBytes = fifo[*RemoteBuffer]{}, 0
-	if c.uninvited { // nobody knows of it
+	go c.teardown()
+}
+
+// teardown is the slow part of abort.
+func (c *conn) teardown() {
+	defer c.e.tasks.Done()
+	c.mu.Lock()
+	tcp, uninvited := c.tcp, c.uninvited
+	c.mu.Unlock()
+	if uninvited { // the program does not know the peer
+		c.e.mu.Lock()
 		c.e.forget(c.peer)
+		c.e.mu.Unlock()
 	}
-	if c.tcp != nil {
-		// The peer learns of it. TLS says goodbye, which may take time.
-		c.e.tasks.Go(func() { _ = c.tcp.Close() })
+	if tcp != nil {
+		// The peer sees the end. TLS sends a close message, which may take time.
+		c.e.tasks.Go(func() { _ = tcp.Close() })
 	}
-	if c.link != nil {
-		if errors.As(cause, new(*ibvfd.WCError)) {
-			c.down = c.link.down()
-			if c.down == nil && c.over != nil && errors.Is(cause, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr}) {
-				c.down = fmt.Errorf("the path is %v", c.over) // of GIDs that may not reach each other
-			}
-			c.cause = becauseOf(c.down, cause)
-		}
-		if err := c.link.fail(); err == nil {
-			c.drain()
-		}
-		// From here on the NIC touches none of the memory. Otherwise it stays.
-		if err := c.link.close(); err != nil {
-			c.stuck = true
-			if s := c.e.slab; s != nil && s.buf.use() == nil {
-				c.slab = s
-			}
-			c.e.nic.keep(c.unstick)
-		}
-	}
+	c.endLink()
+	c.withdraw()
+	c.mu.Lock()
+	c.rest()
 	c.finishAll()
-	for s := range c.e.shares {
-		if s.conn == c {
-			_ = c.e.nic.end(s.close)
-			delete(c.e.shares, s)
-		}
+	c.mu.Unlock()
+	close(c.ended)
+	c.tell()
+}
+
+// endLink takes the completions from before the end, and closes the queue pairs, so that the
+// NIC does not touch the memory. c.link does not change any more.
+func (c *conn) endLink() {
+	if c.link == nil {
+		return
 	}
-	select {
-	case c.offered <- struct{}{}:
-	default:
+	if errors.As(c.cause, new(*ibvfd.WCError)) {
+		down := c.link.down()
+		if down == nil && c.path != nil && errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr}) {
+			down = fmt.Errorf("the path is %v", c.path) // its GIDs may not reach each other
+		}
+		c.mu.Lock()
+		c.down, c.cause = down, becauseOf(down, c.cause)
+		c.mu.Unlock()
+	}
+	if err := c.link.fail(); err == nil {
+		c.drain()
+	}
+	c.queue.leave(c.id)
+	// After a close without error the NIC touches none of the memory. Otherwise the memory
+	// stays.
+	if err := c.link.close(); err != nil {
+		c.mu.Lock()
+		c.stuck, c.letSlabGo = true, c.e.slab.hold()
+		c.mu.Unlock()
+		c.e.nic.keep(c.closeStuck)
+		return
+	}
+	c.queue.poll() // drops the completions of this connection
+	c.queue.release(c.e.opt.room())
+}
+
+// withdraw ends the keys that the peer was given. No keys are added any more.
+func (c *conn) withdraw() {
+	c.mu.Lock()
+	shares := c.shares
+	c.shares = nil
+	c.mu.Unlock()
+	for s := range shares {
+		_ = c.e.nic.end(s.close)
 	}
 }
 
-// becauseOf adds to a completion's error that the port is down, or which way it went,
-// which its status does not say.
+// becauseOf adds to a completion's error the state of the port or the path, which the status
+// does not include.
 func becauseOf(down, err error) error {
 	if down == nil {
 		return err
@@ -131,51 +187,46 @@ func becauseOf(down, err error) error {
 	return fmt.Errorf("%w; %w", err, down)
 }
 
-// recycle lets go of an op that has ended.
+// recycle frees an op that has ended.
 func (c *conn) recycle(o *op) {
 	if c.stuck {
-		c.held = append(c.held, o)
+		c.kept = append(c.kept, o)
 		return
 	}
 	c.e.recycle(o)
 }
 
-// unstick closes a link that did not, and lets go of what it had.
-func (c *conn) unstick() error {
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
+// closeStuck tries again to close a link, and frees its resources.
+func (c *conn) closeStuck() error {
 	if err := c.link.close(); err != nil {
 		return err
 	}
-	for _, o := range c.held {
+	c.queue.poll()
+	c.queue.release(c.e.opt.room())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range c.kept {
 		c.e.recycle(o)
 	}
-	if c.slab != nil {
-		c.slab.buf.core.unuse()
-	}
-	c.stuck, c.held, c.slab = false, nil, nil
+	c.letSlabGo()
+	c.stuck, c.kept = false, nil
 	return nil
 }
 
-// drain takes what had completed before the failure, and learns from the NIC
-// what failed.
+// drain takes completions from before the failure, and with them the operation that failed.
 func (c *conn) drain() {
-	wc := make([]ibvfd.WC, batchWRs)
-	for end := time.Now().Add(flushWait); time.Now().Before(end) && !c.drained(); {
-		n, err := c.link.poll(wc)
-		if err != nil {
+	for end := time.Now().Add(flushWait); time.Now().Before(end); time.Sleep(flushLook) {
+		c.queue.poll()
+		c.mu.Lock()
+		drained := c.drained()
+		c.mu.Unlock()
+		if drained {
 			return
-		}
-		for i := range wc[:n] {
-			_ = c.completed(&wc[i])
-		}
-		if n == 0 {
-			time.Sleep(flushLook)
 		}
 	}
 }
 
-// drained reports whether each queue's last work request has been heard of.
+// drained reports whether the last work request of each queue has completed.
 func (c *conn) drained() bool {
 	for i := range c.q {
 		if c.q[i].groups.len() > 0 && c.q[i].seen < c.q[i].next {
@@ -185,8 +236,19 @@ func (c *conn) drained() bool {
 	return c.rq.posted.len() == 0 || c.rq.seen == c.rq.next
 }
 
-// finishAll completes what is left, each op once, in the order of posting
-// within its queue.
+// flushed returns the error of an operation that the NIC has flushed: the reason why the
+// connection has ended, and the flush.
+func (c *conn) flushed(err error) error {
+	switch {
+	case errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}): // no other reason is known
+		return becauseOf(c.down, fmt.Errorf("%w: %w", ErrNotConnected, err))
+	case errors.As(c.cause, new(*ibvfd.WCError)): // another operation's status
+		return fmt.Errorf("%w: %v; %w", ErrNotConnected, c.cause, err)
+	}
+	return fmt.Errorf("%w; %w", c.gone(), err)
+}
+
+// finishAll completes the remaining ops, each once, in the order of posting within its queue.
 func (c *conn) finishAll() {
 	var left []*op
 	add := func(o *op) {
@@ -211,11 +273,7 @@ func (c *conn) finishAll() {
 		case err == nil:
 			err = c.gone()
 		case errors.Is(err, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}):
-			if errors.As(c.cause, new(*ibvfd.WCError)) { // another operation's status
-				err = fmt.Errorf("%w; %w: %v", err, ErrNotConnected, c.cause)
-			} else {
-				err = fmt.Errorf("%w; %w", err, c.gone())
-			}
+			err = c.flushed(err)
 		default:
 			err = becauseOf(c.down, err)
 		}

@@ -3,57 +3,47 @@
 package gpurdma
 
 import (
+	"errors"
+
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// progress takes completions, and goes on with what they make room for.
-func (c *conn) progress() {
-	if c.link == nil || c.state == dead {
-		return
-	}
-	for {
-		n, err := c.link.poll(c.e.wc)
-		if err != nil {
-			c.abort(err)
-			return
-		}
-		for i := range c.e.wc[:n] {
-			if err := c.completed(&c.e.wc[i]); err != nil {
-				// The rest of the batch is among what abort would drain.
-				for i++; i < n; i++ {
-					_ = c.completed(&c.e.wc[i])
-				}
-				c.abort(err)
-				return
-			}
-		}
-		if n < len(c.e.wc) {
-			break
+// complete takes completions, and posts operations for which they make room.
+func (c *conn) complete(wcs []ibvfd.WC) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var failed error
+	for i := range wcs {
+		if err := c.completed(&wcs[i]); failed == nil {
+			failed = err
 		}
 	}
-	if err := c.link.broken(); err != nil {
-		c.abort(err)
+	if c.state == dead {
+		return // teardown waits for them
+	}
+	if failed != nil {
+		c.abort(failed)
 		return
 	}
 	c.kickRecv()
 	c.kick()
 }
 
-// completed takes one completion. An error is one after which the queue pair is
-// of no more use.
+// completed takes one completion. After an error the queue pair cannot be used any more.
 func (c *conn) completed(wc *ibvfd.WC) error {
-	kind, seq, failed := wc.ID>>idShift, wc.ID&(1<<idShift-1), wc.Err()
+	kind, failed := wc.ID>>kindShift, wc.Err()
 	if kind == idRecv {
-		return c.received(wc, seq, failed)
+		return c.received(wc, failed)
 	}
 	q := &c.q[kind]
+	seq := q.number(wc.ID)
 	q.seen = max(q.seen, seq+1)
 	if failed != nil {
-		if !q.failed && seq > q.first { // what came before and did not say so has succeeded
+		if !q.failed && seq > q.first { // earlier ones without a completion have succeeded
 			c.pass(q, seq-1)
 		}
 		q.failed = true
-		if i := seq - q.first; seq >= q.first && i < uint64(q.groups.len()) {
+		if i := seq - q.first; i < uint64(q.groups.len()) {
 			if o := q.groups.at(int(i)).op; o.err == nil {
 				o.err = failed
 			}
@@ -66,7 +56,7 @@ func (c *conn) completed(wc *ibvfd.WC) error {
 	return nil
 }
 
-// pass ends the groups up to a number, which have succeeded.
+// pass ends the groups up to a number; they have succeeded.
 func (c *conn) pass(q *sendQueue, seq uint64) {
 	for q.groups.len() > 0 && q.first <= seq {
 		g := q.groups.pop()
@@ -78,8 +68,9 @@ func (c *conn) pass(q *sendQueue, seq uint64) {
 	}
 }
 
-func (c *conn) received(wc *ibvfd.WC, seq uint64, failed error) error {
+func (c *conn) received(wc *ibvfd.WC, failed error) error {
 	r := &c.rq
+	seq := r.first + (wc.ID-r.first)&numberMask
 	r.seen = max(r.seen, seq+1)
 	if seq != r.first || r.posted.len() == 0 {
 		return failed
@@ -112,8 +103,26 @@ func (c *conn) received(wc *ibvfd.WC, seq uint64, failed error) error {
 	return nil
 }
 
-// finish completes an op. It must not be in any queue any more.
+// finish completes an op after the ops that ended before it. The op must not be in a queue.
+// Bytes received in staged memory are first copied to their source, and memory that was
+// allocated for the op is freed.
 func (c *conn) finish(o *op, err error) {
+	o.err = err
+	c.done.push(o)
+	if err == nil && o.slowEnd() {
+		c.later(o, (*op).arrive)
+	}
+	c.deliver()
+}
+
+// deliver hands ended ops to the program, in order.
+func (c *conn) deliver() {
+	for c.done.len() > 0 && !(*c.done.front()).busy {
+		c.hand(c.done.pop())
+	}
+}
+
+func (c *conn) hand(o *op) {
 	recv := o.kind == OpRecv || o.kind == OpRemoteWrite
 	if !recv {
 		c.posted--
@@ -121,10 +130,17 @@ func (c *conn) finish(o *op, err error) {
 			c.active--
 		}
 	}
-	if err == nil && o.kind != OpWrite && o.kind != OpSend && o.kind != OpRemoteWrite {
-		err = o.arrived(c.e, o.length)
+	err := o.err
+	if err != nil && o.auto {
+		// Only the first automatic receive reports the end, and only to a program that knows the
+		// peer.
+		if c.told || c.uninvited || c.peer == 0 || c.state == dead && errors.Is(c.cause, errOwnEnd) {
+			c.recycle(o)
+			return
+		}
+		c.told = true
 	}
-	if err != nil && !(o.auto && c.state == dead) || err == nil && !o.silent || err == nil && recv {
+	if err != nil || !o.silent || recv {
 		done := Completion{Context: o.context, Op: o.kind, Peer: c.peer, Len: o.length}
 		if recv && o.flags&FlagRemoteCQData != 0 {
 			done.Flags, done.Data = FlagRemoteCQData, o.data
@@ -134,7 +150,6 @@ func (c *conn) finish(o *op, err error) {
 			done.Err = &OpError{Op: o.kind, Peer: c.peer, NIC: c.e.nic.Name(), Err: err}
 		}
 		c.e.done.push(done)
-		c.e.rouse()
 	}
 	c.recycle(o)
 }

@@ -6,24 +6,31 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// batchWRs is how many work requests are posted at a time.
+// batchWRs is the number of work requests that are posted at a time.
 const batchWRs = 64
 
-// kick makes and posts work requests of what is pending, in order, as far as
-// fences and the queues' room allow.
+// kick makes and posts work requests of pending ops, in order, as far as fences, slow work and
+// the queues' room allow.
 func (c *conn) kick() {
 	for c.state == up && c.pending.len() > 0 {
 		o := *c.pending.front()
+		if o.busy || !o.started && o.flags&FlagFence != 0 && c.active > 0 {
+			break
+		}
 		if !o.started {
-			if o.flags&FlagFence != 0 && c.active > 0 {
+			o.started = true
+			c.active++
+			if o.err == nil {
+				o.err = o.begin(c)
+			}
+			if o.busy {
 				break
 			}
-			c.active++
-			if err := o.begin(c); err != nil {
-				c.pending.pop()
-				c.finish(o, err)
-				continue
-			}
+		}
+		if o.err != nil {
+			c.pending.pop()
+			c.finish(o, o.err)
+			continue
 		}
 		if !c.feed(o) {
 			break
@@ -33,7 +40,7 @@ func (c *conn) kick() {
 	c.flush()
 }
 
-// feed makes work requests of o; false if there is no room for all.
+// feed makes work requests of o; it returns false if there is no room for all of them.
 func (c *conn) feed(o *op) bool {
 	q := &c.q[o.queue]
 	for !o.made {
@@ -49,8 +56,9 @@ func (c *conn) feed(o *op) bool {
 		}
 		b.queue = o.queue
 		n, used := o.make(c, c.wrs[b.wrs:min(len(c.wrs), b.wrs+q.free)], c.sges[b.sges:])
+		id := uint64(o.queue)<<kindShift | c.id | q.next&numberMask
 		for i := range c.wrs[b.wrs : b.wrs+n] {
-			c.wrs[b.wrs+i].ID = uint64(o.queue)<<idShift | q.next
+			c.wrs[b.wrs+i].ID = id
 		}
 		if !o.silent {
 			c.wrs[b.wrs+n-1].Flags |= ibvfd.SendSignaled
@@ -64,8 +72,8 @@ func (c *conn) feed(o *op) bool {
 	return true
 }
 
-// flush posts the batch. Its last work request makes a completion, whoever's it is: by
-// that the queue learns of the silent ones before.
+// flush posts the batch. Its last work request always makes a completion: it also completes
+// the silent ones before it.
 func (c *conn) flush() {
 	b := &c.batch
 	if b.wrs == 0 || c.state != up {
@@ -75,25 +83,38 @@ func (c *conn) flush() {
 	b.wrs, b.sges = 0, 0
 	c.wrs[n-1].Flags |= ibvfd.SendSignaled
 	if posted, err := c.link.post(b.queue, c.wrs[:n]); err != nil {
-		if posted < n { // of the rest nothing will be heard
-			c.q[b.queue].next = c.wrs[posted].ID & (1<<idShift - 1)
+		if posted < n { // the others will not complete
+			q := &c.q[b.queue]
+			q.next = q.number(c.wrs[posted].ID)
 		}
 		c.abort(err)
 	}
 }
 
-// kickRecv posts receives that wait.
+// number returns the number of a group; a work request's ID has its lower bits.
+func (q *sendQueue) number(id uint64) uint64 { return q.first + (id-q.first)&numberMask }
+
+// kickRecv posts waiting receives.
 func (c *conn) kickRecv() {
 	for c.state != dead && c.link != nil && c.rq.waiting.len() > 0 {
 		o := *c.rq.waiting.front()
-		err := o.begin(c)
-		if err != nil {
+		if o.busy {
+			return
+		}
+		if !o.started {
+			o.started = true
+			o.err = o.begin(c)
+			if o.busy {
+				return
+			}
+		}
+		if o.err != nil {
 			c.rq.waiting.pop()
-			c.finish(o, err)
+			c.finish(o, o.err)
 			continue
 		}
 		n := o.message(c.sges)
-		wr := ibvfd.RecvWR{ID: idRecv<<idShift | c.rq.next, SGE: c.sges[:n:n]}
+		wr := ibvfd.RecvWR{ID: idRecv<<kindShift | c.id | c.rq.next&numberMask, SGE: c.sges[:n:n]}
 		if _, err := c.link.recv([]ibvfd.RecvWR{wr}); err != nil {
 			c.abort(err)
 			return

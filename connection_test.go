@@ -13,8 +13,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// Who gets no answer, or cannot be connected to, is told which way it was: TCP has
-// shown that the peer is there, and the GIDs may not reach each other.
+// The error of a failed connection names the path: TCP has shown that the peer is there, and
+// the GIDs may not reach each other.
 func TestErrorsSayWhichWay(t *testing.T) {
 	const way = "port 0 of fake0, ::1 to ::1"
 	w := inMemory(t).world(t, EndpointOptions{})
@@ -24,9 +24,7 @@ func TestErrorsSayWhichWay(t *testing.T) {
 	}
 	mine, theirs := hostKind.make(t, w.a.nic, 8), hostKind.make(t, w.b.nic, 8)
 	rb := w.share(theirs.All(), allAccess)
-	w.b.mu.Lock()
-	deaf := w.b.peers[0].conn.link.(*fakeLink)
-	w.b.mu.Unlock()
+	deaf := w.b.linkTo(w.ba)
 	deaf.f.mu.Lock()
 	for _, q := range deaf.qps {
 		q.failed = true
@@ -55,8 +53,8 @@ func TestErrorsSayWhichWay(t *testing.T) {
 	}
 }
 
-// Whatever the two sides ask for, they come to the same MTU, and neither sends more
-// READs at once than the other answers.
+// Whatever the two sides ask for, they agree on one MTU, and neither sends more READs at once
+// than the other answers.
 func TestUnequalOptions(t *testing.T) {
 	small := ibvfd.ConnectAttr{MTU: 1024, MaxRead: 1}
 	for name, c := range map[string]struct {
@@ -78,9 +76,7 @@ func TestUnequalOptions(t *testing.T) {
 			w := &world{t: t, a: s.endpoint(t, EndpointOptions{Connect: c.client}), b: s.endpoint(t, EndpointOptions{Connect: c.server})}
 			w.connect()
 			for i, e := range []*Endpoint{w.a, w.b} {
-				e.mu.Lock()
-				conn := e.peers[0].conn
-				e.mu.Unlock()
+				conn := e.connTo(e.Peers()[0])
 				if conn.a.readsIn != c.in[i] || conn.a.readsOut != c.out[i] {
 					t.Errorf("side %d answers %d READs and sends %d, want %d and %d", i, conn.a.readsIn, conn.a.readsOut, c.in[i], c.out[i])
 				}
@@ -97,7 +93,7 @@ func TestUnequalOptions(t *testing.T) {
 				w.done(w.a, OpRead, "r")
 				return
 			}
-			// They are refused, and the connection goes on.
+			// READs and atomics are refused, and the connection stays up.
 			w.ok(w.a.Read(mine.All(), w.ab, rb.All(), nil))
 			w.ok(w.a.FetchAdd(mine.All(), w.ab, rb.All(), 1, nil))
 			w.ok(w.a.WriteMsg(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}}, FlagDeliveryComplete))
@@ -137,7 +133,7 @@ func TestUnroutable(t *testing.T) {
 	if _, err := client.Connect(limited(t), addr); !errors.Is(err, unix.ENETUNREACH) || !strings.Contains(err.Error(), "over port 0 of fake0, ::1 to ::1") {
 		t.Errorf("where this side finds out: %v", err)
 	}
-	// Where the other side does, the GID that it was told of is what there is to say.
+	// If the other side fails, the error names the GID that the other side received.
 	fine := s.endpoint(t, EndpointOptions{})
 	server.nic.dev = unroutable{server.nic.dev.(*fakeDevice)}
 	if _, err := fine.Connect(limited(t), addr); err == nil || !strings.Contains(err.Error(), "the peer was told of port 0 of fake0, ::1") {

@@ -13,31 +13,33 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
 // core is the memory that a Buffer and its slices share.
 type core struct {
 	nic    *NIC
-	src    Source // nil if the memory is host's alone
+	src    Source // nil if the core has allocated host memory itself
 	gpu    bool
 	size   int64
 	policy Policy
 	order  Ordering
 	peer   bool // src may be registered by its device pointers
 
-	local   space           // the whole memory under local keys
-	bytes   []*registration // one of each dma-buf, for the NIC's mirror; nil until Flush
+	local   lower.Space     // the whole memory under local keys
+	bytes   []*registration // a byte of each dma-buf, for the NIC's readBack; nil until Flush
 	reg     *registration   // of local
-	hostMem *ibvfd.HostBuf  // the memory itself, or its stand-in; nil if direct
-	stand   *standIn        // nil unless staged
+	hostMem *hostmem.Buf    // the memory itself, or its staging buffer; nil if direct
+	staging *stagingBuffer  // nil unless staged
 	release func()          // of src
-	owned   io.Closer       // src, if it goes with the core
+	owned   io.Closer       // src, if the core is to close it
 	inodes  []uint64        // of the dma-bufs
 
 	mu      sync.Mutex
 	handles int  // Buffers
 	uses    int  // operations under way, and keys given out
-	ended   bool // the registration: nobody may use the memory any more
+	ended   bool // the registration has ended: the memory must not be used any more
 	path    Path
 }
 
@@ -57,25 +59,25 @@ func (c *core) open() (err error) {
 	if c.policy != StagedOnly {
 		c.reg, err = c.nic.dev.source(c.exported(), 0, c.size, ibvfd.AccessLocalWrite|c.order.access())
 		if err == nil {
-			c.local, c.path = c.reg.local.space(), Path{Direct: Registered, Route: c.reg.route}
+			c.local, c.path = lower.NewSpace(c.reg.local), Path{Direct: Registered, Route: c.reg.route}
 			return nil
 		}
-		// Only a refusal is a reason to stage: not a NIC that was closed.
+		// Stage only after a refusal: not if the NIC was closed.
 		if refused := (*ibvfd.RegError)(nil); c.policy == DirectOnly || !errors.As(err, &refused) {
 			c.release()
 			return err
 		}
 		c.path.Reason = err
 	}
-	if err := c.pinned("a stand-in of a buffer that cannot be registered"); err != nil {
+	if err := c.pinned("a staging buffer for memory that cannot be registered"); err != nil {
 		c.release()
 		return errors.Join(err, c.path.Reason)
 	}
-	c.stand = &standIn{nic: c.nic, src: c.src, mem: c.hostMem.Bytes(), seen: make([]byte, c.size)}
+	c.staging = &stagingBuffer{nic: c.nic, src: c.src, mem: c.hostMem.Bytes(), seen: make([]byte, c.size)}
 	return nil
 }
 
-// exported is src as the device is to register it.
+// exported returns src in the form that the device registers.
 func (c *core) exported() Source {
 	if c.peer {
 		return peerDirect{c.src}
@@ -83,7 +85,7 @@ func (c *core) exported() Source {
 	return c.src
 }
 
-// openHost makes the memory itself.
+// openHost allocates and registers the memory.
 func (c *core) openHost() error {
 	if c.size <= 0 {
 		return &dmabuf.Error{Op: "allocate host memory", Detail: fmt.Sprintf("%d bytes", c.size), Err: dmabuf.ErrRange}
@@ -100,7 +102,7 @@ func (c *core) pinned(what string) error {
 	if err := c.nic.pin(c.size, what); err != nil {
 		return err
 	}
-	mem, err := ibvfd.AllocHost(int(c.size))
+	mem, err := hostmem.Alloc(int(c.size))
 	if err != nil {
 		c.nic.unpin(c.size)
 		return err
@@ -110,15 +112,14 @@ func (c *core) pinned(what string) error {
 		c.nic.unpin(c.size)
 		return errors.Join(err, mem.Close())
 	}
-	c.hostMem, c.reg, c.local = mem, reg, reg.local.space()
+	c.hostMem, c.reg, c.local = mem, reg, lower.NewSpace(reg.local)
 	return nil
 }
 
-// host reports whether the CPU can read the memory as it posts: for inline.
+// host reports whether the CPU can read the memory when it posts, for inline data.
 func (c *core) host() bool { return c.hostMem != nil }
 
-// share registers a part for a peer, under a key of its own, and keeps the
-// memory until done.
+// share registers a part for a peer, under a key of its own. The memory stays until unuse.
 func (c *core) share(off, length int64, access ibvfd.Access) (r *registration, err error) {
 	if c.hostMem != nil {
 		r, err = c.nic.dev.host(c.hostMem, off, length, access)
@@ -139,10 +140,10 @@ func (c *core) share(off, length int64, access ibvfd.Access) (r *registration, e
 
 // sync is Buffer.Sync for a part.
 func (c *core) sync(off, length int64) error {
-	if c.stand == nil {
+	if c.staging == nil {
 		return nil
 	}
-	return c.stand.sync(off, length)
+	return c.staging.sync(off, length)
 }
 
 func (c *core) readAt(p []byte, off int64) (int, error) {
@@ -163,7 +164,7 @@ func (c *core) writeAt(p []byte, off int64) (int, error) {
 	if c.src == nil {
 		return copy(c.hostMem.Bytes()[off:], p), nil
 	}
-	// Before, so that what a peer has written is not taken for newer.
+	// Sync first, so that a peer's earlier write does not count as newer.
 	if err := c.sync(off, int64(len(p))); err != nil {
 		return 0, err
 	}
@@ -171,7 +172,7 @@ func (c *core) writeAt(p []byte, off int64) (int, error) {
 	return n, errors.Join(err, c.sync(off, int64(n)))
 }
 
-// busy says what keeps the memory beside one Buffer. "" if nothing does.
+// busy returns what keeps the memory besides one Buffer; "" if nothing does.
 func (c *core) busy() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,7 +185,7 @@ func (c *core) busy() string {
 	return ""
 }
 
-// free ends the last Buffer with the memory, or neither.
+// free ends the last Buffer and frees the memory, or does neither.
 func (c *core) free() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,31 +196,45 @@ func (c *core) free() error {
 	return nil
 }
 
-// letGo ends a Buffer, and the memory with the last one: later, if something is
-// still under way on it, or the memory cannot be freed.
-func (c *core) letGo() error { return c.less(&c.handles) }
+// letGo ends a Buffer, and frees the memory after the last one: later, if operations are still
+// under way on it, or if the memory cannot be freed.
+func (c *core) letGo() error { return c.decrement(&c.handles) }
 
-// unuse ends what use began.
-func (c *core) unuse() { _ = c.less(&c.uses) }
+// unuse ends a use.
+func (c *core) unuse() { _ = c.decrement(&c.uses) }
 
-// less is one less of those for which the memory stays.
-func (c *core) less(count *int) error {
-	c.mu.Lock()
-	*count--
-	last := c.handles == 0 && c.uses == 0
-	c.mu.Unlock()
-	if !last {
-		return nil
+// unuseLater is unuse for callers that hold a lock: if the memory is to be freed, a goroutine
+// frees it, and the NIC's Close waits for the goroutine.
+func (c *core) unuseLater() {
+	if c.last(&c.uses) {
+		c.nic.later(c.freeLast)
 	}
-	return c.nic.end(func() error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.freeLocked()
-	})
 }
 
-// freeLocked lets go of one thing after the other, and begins where it was
-// refused the last time. Nobody calls it again once it has succeeded.
+// decrement decrements a count, and frees the memory after the last use.
+func (c *core) decrement(count *int) error {
+	if !c.last(count) {
+		return nil
+	}
+	return c.nic.end(c.freeLast)
+}
+
+// last decrements a count, and reports whether the memory is to be freed.
+func (c *core) last(count *int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*count--
+	return c.handles == 0 && c.uses == 0
+}
+
+func (c *core) freeLast() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.freeLocked()
+}
+
+// freeLocked frees the parts one after the other, and continues after a part that could not be
+// freed before. It is not called again after success.
 func (c *core) freeLocked() error {
 	if err := closeRegistrations(&c.bytes); err != nil {
 		return err
@@ -249,6 +264,11 @@ func (c *core) freeLocked() error {
 	}
 	c.nic.leave()
 	return nil
+}
+
+// noBuffer returns the error for a *Buffer that is nil.
+func noBuffer(op string) error {
+	return &dmabuf.Error{Op: op, Detail: "a Buffer that is nil", Remedy: "look at the error of the call that was to return it", Err: unix.EINVAL}
 }
 
 var errNotHere = &dmabuf.Error{Op: "use a buffer", Detail: "it was registered with another NIC", Remedy: "register it with the endpoint's NIC", Err: unix.EINVAL}

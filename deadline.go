@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// errMoved: the deadline is another one now.
+// errMoved says that the deadline has changed.
 var errMoved = errors.New("the deadline was moved")
 
-// deadline is a net.Conn's: it can be moved while somebody waits.
+// deadline is a net.Conn's deadline: it can be moved while goroutines wait.
 type deadline struct {
-	life context.Context // of what has it; its cause is what waiting ends with
+	life context.Context // ends with the deadline's owner; its cause is the error of wait
 
 	mu   sync.Mutex
-	ctx  context.Context // until the deadline, or until it is moved
+	ctx  context.Context // ends at the deadline, or when the deadline is moved
 	move func()
 }
 
@@ -45,8 +45,8 @@ func (d *deadline) set(t time.Time) {
 	}
 }
 
-// wait runs something that ends with its context, as often as the deadline is
-// moved.
+// wait runs a function that ends with its context, and runs it again each time that the
+// deadline is moved.
 func (d *deadline) wait(what func(context.Context) error) error {
 	for {
 		d.mu.Lock()

@@ -26,7 +26,7 @@ func TestDeadline(t *testing.T) {
 	if err := d.wait(func(ctx context.Context) error { return ctx.Err() }); err != nil {
 		t.Errorf("no deadline any more: %v", err)
 	}
-	// Who waits follows the deadline where it goes.
+	// A wait under way follows the deadline when it is moved.
 	began, ended := make(chan bool, 10), make(chan error, 1)
 	go func() {
 		ended <- d.wait(func(ctx context.Context) error {

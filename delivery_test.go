@@ -6,14 +6,15 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// A NIC may acknowledge a WRITE whose bytes are still on their way to the memory.
-// With FlagDeliveryComplete the completion says that they are there.
+// A NIC may acknowledge a WRITE whose bytes are still on their way to the memory. With
+// FlagDeliveryComplete the completion says that they have arrived.
 func TestDeliveryComplete(t *testing.T) {
 	s := inMemory(t)
 	s.eachPair(t, func(t *testing.T, local, remote kind) {
-		r := seeded(t)
+		r := testenv.Seeded(t)
 		w := s.world(t, EndpointOptions{MaxSGE: 1})
 		f := w.a.nic.dev.(*fakeDevice).fabric
 		f.late = true
@@ -26,7 +27,7 @@ func TestDeliveryComplete(t *testing.T) {
 
 		w.ok(w.a.Write(l(0, 100), w.ab, rb.Part(50, 100), "acknowledged"))
 		w.done(w.a, OpWrite, "acknowledged")
-		// Neither does a READ on another queue pair push it.
+		// A READ on another queue pair does not push them into the memory either.
 		into := hostKind.make(t, w.a.nic, 8)
 		w.ok(w.a.Read(into.All(), w.ab, rb.Part(0, 8), "read"))
 		w.done(w.a, OpRead, "read")
@@ -47,7 +48,7 @@ func TestDeliveryComplete(t *testing.T) {
 			}
 			w.ok(w.a.WriteMsg(Msg{Local: m.local, Peer: w.ab, Remote: m.remote, Data: 0, Context: i}, m.flags|FlagDeliveryComplete))
 			w.done(w.a, OpWrite, i)
-			if i == 0 { // what was written before has arrived with it
+			if i == 0 { // earlier writes have arrived with it
 				copy(there[50:], here[:100])
 			}
 			var sent []byte

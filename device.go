@@ -7,39 +7,47 @@ import (
 	"os"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/region"
 )
 
-// device is what a NIC needs of ibvfd. Tests have one in memory, for what a
-// NIC cannot be made to do.
+// device is the part of ibvfd that a NIC needs. Tests have a device in memory, for cases that
+// a NIC cannot be made to produce.
 type device interface {
 	name() string
 	atomics() bool // fetch-and-add and compare-and-swap
 	// host registers a part of host memory.
-	host(mem *ibvfd.HostBuf, off, length int64, access ibvfd.Access) (*registration, error)
+	host(mem *hostmem.Buf, off, length int64, access ibvfd.Access) (*registration, error)
 	// source registers a part of a buffer's dma-bufs.
 	source(src Source, off, length int64, access ibvfd.Access) (*registration, error)
+	// queue makes a completion queue. It calls event when an armed queue has a completion, and
+	// broke if there are no events any more; neither may block.
+	queue(depth int, event func(), broke func(why error)) (completionQueue, error)
+	// queueDepth returns depth, or the device's maximum if that is smaller.
+	queueDepth(depth int) int
 	// link makes the queue pairs of a connection.
 	link(attr linkAttr) (link, error)
-	// apart is the device with a protection domain of its own, for which it is
-	// closed first.
-	apart() (device, error)
+	// newDomain returns the device with a protection domain of its own, which must be closed
+	// before the device.
+	newDomain() (device, error)
 	close() error
-	// ended returns when nothing of a closed device runs any more.
+	// ended returns when all goroutines of a closed device have ended.
 	ended()
 }
 
-// registration is memory under keys: an MR, or one for each dma-buf.
+// registration is memory under keys: one MR, or one for each dma-buf.
 type registration struct {
 	local, remote Memory // under lkeys, and under rkeys
 	route         ibvfd.Route
 	close         func() error
 }
 
-// verbsDevice is the device of the machine.
+// verbsDevice is a device of this machine.
 type verbsDevice struct {
 	ctx   *ibvfd.Context
 	pd    *ibvfd.PD
-	attr  ibvfd.DeviceAttr
+	attr  ibdev.DeviceAttr
 	watch *watch
 }
 
@@ -71,10 +79,10 @@ func (d *verbsDevice) close() error {
 
 func (d *verbsDevice) ended() { d.watch.ended.Wait() }
 
-// verbsDomain is a device in a further protection domain.
+// verbsDomain is a device in another protection domain.
 type verbsDomain struct{ *verbsDevice }
 
-func (d *verbsDevice) apart() (device, error) {
+func (d *verbsDevice) newDomain() (device, error) {
 	pd, err := d.ctx.AllocPD()
 	if err != nil {
 		return nil, err
@@ -83,9 +91,9 @@ func (d *verbsDevice) apart() (device, error) {
 }
 
 func (d verbsDomain) close() error { return d.pd.Close() }
-func (verbsDomain) ended()         {} // the device goes on
+func (verbsDomain) ended()         {} // the device stays open
 
-func (d *verbsDevice) host(mem *ibvfd.HostBuf, off, length int64, access ibvfd.Access) (*registration, error) {
+func (d *verbsDevice) host(mem *hostmem.Buf, off, length int64, access ibvfd.Access) (*registration, error) {
 	mr, err := d.pd.RegMR(ibvfd.MRAttr{
 		Kind: ibvfd.HostMemory, Host: mem.Bytes(), Offset: uint64(off), Length: uint64(length), Access: access, Owner: mem,
 	})
@@ -96,18 +104,18 @@ func (d *verbsDevice) host(mem *ibvfd.HostBuf, off, length int64, access ibvfd.A
 }
 
 func (d *verbsDevice) source(src Source, off, length int64, access ibvfd.Access) (*registration, error) {
-	r, err := ibvfd.RegisterRegion(regionAttr(src, off, length, access), d.pd)
+	r, err := region.Register(regionAttr(src, off, length, access), d.pd)
 	if err != nil {
 		return nil, err
 	}
 	return registered(r.MRs(d.pd), r.Close), nil
 }
 
-// regionAttr is what is registered of a source.
-func regionAttr(src Source, off, length int64, access ibvfd.Access) ibvfd.RegionAttr {
-	attr := ibvfd.RegionAttr{Offset: uint64(off), Length: uint64(length), IOVA: uint64(off), Access: access, Owner: src}
+// regionAttr describes the part of a source to register.
+func regionAttr(src Source, off, length int64, access ibvfd.Access) region.Attr {
+	attr := region.Attr{Offset: uint64(off), Length: uint64(length), IOVA: uint64(off), Access: access, Owner: src}
 	for _, s := range src.Segments() {
-		attr.Segments = append(attr.Segments, ibvfd.Segment{Buf: s.Buf, Offset: uint64(s.Offset), Length: uint64(s.Size), Addr: s.Addr})
+		attr.Segments = append(attr.Segments, region.Segment{Buf: s.Buf, Offset: uint64(s.Offset), Length: uint64(s.Size), Addr: s.Addr})
 	}
 	if len(attr.Segments) > 0 {
 		// An IOVA and the place in the dma-buf, or the address, must agree within a page.
@@ -129,8 +137,8 @@ type peerDirect struct{ Source }
 func registered(mrs []*ibvfd.MR, done func() error) *registration {
 	r := &registration{close: done}
 	for _, mr := range mrs {
-		r.local = append(r.local, Piece{mr.IOVA(), int64(mr.Length()), mr.LKey()})
-		r.remote = append(r.remote, Piece{mr.IOVA(), int64(mr.Length()), mr.RKey()})
+		r.local = append(r.local, Piece{Addr: mr.IOVA(), Length: int64(mr.Length()), Key: mr.LKey()})
+		r.remote = append(r.remote, Piece{Addr: mr.IOVA(), Length: int64(mr.Length()), Key: mr.RKey()})
 		r.route = mr.Route()
 	}
 	return r

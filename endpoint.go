@@ -10,11 +10,11 @@ import (
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/handshake"
 )
 
-// Endpoint has connections to peers, and moves bytes. Its methods may be called
-// from several goroutines at once.
+// Endpoint has connections to peers, and moves bytes. Its methods may be called from several
+// goroutines at once.
 type Endpoint struct {
 	nic   *NIC
 	opt   EndpointOptions
@@ -22,22 +22,22 @@ type Endpoint struct {
 
 	life     context.Context // ends with Close
 	end      context.CancelFunc
-	tasks    sync.WaitGroup // goroutines
+	tasks    sync.WaitGroup // goroutines, and connections that have not ended
+	pending  *handshake.Pending
 	accepted chan *peer
 
-	wake chan struct{} // who has taken what is in it looks for completions
+	done   completions
+	held   held
+	queues cqueues
+	ops    ops
+	slab   slab
 
 	mu        sync.Mutex
-	closed    bool
-	sleepers  int     // in Wait
-	peers     []*peer // in the order of their numbers
+	closed    chan struct{} // nil until Close is called; closed when Close ends
+	peers     []*peer       // in the order of their numbers
 	lastPeer  Peer
 	listeners []net.Listener
-	done      fifo[Completion]
-	free      []*op
-	slab      *slab
-	shares    map[*share]struct{}
-	wc        []ibvfd.WC
+	shares    map[*share]struct{} // for any peer
 }
 
 // NewEndpoint makes an endpoint.
@@ -54,14 +54,15 @@ func (n *NIC) NewEndpoint(opt EndpointOptions) (*Endpoint, error) {
 		return nil, err
 	}
 	e := &Endpoint{
-		nic: n, opt: opt, token: newID(), shares: map[*share]struct{}{}, wc: make([]ibvfd.WC, 64),
-		accepted: make(chan *peer, opt.MaxPeers), wake: make(chan struct{}, 1),
+		nic: n, opt: opt, token: newID(), shares: map[*share]struct{}{}, accepted: make(chan *peer, opt.MaxPeers),
+		pending: handshake.New(pendingHandshakes),
 	}
+	e.done.wake = make(chan struct{}, 1)
 	e.life, e.end = context.WithCancel(context.Background())
 	return e, nil
 }
 
-// hasPort refuses a port that a NIC does not have, before anybody is waited for.
+// hasPort refuses a port that the NIC does not have, before the endpoint waits for peers.
 func hasPort(nic string, port, ports int) error {
 	if port <= ports {
 		return nil
@@ -72,35 +73,38 @@ func hasPort(nic string, port, ports int) error {
 	}
 }
 
-// Close ends all connections and lets go of all memory. What was under way is
-// dropped without completions. Closing again does nothing.
+// Close ends all connections, in parallel, and frees all memory of the endpoint. Operations
+// under way end without completions. A second call waits for the first one, and does nothing
+// else.
 func (e *Endpoint) Close() error {
 	e.mu.Lock()
-	if e.closed {
+	if closed := e.closed; closed != nil {
 		e.mu.Unlock()
+		<-closed
 		return nil
 	}
+	e.closed = make(chan struct{})
+	defer close(e.closed)
+	peers, listeners, shares := e.peers, e.listeners, e.shares
+	e.listeners, e.shares = nil, nil
+	e.mu.Unlock()
 	e.end()
-	for _, p := range e.peers {
+	e.done.close()
+	var err error
+	for _, p := range peers {
 		if p.conn != nil {
-			p.conn.abort(os.ErrClosed)
+			p.conn.end(os.ErrClosed)
 		}
 	}
-	e.closed = true
-	var err error
-	for _, l := range e.listeners {
+	for _, l := range listeners {
 		err = joined(err, l.Close())
 	}
-	for s := range e.shares {
+	e.tasks.Wait()
+	for s := range shares {
 		err = joined(err, e.nic.end(s.close))
 	}
-	e.shares, e.done = nil, fifo[Completion]{}
-	e.rouse()
-	if e.slab != nil {
-		err = joined(err, e.slab.buf.Release())
-	}
-	e.mu.Unlock()
-	e.tasks.Wait()
+	e.queues.close(e.nic)
+	err = joined(err, e.slab.release())
 	e.nic.leave()
 	return err
 }

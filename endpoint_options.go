@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
 )
 
 // EndpointOptions tune an endpoint. A zero field takes the default.
@@ -21,49 +22,51 @@ type EndpointOptions struct {
 	InjectSize int // bytes that an inject may have; default 256
 	MaxPeers   int // connections and addresses; default 64
 
-	// Selective makes completions only for operations with FlagCompletion, and
-	// for those that fail (FI_SELECTIVE_COMPLETION). The others that the NIC is told of
-	// together (FlagMore) cost it no completions either, but for the last.
+	// Selective makes completions only for operations with FlagCompletion, and for operations
+	// that fail (FI_SELECTIVE_COMPLETION). Of a batch of other operations (FlagMore) the NIC
+	// makes a completion only for the last one.
 	Selective bool
-	// AutoReceive keeps that many empty receives posted for each peer, for the
-	// data of writes. It is for endpoints that receive no messages: a message
-	// that is not empty would not fit one.
+	// AutoReceive keeps this number of empty receives posted for each peer, for the data of
+	// writes. It is for endpoints that receive no messages: a message that is not empty does
+	// not fit into such a receive and ends the connection, and Recv returns an error. When the
+	// peer, the NIC or such a message ends the connection, one of the receives completes with
+	// the reason.
 	AutoReceive int
 
-	// TLS protects the exchange by which connections are made. Both sides need a
-	// certificate that the other accepts. Without it only loopback addresses are
-	// allowed, unless AllowPlaintext. It decides who gets in; it does not keep
-	// apart those who are: see Share.
+	// TLS protects the exchange by which connections are made. Both sides need a certificate
+	// that the other side accepts. Without TLS only loopback addresses are allowed, unless
+	// AllowPlaintext is set. TLS decides which peers may connect; it does not separate them
+	// from each other: see Share.
 	TLS *tls.Config
-	// AllowPlaintext lets the exchange go in the clear: whoever can read or
-	// change it can read and write the shared memory.
+	// AllowPlaintext allows the exchange without encryption: a host that can read or change the
+	// exchange can read and write the shared memory.
 	AllowPlaintext bool
 
-	// Port is the NIC's port that connections go over; 0 is any that is active. GID
-	// narrows the choice of the port's GID. Where there is a choice left, a
-	// connection over TCP takes the GID through which TCP itself goes, or one that
-	// reaches the peer's; [Endpoint.Connection] says which, and why. Over rdma_cm who
-	// connects does so from the address of such a GID, and who listens at the address
-	// that it names. The routing table decides on InfiniBand, toward a link-local
-	// address, and for a NIC without an address that reaches the peer's; the version
-	// of RoCE is rdma_cm's to choose.
+	// Port is the NIC's port that connections use; 0 is any active port. GID narrows the choice
+	// of the port's GID. Among several GIDs, a connection over TCP takes the one through which
+	// TCP itself goes, or one that reaches the peer's; [Endpoint.Connection] reports which one,
+	// and why. Over rdma_cm the connecting side uses the address of such a GID, and the
+	// listening side the address that it listens on. The routing table decides on InfiniBand,
+	// toward a link-local address, and for a NIC without an address that reaches the peer's;
+	// rdma_cm chooses the version of RoCE.
 	Port int
-	GID  ibvfd.GIDWish
+	GID  gid.Wish
 
-	// TurnedAway, if not nil, is told of everybody who called at a listener and was not
-	// connected, and why: it spoke no TLS or no version of the protocol that we know, its
-	// certificate is of nobody whom we trust, it said nothing in time. It is called on a
-	// goroutine of its own for each, as often as strangers like, and Close waits for it.
-	TurnedAway func(from net.Addr, why error)
+	// OnReject, if not nil, is called for every caller of a listener that was not connected,
+	// with the reason: it did not speak TLS or a known version of the protocol, its certificate
+	// is not trusted, it was silent or slow, or there was no place for it; and for every peer
+	// that was connected and ended before Accept returned it. Each call has its own goroutine;
+	// callers determine how often it happens, and Close waits for it. While 64 calls run, no
+	// further caller is accepted: OnReject must not block.
+	OnReject func(from net.Addr, why error)
 
 	// ConnectTimeout bounds an exchange; default 10 s.
 	ConnectTimeout time.Duration
-	// Connect tunes the queue pairs. By default a peer that has posted no
-	// receive is waited for about half a second (RNRRetry 6, MinRNRTimer 26),
-	// and one that does not answer about four (Timeout 17, RetryCount 6).
-	// Of MTU and MaxRead a connection takes the smaller one of both sides', which they
-	// tell each other; PeerReads is not looked at. Over rdma_cm a PKeyIndex of 0 is
-	// that of the path, and so is a PathAttr that is zero.
+	// Connect tunes the queue pairs. By default the NIC waits about half a second for a peer
+	// that has posted no receive (RNRRetry 6, MinRNRTimer 26), and about four seconds for one
+	// that does not answer (Timeout 17, RetryCount 6). The two sides tell each other their MTU
+	// and MaxRead, and a connection takes the smaller ones; PeerReads is ignored. Over rdma_cm
+	// a PKeyIndex of 0 stands for the path's, and so does a zero PathAttr.
 	Connect ibvfd.ConnectAttr
 }
 

@@ -7,24 +7,30 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
-// What callers branch on, beside the sentinels of package dmabuf.
+// The errors that callers test for, besides those of package dmabuf.
 var (
-	// ErrNotConnected: the connection to the peer is gone, or never was.
+	// ErrNotConnected means that the connection to the peer has ended, or never existed.
 	ErrNotConnected = errors.New("not connected")
-	// ErrQueueFull: as many operations are under way as the endpoint may have.
-	// Poll or Wait, and try again. Nothing was posted (FI_EAGAIN).
+	// ErrQueueFull means that the endpoint's limit of operations under way is reached. Nothing
+	// was posted (FI_EAGAIN): call Poll or Wait, and try again.
 	ErrQueueFull = errors.New("queue full")
-	// ErrStaleKey: a RemoteBuffer of another connection: keys end with theirs.
+	// ErrStaleKey means that a RemoteBuffer is of another connection: keys end with theirs.
 	ErrStaleKey = errors.New("key of another connection")
-	// ErrUnsafe: the exchange would go in the clear.
+	// ErrMalformed means that a peer sent bytes that no peer of this package sends.
+	ErrMalformed = wire.ErrMalformed
+	// ErrUnsafe means that the exchange would not be encrypted.
 	ErrUnsafe = errors.New("not protected by TLS")
+	// ErrRejected means that the peer refuses the connection. The error quotes the peer's text.
+	ErrRejected = errors.New("the peer has rejected the connection")
 )
 
-// OpError is an operation that failed. The errors that Unwrap gives are an
-// *[ibvfd.WCError] where the NIC says so, with the vendor's own code.
+// OpError is the error of a failed operation. Unwrap leads to an *[ibvfd.WCError], with the
+// vendor's own code, if the NIC reported the error.
 type OpError struct {
 	Op   Op
 	Peer Peer
@@ -32,7 +38,7 @@ type OpError struct {
 	Err  error
 }
 
-// Error says all of it in one line.
+// Error returns all fields in one line.
 func (e *OpError) Error() string {
 	msg := fmt.Sprintf("%v with peer %d by %s: %v", e.Op, e.Peer, e.NIC, e.Err)
 	if r := remedyOf(e.Err); r != "" {
@@ -41,10 +47,10 @@ func (e *OpError) Error() string {
 	return msg
 }
 
-// Unwrap is Err.
+// Unwrap returns Err.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// remedyOf is what to change, by the NIC's event, or the completion's status.
+// remedyOf returns advice by the NIC's event or the completion's status; "" if there is none.
 func remedyOf(err error) string {
 	var w *ibvfd.WCError
 	var e *EventError
@@ -73,6 +79,13 @@ func remedyOf(err error) string {
 		return "the message is longer than the peer's receive"
 	}
 	return ""
+}
+
+func outOfRange(op string, off, length, size int64) *dmabuf.Error {
+	return &dmabuf.Error{
+		Op: op, Detail: fmt.Sprintf("offset %#x, length %#x of %#x bytes", off, length, size),
+		Remedy: "stay within them", Err: dmabuf.ErrRange,
+	}
 }
 
 func joined(a, b error) error {

@@ -17,9 +17,11 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// failed waits for a completion that must be an error of that status.
+// failed waits for a completion with an error of that status.
 func (w *world) failed(e *Endpoint, context any, status ibvfd.WCStatus) {
 	w.t.Helper()
 	c := w.wait(e)
@@ -30,7 +32,7 @@ func (w *world) failed(e *Endpoint, context any, status ibvfd.WCStatus) {
 	}
 }
 
-// lost waits until the connection of e is gone, and checks that it is cleanly.
+// lost waits until the connection of e has ended, and checks that nothing is left of it.
 func (w *world) lost(e *Endpoint, p Peer) {
 	w.t.Helper()
 	buf := must(e.nic.AllocHost(8))(w.t)
@@ -50,21 +52,21 @@ func (w *world) lost(e *Endpoint, p Peer) {
 	}
 }
 
-// forged is a descriptor that lies.
+// forged returns a descriptor with a wrong piece.
 func forged(rb *RemoteBuffer, change func(p *Piece)) *RemoteBuffer {
 	f := *rb
-	p := rb.spaces[0].pieces[0]
+	p := rb.spaces[0].Memory[0]
 	change(&p)
-	f.spaces = []space{Memory{p}.space()}
+	f.spaces = []lower.Space{lower.NewSpace(Memory{p})}
 	return &f
 }
 
 func TestRemoteRefusals(t *testing.T) { testRemoteRefusals(t, inMemory(t)) }
 
-// What the peer's NIC refuses is an error completion in time; nothing is moved,
-// everything else that was under way is told, and a new connection works.
+// An operation that the peer's NIC refuses completes with an error in time; no byte moves, all
+// other operations under way complete, and a new connection works.
 func testRemoteRefusals(t *testing.T, s setting) {
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	for _, c := range []struct {
 		name   string
 		access ibvfd.Access
@@ -111,7 +113,7 @@ func testRemoteRefusals(t *testing.T, s setting) {
 				same(t, "here", mine, here)
 				same(t, "there", theirs, there)
 				w.lost(w.b, w.ba)
-				// Both endpoints go on, with a new connection and new keys.
+				// Both endpoints stay usable, with a new connection and new keys.
 				w.connect()
 				if err := w.a.Write(mine.All(), w.ab, rb.All(), nil); !errors.Is(err, ErrStaleKey) {
 					t.Errorf("a key of the connection before: %v", err)
@@ -124,8 +126,8 @@ func testRemoteRefusals(t *testing.T, s setting) {
 	}
 }
 
-// The NIC's own code of an error comes with it, of what is sent and of what is
-// received, and of what was flushed behind it: it is what the vendor asks for.
+// The error of a completion includes the NIC's own code: of sends, of receives, and of the
+// operations flushed behind them. Vendors ask for it.
 func TestVendorCode(t *testing.T) {
 	coded := func(w *world, e *Endpoint, context any, status ibvfd.WCStatus) {
 		t.Helper()
@@ -165,12 +167,12 @@ func TestVendorCode(t *testing.T) {
 
 func TestForgedToken(t *testing.T) { testForgedToken(t, inMemory(t)) }
 
-// Keys end with their connection, and not because this side is honest: who
-// claims that an old key is the new connection's is refused by the peer's NIC.
+// Keys end with their connection, enforced by the peer's NIC: it refuses an old key that a
+// program passes off as the new connection's.
 func testForgedToken(t *testing.T, s setting) {
 	for _, k := range s.kinds {
 		t.Run(k.name, func(t *testing.T) {
-			r := seeded(t)
+			r := testenv.Seeded(t)
 			w := s.world(t, EndpointOptions{})
 			const size = 1000
 			mine, theirs := k.make(t, w.a.nic, size), k.make(t, w.b.nic, size)
@@ -240,7 +242,7 @@ func testMessageTooLong(t *testing.T, s setting) {
 
 func TestPeerDisappears(t *testing.T) { testPeerDisappears(t, inMemory(t)) }
 
-// The peer's endpoint closes: everything under way is told, in time.
+// The peer's endpoint closes: every operation under way completes in time.
 func testPeerDisappears(t *testing.T, s setting) {
 	for _, k := range s.kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -264,7 +266,7 @@ func testPeerDisappears(t *testing.T, s setting) {
 
 func TestCancelled(t *testing.T) { testCancelled(t, inMemory(t)) }
 
-// A wait that is cancelled ends; what it waited for goes on.
+// A cancelled wait ends; the operation that it waited for continues.
 func testCancelled(t *testing.T, s setting) {
 	w := s.world(t, EndpointOptions{})
 	buf := hostKind.make(t, w.a.nic, 64)
@@ -290,7 +292,7 @@ func testCancelled(t *testing.T, s setting) {
 	}
 }
 
-// What is refused before the NIC is asked leaves everything as it was.
+// Errors before the NIC is asked change nothing.
 func TestRefusedBeforehand(t *testing.T) {
 	s := inMemory(t)
 	w := s.world(t, EndpointOptions{InjectSize: 32})
@@ -301,7 +303,7 @@ func TestRefusedBeforehand(t *testing.T) {
 	all := w.share(theirs.All(), allAccess)
 	read := w.share(theirs.All(), ibvfd.AccessRemoteRead)
 	write := w.share(theirs.All(), ibvfd.AccessRemoteWrite)
-	split := must(all.View(must(SG(Range{0, 8, 4}, Range{0, 40, 4}))(t)))(t)
+	split := must(all.View(must(SG(Extent{Off: 8, Len: 4}, Extent{Off: 40, Len: 4}))(t)))(t)
 	both := must(NewRegion(theirs, hostKind.make(t, w.b.nic, 100)))(t)
 	closing(t, both)
 	pair := w.share(both.All(), allAccess)
@@ -366,33 +368,31 @@ func TestRefusedBeforehand(t *testing.T) {
 	w.done(w.a, OpWrite, 1)
 }
 
-// The NIC's word of an operation counts, also when the peer's of the connection's
-// end is faster.
+// The NIC's status of an operation is reported, even if the peer's end of the connection
+// arrives first.
 func TestPeerEndsBeforeTheAnswer(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine, theirs := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 100)
 	rb := w.share(theirs.All(), allAccess)
-	l := w.a.peers[w.ab-1].conn.link.(*fakeLink)
+	l := w.a.linkTo(w.ab)
 	l.f.mu.Lock()
 	l.slow = 3
 	l.f.mu.Unlock()
 	w.ok(w.a.Read(mine.All(), w.ab, rb.All(), "bad"))
 	w.ok(w.b.Remove(w.ba))
-	for ended := false; !ended; runtime.Gosched() { // nobody else polls
-		w.a.mu.Lock()
-		ended = w.a.peers[w.ab-1].conn.state == dead
-		w.a.mu.Unlock()
+	for ended := false; !ended; runtime.Gosched() { // no other goroutine polls
+		ended = w.a.connTo(w.ab).over.Load()
 	}
 	w.failed(w.a, "bad", ibvfd.WCRetryExcErr)
 }
 
-// What the NIC refuses in the middle of a batch ends the connection and all
-// operations, and nothing is waited for that cannot come.
+// If the NIC refuses a work request in the middle of a batch, the connection and all
+// operations end, without a wait for completions that cannot come.
 func TestPostRefused(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine, theirs := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 100)
 	rb := w.share(theirs.All(), allAccess)
-	l := w.a.peers[w.ab-1].conn.link.(*fakeLink)
+	l := w.a.linkTo(w.ab)
 	const n = 10
 	for i := range n {
 		w.ok(w.a.WriteMsg(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}, Context: i}, FlagMore))
@@ -400,19 +400,25 @@ func TestPostRefused(t *testing.T) {
 	l.f.mu.Lock()
 	l.refuse = 4
 	l.f.mu.Unlock()
+	if _, err := w.a.Poll(nil); err != nil {
+		t.Error(err)
+	}
+	if err := w.a.Lost(limited(t), w.ab); !errors.Is(err, unix.ENOMEM) {
+		t.Error(err)
+	}
+	if l.polls > 10 {
+		t.Errorf("polled %d times", l.polls)
+	}
 	for i := range n {
 		if c := w.wait(w.a); c.Context != i || !errors.Is(c.Err, ErrNotConnected) {
 			t.Errorf("operation %d: %+v", i, c)
 		}
 	}
-	if l.polls > 10 {
-		t.Errorf("polled %d times", l.polls)
-	}
 }
 
 func second[T any](_ T, err error) error { return err }
 
-// The exchange does not go in the clear beyond this machine.
+// The exchange is refused in plaintext with other machines.
 func TestPlaintextIsRefused(t *testing.T) {
 	s := inMemory(t)
 	e := s.endpoint(t, EndpointOptions{})
@@ -430,8 +436,8 @@ func TestPlaintextIsRefused(t *testing.T) {
 	}
 }
 
-// What is wrong with a range says whose, and what NICs say of a message that is too
-// long says so.
+// A range error names the side of the range, and errors of NICs for a message that is too long
+// say that it is too long.
 func TestRemedies(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine := hostKind.make(t, w.a.nic, 100)

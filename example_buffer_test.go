@@ -13,8 +13,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// A result that was made in one piece is sent in parts: a slice for each peer.
-// The memory stays until the last slice is released.
+// A result in one piece is sent in parts: a slice for each peer. The memory stays until the
+// last slice is released.
 func ExampleBuffer_Slice() {
 	if err := sendParts(context.Background()); err != nil {
 		log.Print(err)
@@ -80,8 +80,8 @@ func connectedTo(ctx context.Context, nic *gpurdma.NIC) (sender, receiver *gpurd
 	return
 }
 
-// Whether the NIC reaches a GPU's memory directly: registered is not proven. A
-// buffer that cannot be registered is staged, and says why.
+// Path reports whether the NIC reaches a GPU's memory directly: registered does not mean
+// proven. A buffer that cannot be registered is staged, and Path has the reason.
 func ExampleBuffer_Path() {
 	if err := explainPath(context.Background()); err != nil {
 		log.Print(err)

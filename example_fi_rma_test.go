@@ -12,8 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// Writes that tell the peer, an injected one, one of several ranges that
-// completes when the bytes are delivered, and a counter at the peer.
+// Writes with data for the peer, an injected one, one of several ranges that completes when
+// the bytes are delivered, and a counter at the peer.
 func ExampleEndpoint_WriteMsg() {
 	if err := writeAndTell(context.Background()); err != nil {
 		log.Print(err)
@@ -40,7 +40,7 @@ func writeAndTell(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// Each of the two data that come takes a receive.
+	// Each of the two writes with data takes a receive.
 	for range 2 {
 		if err := server.Recv(gpurdma.Span{}, toClient, nil); err != nil {
 			return err
@@ -78,7 +78,7 @@ func writeAndTell(ctx context.Context) (err error) {
 	if err := client.FetchAdd(gpurdma.Span{Buf: host, Offset: 56, Length: 8}, toServer, remote.Part(0, 8), 3, "count"); err != nil {
 		return err
 	}
-	if err := await(ctx, client, 2); err != nil { // an inject makes none
+	if err := await(ctx, client, 2); err != nil { // an injected write makes none
 		return err
 	}
 	told := make([]gpurdma.Completion, 1)

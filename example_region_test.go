@@ -70,10 +70,10 @@ func transpose(ctx context.Context) (err error) {
 	}
 	for i := range int64(n) {
 		// Our row i, contiguous, is their column i, a cell of each row.
-		if err := region.AssignSG(gpurdma.Range{Offset: i * row, Length: row}); err != nil {
+		if err := region.AssignSG(gpurdma.Extent{Off: i * row, Len: row}); err != nil {
 			return err
 		}
-		column, err := gpurdma.Interleaved(gpurdma.Range{Offset: i * cell, Length: cell}, gpurdma.Dim{Count: n, Stride: row})
+		column, err := gpurdma.Interleaved(gpurdma.Extent{Off: i * cell, Len: cell}, gpurdma.Dim{Count: n, Stride: row})
 		if err != nil {
 			return err
 		}
@@ -102,8 +102,8 @@ func transpose(ctx context.Context) (err error) {
 	return nil
 }
 
-// Paging a KV cache: the blocks of a sequence, wherever the block table has put
-// them, go to as many free blocks of another host's cache, in one operation.
+// Paging a KV cache: the blocks of a sequence, at the places of the block table, go to as many
+// free blocks of another host's cache, in one operation.
 func ExampleRemoteBuffer_View() {
 	if err := pageOut(context.Background()); err != nil {
 		log.Print(err)
@@ -133,11 +133,11 @@ func pageOut(ctx context.Context) (err error) {
 		return err
 	}
 	defer released(theirs, &err)
-	var from, to []gpurdma.Range
+	var from, to []gpurdma.Extent
 	for i := range int64(blocks) {
-		from = append(from, gpurdma.Range{Offset: i * 37 % all * block, Length: block})
-		to = append(to, gpurdma.Range{Offset: (all - 1 - i*3%all) * block, Length: block})
-		if _, err := ours.WriteAt(kvBlock(int(i), block), from[i].Offset); err != nil {
+		from = append(from, gpurdma.Extent{Off: i * 37 % all * block, Len: block})
+		to = append(to, gpurdma.Extent{Off: (all - 1 - i*3%all) * block, Len: block})
+		if _, err := ours.WriteAt(kvBlock(int(i), block), from[i].Off); err != nil {
 			return err
 		}
 	}
@@ -176,7 +176,7 @@ func pageOut(ctx context.Context) (err error) {
 	}
 	got := make([]byte, block)
 	for i := range to {
-		if _, err := theirs.ReadAt(got, to[i].Offset); err != nil {
+		if _, err := theirs.ReadAt(got, to[i].Off); err != nil {
 			return err
 		}
 		if !bytes.Equal(got, kvBlock(i, block)) {
@@ -186,7 +186,7 @@ func pageOut(ctx context.Context) (err error) {
 	return nil
 }
 
-// kvBlock is what block i holds: no other holds the same.
+// kvBlock returns the bytes of block i, which differ from all other blocks.
 func kvBlock(i, size int) []byte {
 	return bytes.Repeat([]byte{byte(i), byte(i >> 8), byte(i * 31), 0xcb}, size/4)
 }

@@ -14,15 +14,14 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// The NIC and the allocator of the examples: the testbed's, where tests run
-// them.
+// The NIC and the allocator of the examples are the testbed's when tests run them.
 const (
 	exampleNIC  = "rxe0"
 	exampleSpec = "drm:vgem"
 )
 
-// Two endpoints: a host that serves memory, and one that writes to it and reads
-// it. Here they are in one process.
+// Two endpoints: a host that serves memory, and a client that writes to it and reads it. Here
+// both are in one process.
 func ExampleEndpoint() {
 	if err := writeAndRead(context.Background()); err != nil {
 		log.Print(err)
@@ -94,7 +93,7 @@ func writeAndRead(ctx context.Context) (err error) {
 	return nil
 }
 
-// await takes n completions, none of which may be an error.
+// await takes n completions; an error in one of them is an error.
 func await(ctx context.Context, e *gpurdma.Endpoint, n int) error {
 	list := make([]gpurdma.Completion, 16)
 	for n > 0 {
@@ -112,7 +111,7 @@ func await(ctx context.Context, e *gpurdma.Endpoint, n int) error {
 	return nil
 }
 
-// connected makes two endpoints that are connected.
+// connected makes two connected endpoints.
 func connected(ctx context.Context, nic *gpurdma.NIC) (server, client *gpurdma.Endpoint, toServer, toClient gpurdma.Peer, done func(*error), err error) {
 	server, err = nic.NewEndpoint(gpurdma.EndpointOptions{})
 	if err != nil {
@@ -137,7 +136,7 @@ func connected(ctx context.Context, nic *gpurdma.NIC) (server, client *gpurdma.E
 	return
 }
 
-// gpuBuffer is memory of the allocator.
+// gpuBuffer returns memory of the allocator.
 func gpuBuffer(ctx context.Context, nic *gpurdma.NIC, size int64) (*gpurdma.Buffer, error) {
 	a, err := gpualloc.Open(exampleSpec, gpualloc.Env{})
 	if err != nil {
@@ -149,7 +148,7 @@ func gpuBuffer(ctx context.Context, nic *gpurdma.NIC, size int64) (*gpurdma.Buff
 
 func closed(c interface{ Close() error }, err *error) { *err = errors.Join(*err, c.Close()) }
 
-// released is closed for a Buffer to which a peer may still have a key.
+// released releases a Buffer to which a peer may still have a key.
 func released(b *gpurdma.Buffer, err *error) {
 	*err = errors.Join(*err, b.Release())
 }

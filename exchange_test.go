@@ -21,6 +21,9 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/layouttest"
+	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // authority makes certificates.
@@ -57,9 +60,9 @@ func (a *authority) config(t testing.TB, trusted *authority) *tls.Config {
 func TestMutualTLS(t *testing.T) {
 	s := inMemory(t)
 	good, evil := newAuthority(t), newAuthority(t)
-	turned := make(chan error, 10)
-	server := s.endpoint(t, EndpointOptions{TLS: good.config(t, good), AutoReceive: 1, TurnedAway: func(from net.Addr, why error) {
-		turned <- fmt.Errorf("%v: %w", from, why)
+	rejected := make(chan error, 10)
+	server := s.endpoint(t, EndpointOptions{TLS: good.config(t, good), AutoReceive: 1, OnReject: func(from net.Addr, why error) {
+		rejected <- fmt.Errorf("%v: %w", from, why)
 	}})
 	addr := must(server.Listen("127.0.0.1:0"))(t).String()
 	w := &world{t: t, b: server}
@@ -68,7 +71,7 @@ func TestMutualTLS(t *testing.T) {
 	w.ab = must(w.a.Connect(limited(t), addr))(t)
 	w.ba = must(server.Accept(limited(t)))(t)
 	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, server.nic, 64)
-	want := random(t, seeded(t), mine, 64)
+	want := random(t, testenv.Seeded(t), mine, 64)
 	w.ok(w.a.Write(mine.All(), w.ab, w.share(theirs.All(), allAccess).All(), 1))
 	w.done(w.a, OpWrite, 1)
 	same(t, "over TLS", theirs, want)
@@ -87,7 +90,7 @@ func TestMutualTLS(t *testing.T) {
 			t.Errorf("a client %s got in", name)
 		}
 		select {
-		case err := <-turned:
+		case err := <-rejected:
 			if !strings.HasPrefix(err.Error(), "127.0.0.1:") {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -95,8 +98,8 @@ func TestMutualTLS(t *testing.T) {
 			t.Errorf("nobody heard of the client %s", name)
 		}
 	}
-	if len(turned) > 0 {
-		t.Errorf("another was turned away: %v", <-turned)
+	if len(rejected) > 0 {
+		t.Errorf("another was rejected: %v", <-rejected)
 	}
 	for name, change := range map[string]func(c *tls.Config){
 		"no certificate": func(c *tls.Config) { c.Certificates = nil },
@@ -127,22 +130,20 @@ func TestHello(t *testing.T) {
 		t.Errorf("%+v, %v", back, err)
 	}
 	for name, change := range map[string]func(h *hello, b []byte) []byte{
-		"another magic":   func(h *hello, b []byte) []byte { b[0]++; return b },
-		"another version": func(h *hello, b []byte) []byte { b[5]++; return b },
-		"version 1":       func(h *hello, b []byte) []byte { b[5] = 1; return b[:len(b)-2] },
-		"no READ depths":  func(h *hello, b []byte) []byte { return b[:len(b)-2] },
-		"three queues":    func(h *hello, b []byte) []byte { b[22]++; return b },
-		"too short":       func(h *hello, b []byte) []byte { return b[:len(b)-1] },
-		"too long":        func(h *hello, b []byte) []byte { return append(b, 0) },
-		"nothing":         func(h *hello, b []byte) []byte { return nil },
-		"QP 0":            func(h *hello, b []byte) []byte { h.queues[1].QPN = 0; return h.append(nil) },
-		"QP 1":            func(h *hello, b []byte) []byte { h.queues[0].QPN = 1; return h.append(nil) },
-		"QP of 25 bits":   func(h *hello, b []byte) []byte { h.queues[0].QPN = 1 << 24; return h.append(nil) },
-		"PSN of 25 bits":  func(h *hello, b []byte) []byte { h.queues[0].PSN = 1 << 24; return h.append(nil) },
-		"MTU 0":           func(h *hello, b []byte) []byte { h.queues[0].MTU = 0; return h.append(nil) },
-		"MTU 1500":        func(h *hello, b []byte) []byte { h.queues[0].MTU = 1500; return h.append(nil) },
-		"MTU 8192":        func(h *hello, b []byte) []byte { h.queues[0].MTU = 8192; return h.append(nil) },
-		"no address":      func(h *hello, b []byte) []byte { h.queues[0].GID = [16]byte{}; return h.append(nil) },
+		"another magic":  func(h *hello, b []byte) []byte { b[0]++; return b },
+		"no READ depths": func(h *hello, b []byte) []byte { return b[:len(b)-2] },
+		"three queues":   func(h *hello, b []byte) []byte { b[22]++; return b },
+		"too short":      func(h *hello, b []byte) []byte { return b[:len(b)-1] },
+		"too long":       func(h *hello, b []byte) []byte { return append(b, 0) },
+		"nothing":        func(h *hello, b []byte) []byte { return nil },
+		"QP 0":           func(h *hello, b []byte) []byte { h.queues[1].QPN = 0; return h.append(nil) },
+		"QP 1":           func(h *hello, b []byte) []byte { h.queues[0].QPN = 1; return h.append(nil) },
+		"QP of 25 bits":  func(h *hello, b []byte) []byte { h.queues[0].QPN = 1 << 24; return h.append(nil) },
+		"PSN of 25 bits": func(h *hello, b []byte) []byte { h.queues[0].PSN = 1 << 24; return h.append(nil) },
+		"MTU 0":          func(h *hello, b []byte) []byte { h.queues[0].MTU = 0; return h.append(nil) },
+		"MTU 1500":       func(h *hello, b []byte) []byte { h.queues[0].MTU = 1500; return h.append(nil) },
+		"MTU 8192":       func(h *hello, b []byte) []byte { h.queues[0].MTU = 8192; return h.append(nil) },
+		"no address":     func(h *hello, b []byte) []byte { h.queues[0].GID = [16]byte{}; return h.append(nil) },
 	} {
 		h := goodHello()
 		if err := back.decode(change(&h, h.append(nil))); !errors.Is(err, ErrMalformed) {
@@ -151,7 +152,7 @@ func TestHello(t *testing.T) {
 	}
 }
 
-// Whatever a caller sends, it gets nowhere; the endpoint serves the next one.
+// No bytes of a caller bypass the exchange; the endpoint serves the next caller.
 func TestHostileCallers(t *testing.T) {
 	s := inMemory(t)
 	w := s.world(t, EndpointOptions{ConnectTimeout: time.Second})
@@ -177,10 +178,10 @@ func TestHostileCallers(t *testing.T) {
 		if _, err := c.Write(send); err != nil {
 			t.Fatal(err)
 		}
-		if name == "half a hello" { // and who says nothing is not waited for
+		if name == "half a hello" { // and the endpoint does not wait for a silent one
 			_ = c.(*net.TCPConn).CloseWrite()
 		}
-		// It ends the connection; what it said before is no matter.
+		// The endpoint hangs up; its earlier bytes do not matter.
 		_ = c.SetReadDeadline(time.Now().Add(bound))
 		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%s: still connected", name)
@@ -193,20 +194,25 @@ func TestHostileCallers(t *testing.T) {
 	}
 }
 
-// Callers that say nothing keep nobody out, and take no place of a peer.
+// Callers that send nothing, or a hello and then nothing, do not keep others out, not even
+// those of their own address, and take no place of a peer.
 func TestSilentCallers(t *testing.T) {
 	s := inMemory(t)
 	good := newAuthority(t)
-	for name, cfg := range map[string]*tls.Config{"plain": nil, "TLS": good.config(t, good)} {
+	for name, tt := range map[string]struct {
+		cfg  *tls.Config
+		says []byte
+	}{"plain": {}, "TLS": {cfg: good.config(t, good)}, "hello": {says: recorded(t, exchangeVersion)}, "half a hello": {says: recorded(t, exchangeVersion)[:20]}} {
 		t.Run(name, func(t *testing.T) {
-			opt := EndpointOptions{TLS: cfg, MaxPeers: 1, ConnectTimeout: bound}
+			opt := EndpointOptions{TLS: tt.cfg, MaxPeers: 1, ConnectTimeout: bound}
 			server := s.endpoint(t, opt)
 			addr := must(server.Listen("127.0.0.1:0"))(t).String()
 			const more = 5
-			silent := make([]net.Conn, strangers+more)
+			silent := make([]net.Conn, pendingHandshakes+more)
 			for i := range silent {
 				silent[i] = must(net.Dial("tcp", addr))(t)
 				defer silent[i].Close()
+				_, _ = silent[i].Write(tt.says)
 			}
 			client := s.endpoint(t, opt)
 			must(client.Connect(limited(t), addr))(t)
@@ -214,7 +220,13 @@ func TestSilentCallers(t *testing.T) {
 			if list := server.Peers(); len(list) != 1 || list[0] != p {
 				t.Errorf("peers %v, accepted %v", list, p)
 			}
-			for i, c := range silent[:more] { // who came first had to go
+			gone := silent[:more] // the first callers had to go
+			if name == "half a hello" {
+				gone = silent // and in the end all have to
+			} else if tt.says != nil {
+				gone = nil // hellos are not read in the order of the calls
+			}
+			for i, c := range gone {
 				_ = c.SetReadDeadline(time.Now().Add(bound))
 				if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 					t.Errorf("silent caller %d is still there", i)
@@ -224,8 +236,8 @@ func TestSilentCallers(t *testing.T) {
 	}
 }
 
-// Who gives up a connection to somebody that says nothing hears of that, and of no time
-// that was over; who has a deadline hears of both.
+// A connection to a silent peer that is cancelled fails with the cancellation, and not with a
+// timeout; at a deadline the error includes both.
 func TestGivenUp(t *testing.T) {
 	s := inMemory(t)
 	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -251,7 +263,7 @@ func TestGivenUp(t *testing.T) {
 					defer c.Close()
 					_, err = io.ReadFull(c, make([]byte, 1))
 					tt.then(cancel, e)
-					_, _ = io.Copy(io.Discard, c) // until it is given up
+					_, _ = io.Copy(io.Discard, c) // until the caller gives up
 				}
 				heard <- err
 			}()
@@ -267,19 +279,19 @@ func TestGivenUp(t *testing.T) {
 }
 
 func offerOfAnother(t testing.TB) []byte {
-	rb := RemoteBuffer{id: 1, token: 99, access: allAccess, spaces: []space{Memory{{0, 8, 1}}.space()}, layout: must(Contiguous(0, 8))(t)}
+	rb := RemoteBuffer{id: 1, token: 99, access: allAccess, spaces: []lower.Space{lower.NewSpace(Memory{{Length: 8, Key: 1}})}, layout: must(Contiguous(0, 8))(t)}
 	wire := must(rb.MarshalBinary())(t)
 	return append(append(binary.BigEndian.AppendUint32(nil, uint32(len(wire))), byte(msgOffer)), wire...)
 }
 
 func TestRemoteBufferWire(t *testing.T) {
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	for range 500 {
-		s := shape{sources: 1 + r.IntN(3), room: 1 + r.Int64N(300), blocks: 50}
-		l, _ := s.layout(t, r, 3)
+		s := layouttest.Shape{Sources: 1 + r.IntN(3), Room: 1 + r.Int64N(300), Blocks: 50}
+		l, _ := s.Layout(t, r, 3)
 		rb := &RemoteBuffer{id: r.Uint64(), token: r.Uint64(), access: ibvfd.AccessRemoteRead, layout: l}
-		for _, m := range s.memory(r) {
-			rb.spaces = append(rb.spaces, m.space())
+		for _, m := range s.Memory(r) {
+			rb.spaces = append(rb.spaces, lower.NewSpace(m))
 		}
 		wire := must(rb.MarshalBinary())(t)
 		var back RemoteBuffer
@@ -291,7 +303,7 @@ func TestRemoteBufferWire(t *testing.T) {
 		}
 		for cut := range wire {
 			if back.UnmarshalBinary(wire[:cut]) == nil {
-				// A layout may be left out: the zero one is one byte.
+				// Without a layout the rest is valid, too: the zero layout is one byte.
 				if back.Size() != 0 {
 					t.Fatalf("the first %d bytes of %x pass", cut, wire)
 				}
@@ -302,21 +314,21 @@ func TestRemoteBufferWire(t *testing.T) {
 
 func FuzzRemoteBuffer(f *testing.F) {
 	f.Add(offerOfAnother(f)[5:])
-	rb := RemoteBuffer{access: allAccess, spaces: []space{Memory{{1 << 40, 100, 7}, {5, 50, 8}}.space()}, layout: must(Interleaved(Range{0, 4, 8}, Dim{9, 16}))(f)}
+	rb := RemoteBuffer{access: allAccess, spaces: []lower.Space{lower.NewSpace(Memory{{Addr: 1 << 40, Length: 100, Key: 7}, {Addr: 5, Length: 50, Key: 8}})}, layout: must(Interleaved(Extent{Off: 4, Len: 8}, Dim{Count: 9, Stride: 16}))(f)}
 	f.Add(must(rb.MarshalBinary())(f))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var rb RemoteBuffer
 		if err := rb.UnmarshalBinary(data); err != nil {
 			return
 		}
-		// Every byte that it promises lies in memory that it names.
+		// Every byte of the descriptor lies in memory of the descriptor.
 		n := min(rb.Size(), 500)
 		if n == 0 {
 			return
 		}
-		p := pieces{list: []window{{rb.layout.root, rb.spaces, rb.Size() - n, n}}}
+		p := lower.PiecesOf([]lower.Window{{Layout: rb.layout, Spaces: rb.spaces, Off: rb.Size() - n, Len: n}})
 		got := int64(0)
-		for m, ok := p.next(); ok; m, ok = p.next() {
+		for m, ok := p.Next(); ok; m, ok = p.Next() {
 			got += m.Length
 		}
 		if got != n || rb.access&^remoteAccess != 0 {

@@ -4,17 +4,22 @@ package gpurdma
 
 import (
 	"encoding/binary"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// fabric is an RDMA network in memory, for what a NIC cannot be made to do, and
-// for machines without one. Work requests are carried out when their sender's
-// queue is polled.
+// fabric is an RDMA network in memory, for cases that a NIC cannot be made to produce, and for
+// machines without a NIC. It carries out work requests when their sender's completion queue is
+// polled.
 type fabric struct {
 	mu   sync.Mutex
 	key  uint32
@@ -22,8 +27,8 @@ type fabric struct {
 	qps  map[uint32]*fakeQP
 	open int // MRs and links
 
-	// WRITEs are acknowledged while their bytes are on the way, as PCIe allows it:
-	// a READ on the same queue pair pushes them into the memory.
+	// WRITEs are acknowledged while their bytes are on the way, as PCIe allows it: a READ on
+	// the same queue pair pushes them into the memory.
 	late bool
 }
 
@@ -38,7 +43,7 @@ func newFabric() *fabric {
 	return &fabric{mrs: map[uint32]*fakeMR{}, qps: map[uint32]*fakeQP{}, key: 100}
 }
 
-// fakeDevice registers host memory, and sources of which it can see the bytes.
+// fakeDevice registers host memory, and sources whose bytes it can see.
 type fakeDevice struct {
 	*fabric
 	maxSGE, inline int
@@ -51,16 +56,16 @@ func (f *fakeDevice) atomics() bool { return !f.noAtomics }
 func (f *fakeDevice) close() error  { return nil }
 func (f *fakeDevice) ended()        {}
 
-func (f *fakeDevice) apart() (device, error) { return f, nil }
+func (f *fakeDevice) newDomain() (device, error) { return f, nil }
 
-func (f *fakeDevice) host(mem *ibvfd.HostBuf, off, n int64, access ibvfd.Access) (*registration, error) {
+func (f *fakeDevice) host(mem *hostmem.Buf, off, n int64, access ibvfd.Access) (*registration, error) {
 	return f.register(mem.Bytes()[off:off+n], access), nil
 }
 
 func (f *fakeDevice) source(src Source, off, n int64, access ibvfd.Access) (*registration, error) {
 	m, ok := src.(*memSource)
 	if !ok || !m.direct {
-		return nil, &ibvfd.RegError{Device: f.name(), Errno: unix.EOPNOTSUPP, Cause: ibvfd.CauseNotSupported}
+		return nil, &ibvfd.RegError{Device: f.name(), Errno: unix.EOPNOTSUPP, Cause: fault.CauseNotSupported}
 	}
 	return f.register(m.mem[off:off+n], access), nil
 }
@@ -74,7 +79,7 @@ func (f *fabric) register(mem []byte, access ibvfd.Access) *registration {
 	f.mrs[rkey] = &fakeMR{mem, base, access, true}
 	f.open++
 	return &registration{
-		local: Memory{{base, int64(len(mem)), lkey}}, remote: Memory{{base, int64(len(mem)), rkey}}, route: "fake",
+		local: Memory{{Addr: base, Length: int64(len(mem)), Key: lkey}}, remote: Memory{{Addr: base, Length: int64(len(mem)), Key: rkey}}, route: "fake",
 		close: func() error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -88,7 +93,7 @@ func (f *fabric) register(mem []byte, access ibvfd.Access) *registration {
 	}
 }
 
-// at is the memory that a key covers, nil if it does not.
+// at returns the memory that a key covers, nil if the key does not cover it.
 func (f *fabric) at(key uint32, addr uint64, n int, remote bool, need ibvfd.Access) []byte {
 	m := f.mrs[key]
 	if m == nil || m.remote != remote || addr < m.base || addr-m.base+uint64(n) > uint64(len(m.mem)) || m.access&need != need {
@@ -104,7 +109,7 @@ type fakeQP struct {
 	sq     []ibvfd.SendWR
 	rq     []ibvfd.RecvWR
 	failed bool
-	onWay  []func() // of what was acknowledged
+	onWay  []func() // of acknowledged WRITEs
 }
 
 type fakeLink struct {
@@ -112,23 +117,89 @@ type fakeLink struct {
 	qps [queues]*fakeQP
 	num [queues]uint32
 	a   linkAttr
-	cq  []ibvfd.WC
+	*fakeQueue
 
-	maxSGERead    int
-	refuse, polls int // the work request that is refused, counted from 1; polls so far
-	slow          int // polls until the NIC answers
-	armed         bool
-	noEvents      error
-	end           error // what broke it
+	maxSGERead int
+	refuse     int   // the work request that is refused, counted from 1
+	slow       int   // polls until the NIC answers
+	end        error // the error that ended it
+}
+
+// fakeQueue is a completion queue, and the links on it.
+type fakeQueue struct {
+	fab      *fabric
+	links    []*fakeLink
+	depth    int
+	wcs      []ibvfd.WC
+	event    func()
+	broken   func(error)
+	armed    bool
+	noEvents error
+	polls    int
+}
+
+func (f *fakeDevice) queueDepth(depth int) int { return depth }
+
+func (f *fakeDevice) queue(depth int, event func(), broke func(error)) (completionQueue, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.open++
+	return &fakeQueue{fab: f.fabric, depth: depth, event: event, broken: broke}, nil
+}
+
+func (q *fakeQueue) poll(wc []ibvfd.WC) (int, error) {
+	q.fab.mu.Lock()
+	defer q.fab.mu.Unlock()
+	q.polls++
+	for _, l := range q.links {
+		l.slow--
+		for _, qp := range l.qps {
+			if (l.end == nil && l.slow <= 0) || qp.failed {
+				qp.run()
+			}
+		}
+	}
+	n := copy(wc, q.wcs)
+	q.wcs = q.wcs[n:]
+	return n, nil
+}
+
+func (q *fakeQueue) arm() error {
+	q.fab.mu.Lock()
+	defer q.fab.mu.Unlock()
+	q.armed = q.noEvents == nil
+	return q.noEvents
+}
+
+func (q *fakeQueue) close() error {
+	q.fab.mu.Lock()
+	defer q.fab.mu.Unlock()
+	if len(q.links) > 0 {
+		return unix.EBUSY
+	}
+	q.fab.open--
+	return nil
+}
+
+// complete adds a completion, and raises an event if the queue is armed.
+func (q *fakeQueue) complete(wc ibvfd.WC) {
+	if q.wcs = append(q.wcs, wc); len(q.wcs) > q.depth {
+		panic("the completion queue overruns")
+	}
+	if q.armed {
+		q.armed = false
+		q.event()
+	}
 }
 
 func (f *fakeDevice) link(a linkAttr) (link, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	l := &fakeLink{f: f.fabric, a: a, maxSGERead: f.maxSGERead}
+	l := &fakeLink{f: f.fabric, a: a, fakeQueue: a.queue.(*fakeQueue), maxSGERead: f.maxSGERead}
+	l.links = append(l.links, l)
 	l.a.sge, l.a.inline, l.a.maxMsg = min(a.sge, f.maxSGE), min(a.inline, f.inline), 1<<20
 	l.a.readSGE = readSGE(l.a.sge, f.maxSGERead)
-	l.a.readsIn = a.connect.Reads(ibvfd.DeviceAttr{MaxReadAtomic: 16, MaxInitReadAtom: 128})
+	l.a.readsIn = a.connect.Reads(ibdev.DeviceAttr{MaxReadAtomic: 16, MaxInitReadAtom: 128})
 	l.a.readsOut = l.a.readsIn
 	for i := range l.qps {
 		f.key += 2
@@ -171,7 +242,7 @@ func (l *fakeLink) post(queue int, wrs []ibvfd.SendWR) (int, error) {
 		wr.SGE = append([]ibvfd.SGE(nil), wr.SGE...)
 		l.qps[queue].sq = append(l.qps[queue].sq, wr)
 	}
-	if l.armed { // nobody polls
+	if l.armed { // there may be no poll
 		l.qps[queue].run()
 	}
 	return len(wrs), nil
@@ -187,54 +258,14 @@ func (l *fakeLink) recv(wrs []ibvfd.RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
-func (l *fakeLink) poll(wc []ibvfd.WC) (int, error) {
-	l.f.mu.Lock()
-	defer l.f.mu.Unlock()
-	l.polls++
-	l.slow--
-	for _, q := range l.qps {
-		if (l.end == nil && l.slow <= 0) || q.failed {
-			q.run()
-		}
-	}
-	n := copy(wc, l.cq)
-	l.cq = l.cq[n:]
-	return n, nil
-}
-
-func (l *fakeLink) arm() error {
-	l.f.mu.Lock()
-	defer l.f.mu.Unlock()
-	l.armed = l.noEvents == nil
-	return l.noEvents
-}
-
-// complete adds a completion, and raises an event if the queue is armed.
-func (l *fakeLink) complete(wc ibvfd.WC) {
-	l.cq = append(l.cq, wc)
-	if l.armed {
-		l.armed = false
-		l.a.event()
-	}
-}
-
 func (l *fakeLink) down() error { return nil }
 
-func (l *fakeLink) broken() error {
-	l.f.mu.Lock()
-	defer l.f.mu.Unlock()
-	return l.end
-}
-
-// broke is the NIC's word that the link is dead: no completion comes any more.
+// broke reports that the link is dead: there are no more completions.
 func (l *fakeLink) broke(why error) {
 	l.f.mu.Lock()
-	defer l.f.mu.Unlock()
 	l.end = why
-	l.a.event()
-	if l.a.lost != nil {
-		l.a.lost()
-	}
+	l.f.mu.Unlock()
+	l.a.broke(why)
 }
 
 func (l *fakeLink) fail() error {
@@ -253,15 +284,18 @@ func (l *fakeLink) close() error {
 	for _, n := range l.num {
 		delete(l.f.qps, n)
 	}
-	l.f.open--
+	if i := slices.Index(l.links, l); i >= 0 {
+		l.links = slices.Delete(l.links, i, i+1)
+		l.f.open--
+	}
 	return nil
 }
 
-// vendorErr is the fabric's own code of a status: another number for each, and none of
-// them a status, so that one is not taken for the other.
+// vendorErr returns the fabric's own code of a status: different for each, and none of them a
+// status, so that they cannot be confused.
 func vendorErr(s ibvfd.WCStatus) uint32 { return 0x5000 + uint32(s) }
 
-// completed is a completion, with a code if it is an error.
+// completed returns a completion, with a vendor's code if it is an error.
 func completed(id uint64, s ibvfd.WCStatus) ibvfd.WC {
 	if s == ibvfd.WCSuccess {
 		return ibvfd.WC{ID: id}
@@ -269,7 +303,7 @@ func completed(id uint64, s ibvfd.WCStatus) ibvfd.WC {
 	return ibvfd.WC{ID: id, Status: s, VendorErr: vendorErr(s)}
 }
 
-// run carries out what was posted, and flushes after a failure.
+// run carries out posted work requests, and flushes them after a failure.
 func (q *fakeQP) run() {
 	for len(q.sq) > 0 {
 		wr := q.sq[0]
@@ -394,8 +428,8 @@ func (q *fakeQP) take(wc ibvfd.WC, data []byte) ibvfd.WCStatus {
 	return ibvfd.WCSuccess
 }
 
-// memSource is a source in Go memory, as a GPU's would be: only ReadAt and
-// WriteAt lead to it, and the fabric's DMA if it is direct.
+// memSource is a source in Go memory, which is accessed like a GPU's: only by ReadAt and
+// WriteAt, and by the fabric's DMA if it is direct.
 type memSource struct {
 	mem    []byte
 	direct bool
@@ -404,12 +438,21 @@ type memSource struct {
 	holds int
 }
 
-func (m *memSource) Size() int64                   { return int64(len(m.mem)) }
-func (m *memSource) Segments() []gpualloc.Segment  { return nil }
-func (m *memSource) PCI() (gpualloc.PCIAddr, bool) { return gpualloc.PCIAddr{Bus: 3}, true }
+func (m *memSource) Size() int64                  { return int64(len(m.mem)) }
+func (m *memSource) Segments() []gpualloc.Segment { return nil }
+func (m *memSource) PCI() (pciaddr.Addr, bool)    { return pciaddr.Addr{Bus: 3}, true }
 
-func (m *memSource) ReadAt(p []byte, off int64) (int, error)  { return copy(p, m.mem[off:]), nil }
-func (m *memSource) WriteAt(p []byte, off int64) (int, error) { return copy(m.mem[off:], p), nil }
+func (m *memSource) ReadAt(p []byte, off int64) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return copy(p, m.mem[off:]), nil
+}
+
+func (m *memSource) WriteAt(p []byte, off int64) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return copy(m.mem[off:], p), nil
+}
 
 func (m *memSource) Hold() (func(), error) {
 	m.mu.Lock()
@@ -420,4 +463,23 @@ func (m *memSource) Hold() (func(), error) {
 		defer m.mu.Unlock()
 		m.holds--
 	}), nil
+}
+
+// connTo returns the connection to a peer.
+func (e *Endpoint) connTo(p Peer) *conn {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	x, err := e.lookup(p)
+	if err != nil {
+		panic(err)
+	}
+	return x.conn
+}
+
+// linkTo returns the link of the connection to a peer.
+func (e *Endpoint) linkTo(p Peer) *fakeLink {
+	c := e.connTo(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.link.(*fakeLink)
 }

@@ -11,7 +11,7 @@ type fifo[T any] struct {
 func (f *fifo[T]) len() int { return len(f.items) - f.head }
 
 func (f *fifo[T]) push(v T) {
-	// Only where much is won: otherwise the cost would be that of moving all.
+	// Only if that frees much room: otherwise each push would move all items.
 	if len(f.items) == cap(f.items) && f.head > len(f.items)/2 {
 		n := copy(f.items, f.items[f.head:])
 		clear(f.items[n:])
@@ -20,7 +20,7 @@ func (f *fifo[T]) push(v T) {
 	f.items = append(f.items, v)
 }
 
-// front is the oldest; there must be one. at counts from it.
+// front returns the oldest item; there must be one. at counts from it.
 func (f *fifo[T]) front() *T   { return f.at(0) }
 func (f *fifo[T]) at(i int) *T { return &f.items[f.head+i] }
 

@@ -17,33 +17,33 @@ type Flags uint32
 
 // The flags.
 const (
-	// FlagCompletion makes a completion although the endpoint is selective.
+	// FlagCompletion makes a completion even if the endpoint is selective.
 	FlagCompletion Flags = 1 << iota
-	// FlagInject takes the data while it posts: the memory may be changed when
-	// the call returns. At most EndpointOptions.InjectSize bytes; not for reads
-	// and atomics, whose memory is written.
+	// FlagInject copies the data while it posts: the memory may be changed when the call
+	// returns. The limit is EndpointOptions.InjectSize bytes. It is not for reads and atomics,
+	// which write to their memory.
 	FlagInject
-	// FlagFence starts the operation when all that were posted before it to that
-	// peer have completed.
+	// FlagFence starts the operation when all operations posted before it to that peer have
+	// completed.
 	FlagFence
-	// FlagMore says that another operation follows at once: the NIC is told of
-	// both together, or by the next Poll or Wait.
+	// FlagMore says that another operation follows at once: the NIC gets both together, or at
+	// the next Poll or Wait.
 	FlagMore
-	// FlagRemoteCQData gives Msg.Data to the peer with a write or a message.
+	// FlagRemoteCQData sends Msg.Data to the peer with a write or a message.
 	FlagRemoteCQData
-	// FlagInjectComplete: the completion says that the memory may be reused. A
-	// reliable connection gives more: what FlagTransmitComplete says.
+	// FlagInjectComplete means that the completion says that the memory may be reused. A
+	// reliable connection guarantees more, as with FlagTransmitComplete.
 	FlagInjectComplete
-	// FlagTransmitComplete: the completion says that the peer's NIC has
-	// acknowledged the operation. This is so for every operation.
+	// FlagTransmitComplete means that the completion says that the peer's NIC has acknowledged
+	// the operation. Every completion says so.
 	FlagTransmitComplete
-	// FlagDeliveryComplete: the completion says that the bytes are in the peer's
-	// memory. After a write a byte is read back, which the bytes before it
-	// cannot be overtaken by; the RemoteBuffer must allow reads. It is always so
-	// for reads and atomics; for messages it is refused.
+	// FlagDeliveryComplete means that the completion says that the bytes are in the peer's
+	// memory. After a write a byte is read back; the read does not overtake the bytes before
+	// it. The RemoteBuffer must allow reads. Reads and atomics are always complete in this
+	// sense; for messages the flag is refused.
 	FlagDeliveryComplete
-	// FlagCommitComplete: the completion says that the bytes would survive a
-	// loss of power. It is refused: RDMA FLUSH to persistence is not in use.
+	// FlagCommitComplete means that the completion says that the bytes would survive a loss of
+	// power. It is refused: RDMA FLUSH to persistence is not used.
 	FlagCommitComplete
 )
 
@@ -69,7 +69,7 @@ func (f Flags) String() string {
 	return strings.Join(list, "|")
 }
 
-// Op is what an operation, or a completion, is of.
+// Op is the kind of an operation or a completion.
 type Op int
 
 // The operations.
@@ -80,7 +80,7 @@ const (
 	OpRecv
 	OpFetchAdd
 	OpCompareSwap
-	OpRemoteWrite // a peer's write that brought data: a completion only
+	OpRemoteWrite // a peer's write with data: in completions only
 )
 
 var opNames = [...]string{"", "read", "write", "send", "receive", "fetch-and-add", "compare-and-swap", "remote write"}
@@ -109,7 +109,7 @@ func (f Flags) check(op Op) error {
 	case f&FlagRemoteCQData != 0 && op != OpWrite && op != OpSend:
 		return refuse(FlagRemoteCQData, "only writes and messages bring data to a peer", "")
 	case f&FlagDeliveryComplete != 0 && op == OpSend:
-		return refuse(FlagDeliveryComplete, "what a message has reached cannot be read back", "use transmit-complete, or write")
+		return refuse(FlagDeliveryComplete, "the memory that a message reaches cannot be read back", "use transmit-complete, or write")
 	}
 	return nil
 }

@@ -6,22 +6,25 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 func TestFences(t *testing.T) { testFences(t, inMemory(t), 50) }
 
-// A fence orders what nothing else does: a read of what was just written, and a
-// write of what was just read, or an atomic on it.
+// A fence orders operations that have no other order: a read of bytes just written, and a
+// write or an atomic on bytes just read.
 func testFences(t *testing.T, s setting, rounds int) {
 	for _, k := range s.kinds {
 		t.Run(k.name, func(t *testing.T) {
 			w := s.world(t, EndpointOptions{})
 			mine, theirs := k.make(t, w.a.nic, 3000), k.make(t, w.b.nic, 3000)
-			want := random(t, seeded(t), mine, 1000)
+			want := random(t, testenv.Seeded(t), mine, 1000)
 			rb := w.share(theirs.All(), allAccess)
 			part := func(i int64) Span { return Span{Buf: mine, Offset: i * 1000, Length: 1000} }
 			for i := range rounds {
@@ -30,7 +33,7 @@ func testFences(t *testing.T, s setting, rounds int) {
 				w.ok(w.a.WriteMsg(m, FlagMore))
 				m.Local = []Span{part(1)}
 				w.ok(w.a.ReadMsg(m, FlagFence|FlagMore))
-				// Few bytes could go into the work request, but not before they are there.
+				// 8 bytes would fit into the work request, but only after they have arrived.
 				n := []int64{1000, 8}[i%2]
 				m.Local, m.Remote = []Span{{Buf: mine, Offset: 1000, Length: n}}, []RemoteSpan{rb.Part(1000, n)}
 				w.ok(w.a.WriteMsg(m, FlagFence))
@@ -45,14 +48,14 @@ func testFences(t *testing.T, s setting, rounds int) {
 					t.Fatalf("round %d: the fenced write came before the read", i)
 				}
 				testFencedAtomics(t, w, mine, theirs, rb)
-				want = random(t, seeded(t), mine, 1000)
+				want = random(t, testenv.Seeded(t), mine, 1000)
 			}
 		})
 	}
 }
 
-// A read before a fenced atomic finds what was there, and a fenced read behind it what
-// the atomic has left.
+// A read before a fenced atomic finds the old value, and a fenced read behind it the result of
+// the atomic.
 func testFencedAtomics(t *testing.T, w *world, mine, theirs *Buffer, rb *RemoteBuffer) {
 	t.Helper()
 	old := binary.NativeEndian.Uint64(content(t, theirs)[2000:])
@@ -82,14 +85,14 @@ func testQueues(t *testing.T, s setting) {
 	w := s.world(t, EndpointOptions{Depth: 40, SendDepth: 8, RecvDepth: 4, MaxSGE: 2})
 	const n, each = 300, 64
 	mine, theirs := hostKind.make(t, w.a.nic, n*each), hostKind.make(t, w.b.nic, n*each)
-	want := random(t, seeded(t), mine, n*each)
+	want := random(t, testenv.Seeded(t), mine, n*each)
 	rb := w.share(theirs.All(), allAccess)
 	posted, done, refused := 0, 0, 0
 	for done < n {
 		for posted < n {
 			off := int64(posted * each)
 			// Every other byte: 32 work requests.
-			l := must(RoundRobin(each/2, Strand{Range{0, off, 1}, 2}, Strand{Range{0, off + 1, 1}, 2}))(t)
+			l := must(RoundRobin(each/2, Strand{Extent: Extent{Off: off, Len: 1}, Stride: 2}, Strand{Extent: Extent{Off: off + 1, Len: 1}, Stride: 2}))(t)
 			err := w.a.Write(Span{Buf: mine, Offset: off, Length: each}, w.ab, must(rb.View(l))(t).All(), posted)
 			if errors.Is(err, ErrQueueFull) {
 				refused++
@@ -124,7 +127,7 @@ func testSelectiveCompletion(t *testing.T, s setting) {
 	}
 	w.ok(w.a.WriteMsg(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}, Context: "asked"}, FlagCompletion))
 	w.done(w.a, OpWrite, "asked")
-	// The peer's data come without anybody posting receives, again and again.
+	// The peer's data arrive without a call of Recv, again and again.
 	for i := range 20 {
 		w.ok(w.a.WriteMsg(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}, Data: uint64(i), Context: i}, FlagCompletion|FlagRemoteCQData))
 		w.done(w.a, OpWrite, i)
@@ -138,8 +141,8 @@ func testSelectiveCompletion(t *testing.T, s setting) {
 	w.failed(w.a, "fails", ibvfd.WCRemAccessErr)
 }
 
-// Atomics complete where that is asked for, and what a silent one has brought is there
-// when one behind it completes.
+// Atomics make a completion if one is asked for; the result of a silent one has arrived when a
+// later one completes.
 func testSelectiveAtomics(t *testing.T, w *world, mine, theirs *Buffer, rb *RemoteBuffer) {
 	t.Helper()
 	counter := rb.Part(16, 8)
@@ -169,15 +172,13 @@ func testSelectiveAtomics(t *testing.T, w *world, mine, theirs *Buffer, rb *Remo
 	}
 }
 
-// The NIC is asked for completions of what somebody wants to hear of, and of a batch's
-// last: by that one the silent ones before it end.
+// The NIC makes completions only for operations with a completion, and for the last one of a
+// batch: that one also ends the silent ones before it.
 func TestSilentMakeNoCompletions(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{Selective: true})
 	mine, theirs := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 100)
 	rb := w.share(theirs.All(), allAccess)
-	w.a.mu.Lock()
-	c := must(w.a.connFor(w.ab))(t)
-	w.a.mu.Unlock()
+	c := w.a.connTo(w.ab)
 	for _, post := range []func(Msg, Flags) error{w.a.WriteMsg, w.a.ReadMsg} {
 		flags := make([]Flags, 16)
 		for i := range flags {
@@ -209,12 +210,12 @@ func TestSilentMakeNoCompletions(t *testing.T) {
 
 func TestSilentBatch(t *testing.T) { testSilentBatch(t, inMemory(t)) }
 
-// Of a batch in which one fails, nothing is heard of those before it, which have
-// succeeded.
+// If an operation of a batch fails, the silent ones before it have succeeded and make no
+// completions.
 func testSilentBatch(t *testing.T, s setting) {
 	w := s.world(t, EndpointOptions{Selective: true})
 	mine, theirs := hostKind.make(t, w.a.nic, 4), hostKind.make(t, w.b.nic, 8)
-	want := random(t, seeded(t), mine, 4)
+	want := random(t, testenv.Seeded(t), mine, 4)
 	rb := w.share(theirs.All(), allAccess)
 	bad := forged(rb, func(p *Piece) { p.Key ^= 0xff })
 	for i := range int64(8) {
@@ -240,14 +241,14 @@ func testSilentBatch(t *testing.T, s setting) {
 
 func TestConnectionless(t *testing.T) { testConnectionless(t, inMemory(t)) }
 
-// Operations to an address open the connection; after it is lost the next one
-// opens another. Keys for any peer work on each.
+// Operations to an address open the connection; after it is lost the next one opens another.
+// Keys for any peer work on each.
 func testConnectionless(t *testing.T, s setting) {
 	const peers = 3
 	a := s.endpoint(t, EndpointOptions{})
 	w := &world{t: t, a: a}
 	mine := hostKind.make(t, a.nic, 100)
-	want := random(t, seeded(t), mine, 100)
+	want := random(t, testenv.Seeded(t), mine, 100)
 	type target struct {
 		e    *Endpoint
 		buf  *Buffer
@@ -288,7 +289,7 @@ func testConnectionless(t *testing.T, s setting) {
 				w.broken(a, x.peer)
 			}
 		}
-		want = random(t, seeded(t), mine, 100)
+		want = random(t, testenv.Seeded(t), mine, 100)
 	}
 	bad := must(a.Insert("127.0.0.1:1"))(t)
 	w.ok(a.Send(mine.All(), bad, "nobody"))
@@ -297,21 +298,27 @@ func testConnectionless(t *testing.T, s setting) {
 	}
 }
 
-// broken waits until e knows that a connection is lost.
+// broken waits until e has noticed that a connection is lost.
 func (w *world) broken(e *Endpoint, p Peer) {
 	w.t.Helper()
 	ctx := limited(w.t)
-	e.mu.Lock()
-	c := e.peers[p-1].conn
-	e.mu.Unlock()
+	c := e.connTo(p)
 	for ctx.Err() == nil {
-		e.mu.Lock()
-		gone := c.state == dead
-		e.mu.Unlock()
-		if gone {
+		select {
+		case <-c.ended:
 			return
+		default:
+			_, _ = e.Poll(nil)
 		}
-		_, _ = e.Poll(nil)
 	}
 	w.t.Fatal("the connection is not lost")
+}
+
+// A port without a limit gets one: with messages of 0 bytes lowering would not end.
+func TestMaxMessage(t *testing.T) {
+	for max, want := range map[uint32]int64{0: maxWR, 1: 1, maxWR: maxWR, math.MaxUint32: maxWR} {
+		if got := maxMessage(ibdev.PortAttr{MaxMsg: max}); got != want {
+			t.Errorf("a port of %d: %d, want %d", max, got, want)
+		}
+	}
 }

@@ -5,41 +5,41 @@ package gpurdma
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/spin"
 )
 
-// Flusher is a Source whose GPU has a means of its own to wait for what NICs
-// have written; *[gpualloc.Buffer] is one.
+// Flusher is a Source whose GPU can wait for NICs' writes itself; *[gpualloc.Buffer] is one.
 type Flusher interface {
-	// FlushWrites answers errors.ErrUnsupported where there is none.
+	// FlushWrites returns errors.ErrUnsupported if the GPU cannot do so.
 	FlushWrites() error
 }
 
-// Flush returns when what peers have written to the Buffer is visible to work
-// that its GPU runs already, such as a kernel that waits in a loop. It is for
-// writes that have completed here: a message, data of a write, or a completion
-// of one's own came after them. Work that is launched after such a completion
-// sees them without Flush, and so does the CPU.
+// Flush makes peers' writes to the Buffer visible to work that its GPU already runs, such as a
+// kernel that waits in a loop, and returns when they are. It is for writes that have completed
+// on this side: a message, data of a write, or a completion of a local operation came after
+// them. Work that is launched after such a completion sees the writes without Flush, and so
+// does the CPU.
 //
-// What it does depends on the memory. CUDA is asked whether the GPU orders such
-// writes, and else waits for them (cuFlushGPUDirectRDMAWrites). Where the vendor
-// has no such call, a byte of each dma-buf is read through the NIC: on PCIe a
-// read does not overtake the writes before it. For that the NIC registers the
-// byte, in a protection domain of its own, at the first Flush; the descriptors
-// have to be open then. A staged Buffer is synchronised, see [Buffer.Sync]. In
-// host memory there is nothing to do.
+// The method depends on the memory. Flush asks CUDA whether the GPU orders such writes, and
+// otherwise lets CUDA wait for them (cuFlushGPUDirectRDMAWrites). If the vendor has no such
+// call, the NIC reads a byte of each dma-buf: on PCIe a read does not overtake the writes
+// before it. At the first Flush the NIC registers the byte, in a protection domain of its own;
+// the dma-bufs' descriptors must be open then. A staged Buffer is synchronised, see
+// [Buffer.Sync]. For host memory Flush does nothing.
 //
-// An error says that nothing is known of what the GPU sees.
+// After an error it is not known which writes the GPU sees.
 func (b *Buffer) Flush(ctx context.Context) error {
 	if err := b.use(); err != nil {
 		return err
 	}
 	defer b.core.unuse()
 	c := b.core
-	if c.stand != nil {
+	if c.staging != nil {
 		return c.sync(b.off, b.size)
 	}
 	if !c.gpu {
@@ -50,27 +50,28 @@ func (b *Buffer) Flush(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.nic.mirror.read(ctx, c)
+	return c.nic.readBack.read(ctx, c)
 }
 
-// mirror reads a NIC's own memory back: two queue pairs that are each other's
-// peers, made at the first use. Nobody else's queue pair is in its protection
-// domain.
-type mirror struct {
-	gate chan struct{} // who is in it has the rest
-	nic  *NIC
-	dev  device
-	link link
-	sink *ibvfd.HostBuf
-	into *registration
-	wake chan struct{}
+// readBack reads the NIC's own memory back, through two queue pairs that are each other's
+// peers. It makes them at the first use, in a protection domain without other queue pairs.
+type readBack struct {
+	gate  chan struct{} // a lock: the goroutine that has put a value in uses the other fields
+	nic   *NIC
+	dev   device
+	queue completionQueue
+	link  link
+	sink  *hostmem.Buf
+	into  *registration
+	wake  chan struct{}         // an event, or the end of the link
+	end   atomic.Pointer[error] // the error that ended it
 }
 
-// mirrorDepth is how many READs are under way at once.
-const mirrorDepth = 16
+// readBackDepth is the number of READs under way at once.
+const readBackDepth = 16
 
 // read reads a byte of each of c's dma-bufs.
-func (m *mirror) read(ctx context.Context, c *core) error {
+func (m *readBack) read(ctx context.Context, c *core) error {
 	select {
 	case m.gate <- struct{}{}:
 	case <-ctx.Done():
@@ -87,17 +88,17 @@ func (m *mirror) read(ctx context.Context, c *core) error {
 	}
 	err := m.readAll(ctx, c.bytes)
 	if err != nil {
-		// What is still under way has no place here any more.
+		// The READs still under way must not complete in a later call.
 		err = joined(err, m.nic.end(m.drop()))
 	}
 	return err
 }
 
-// register gives the mirror a byte of each of c's dma-bufs to read.
-func (m *mirror) register(c *core) error {
+// register gives readBack a byte of each of c's dma-bufs to read.
+func (m *readBack) register(c *core) error {
 	var bytes []*registration
 	start := int64(0)
-	for _, p := range c.local.pieces {
+	for _, p := range c.local.Memory {
 		r, err := m.dev.source(c.exported(), start, 1, ibvfd.AccessRemoteRead)
 		if err != nil {
 			return joined(err, m.nic.end(func() error { return closeRegistrations(&bytes) }))
@@ -109,7 +110,8 @@ func (m *mirror) register(c *core) error {
 	return nil
 }
 
-// closeRegistrations ends what can be ended, and leaves the rest in the list.
+// closeRegistrations closes registrations in order. At an error it stops, and leaves the
+// others in the list.
 func closeRegistrations(list *[]*registration) error {
 	for len(*list) > 0 {
 		if err := (*list)[0].close(); err != nil {
@@ -120,17 +122,17 @@ func closeRegistrations(list *[]*registration) error {
 	return nil
 }
 
-func (m *mirror) open() (err error) {
+func (m *readBack) open() (err error) {
 	if m.link != nil {
 		return nil
 	}
 	if m.dev == nil {
-		if m.dev, err = m.nic.dev.apart(); err != nil {
+		if m.dev, err = m.nic.dev.newDomain(); err != nil {
 			return err
 		}
 	}
 	if m.sink == nil {
-		if m.sink, err = ibvfd.AllocHost(8); err != nil {
+		if m.sink, err = hostmem.Alloc(8); err != nil {
 			return err
 		}
 	}
@@ -139,14 +141,13 @@ func (m *mirror) open() (err error) {
 			return err
 		}
 	}
-	m.wake = make(chan struct{}, 1)
-	wake := m.wake
-	l, err := m.dev.link(linkAttr{sendDepth: mirrorDepth, recvDepth: 1, sge: 1, end: m.nic.end, event: func() {
-		select {
-		case wake <- struct{}{}:
-		default:
+	if m.queue == nil {
+		if m.queue, err = m.dev.queue(queues*readBackDepth+1, m.event, m.broke); err != nil {
+			return err
 		}
-	}})
+	}
+	m.end.Store(nil)
+	l, err := m.dev.link(linkAttr{sendDepth: readBackDepth, recvDepth: 1, sge: 1, end: m.nic.end, queue: m.queue, broke: m.broke})
 	if err != nil {
 		return err
 	}
@@ -159,11 +160,24 @@ func (m *mirror) open() (err error) {
 	return nil
 }
 
-func (m *mirror) readAll(ctx context.Context, from []*registration) error {
+// event wakes the goroutine that waits.
+func (m *readBack) event() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (m *readBack) broke(why error) {
+	m.end.CompareAndSwap(nil, &why)
+	m.event()
+}
+
+func (m *readBack) readAll(ctx context.Context, from []*registration) error {
 	to := m.into.local[0]
-	var wrs [mirrorDepth]ibvfd.SendWR
+	var wrs [readBackDepth]ibvfd.SendWR
 	for len(from) > 0 {
-		n := min(len(from), mirrorDepth)
+		n := min(len(from), readBackDepth)
 		for i, r := range from[:n] {
 			wrs[i] = ibvfd.SendWR{
 				Op: ibvfd.OpRead, Flags: ibvfd.SendSignaled, SGE: []ibvfd.SGE{{Addr: to.Addr, Length: 1, LKey: to.Key}},
@@ -182,11 +196,11 @@ func (m *mirror) readAll(ctx context.Context, from []*registration) error {
 }
 
 // await takes n completions.
-func (m *mirror) await(ctx context.Context, n int) error {
-	var wcs [mirrorDepth]ibvfd.WC
+func (m *readBack) await(ctx context.Context, n int) error {
+	var wcs [readBackDepth]ibvfd.WC
 	armed := false
 	for busy := (spin.Wait{}); n > 0; {
-		k, err := m.link.poll(wcs[:n])
+		k, err := m.queue.poll(wcs[:n])
 		if err != nil {
 			return err
 		}
@@ -198,8 +212,8 @@ func (m *mirror) await(ctx context.Context, n int) error {
 		n -= k
 		switch {
 		case k > 0:
-		case m.link.broken() != nil:
-			return m.link.broken()
+		case m.end.Load() != nil:
+			return *m.end.Load()
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case armed:
@@ -210,32 +224,47 @@ func (m *mirror) await(ctx context.Context, n int) error {
 				return ctx.Err()
 			}
 		case busy.Over():
-			if err := m.link.arm(); err != nil {
+			if err := m.queue.arm(); err != nil {
 				return err
 			}
-			armed = true // and look once more: what came before raises no event
+			armed = true // then poll once more: a completion before arming raises no event
 		}
 	}
 	return nil
 }
 
-// drop takes the queue pairs away from the mirror, to be closed.
-func (m *mirror) drop() func() error {
-	if m.link == nil {
-		return func() error { return nil }
+// drop removes the queue pairs and their completion queue. The function that it returns closes
+// them.
+func (m *readBack) drop() func() error {
+	l, q := m.link, m.queue
+	m.link, m.queue = nil, nil
+	return func() error {
+		if l != nil {
+			if err := l.close(); err != nil {
+				return err
+			}
+			l = nil
+		}
+		if q != nil {
+			return q.close()
+		}
+		return nil
 	}
-	l := m.link
-	m.link = nil
-	return l.close
 }
 
-// close ends the mirror, which nobody uses any more; it may be tried again.
-func (m *mirror) close() error {
+// close frees everything. It may be called again after an error.
+func (m *readBack) close() error {
 	if m.link != nil {
 		if err := m.link.close(); err != nil {
 			return err
 		}
 		m.link = nil
+	}
+	if m.queue != nil {
+		if err := m.queue.close(); err != nil {
+			return err
+		}
+		m.queue = nil
 	}
 	if m.into != nil {
 		if err := m.into.close(); err != nil {

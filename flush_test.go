@@ -12,12 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
 func TestFlush(t *testing.T) { testFlush(t, inMemory(t)) }
 
-// Memory that the NIC writes to itself is read back, and no other. Buffers share
-// the queue pairs for it.
+// Only GPU memory that the NIC reaches directly is read back. Buffers share the queue pairs
+// for it.
 func testFlush(t *testing.T, s setting) {
 	n := s.open(t, NICOptions{})
 	for _, k := range s.kinds {
@@ -25,7 +26,7 @@ func testFlush(t *testing.T, s setting) {
 			b := k.make(t, n, 100)
 			_, other := b.core.src.(Flusher)
 			direct := b.core.src != nil && !k.staged
-			b.core.gpu = direct // an exporter may be of the host's memory, which needs nothing
+			b.core.gpu = direct // an exporter may export the host's memory, which needs no flush
 			for range 3 {
 				if err := b.Flush(limited(t)); err != nil {
 					t.Fatal(err)
@@ -34,7 +35,7 @@ func testFlush(t *testing.T, s setting) {
 					t.Errorf("read back: %v; a call of the vendor's: %v", read, other)
 				}
 			}
-			if direct && n.mirror.link == nil {
+			if direct && n.readBack.link == nil {
 				t.Error("there is nothing to read through")
 			}
 			part := must(b.Slice(10, 20))(t)
@@ -48,7 +49,7 @@ func testFlush(t *testing.T, s setting) {
 	}
 }
 
-// flushing is a source with a means of its own.
+// flushing is a source with FlushWrites.
 type flushing struct {
 	*memSource
 	calls int
@@ -60,16 +61,16 @@ func (f *flushing) FlushWrites() error {
 	return f.err
 }
 
-// The device of the fabric knows memSource alone.
+// The fabric's device knows only memSource.
 type flushingDevice struct{ *fakeDevice }
 
-func (d flushingDevice) apart() (device, error) { return d, nil }
+func (d flushingDevice) newDomain() (device, error) { return d, nil }
 
 func (d flushingDevice) source(src Source, off, n int64, access ibvfd.Access) (*registration, error) {
 	return d.fakeDevice.source(src.(*flushing).memSource, off, n, access)
 }
 
-// The source's own means come first: they are done, do not exist, or fail.
+// FlushWrites comes first: it succeeds, is not supported, or fails.
 func TestFlushBySource(t *testing.T) {
 	broken := errors.New("broken")
 	for _, c := range []struct {
@@ -100,23 +101,23 @@ func TestFlushBySource(t *testing.T) {
 	}
 }
 
-// silentLink completes nothing.
-type silentLink struct{ link }
+// silentQueue completes nothing.
+type silentQueue struct{ completionQueue }
 
-func (silentLink) poll([]ibvfd.WC) (int, error) { return 0, nil }
+func (silentQueue) poll([]ibvfd.WC) (int, error) { return 0, nil }
 
-// A READ that fails, or does not end, is an error, and the next one is not
-// taken for it.
+// A READ that fails, or does not end, is an error, and its completion is not taken for the
+// next one's.
 func TestFlushFails(t *testing.T) {
 	n := inMemory(t).open(t, NICOptions{})
 	b := must(n.Register(&memSource{mem: make([]byte, 64), direct: true}, BufferOptions{}))(t)
 	closing(t, b)
-	// As if it were of many dma-bufs: more than are read at once.
-	pieces := make(Memory, 2*mirrorDepth+3)
+	// Like memory of many dma-bufs: more than are read at once.
+	pieces := make(Memory, 2*readBackDepth+3)
 	for i := range pieces {
-		pieces[i] = Piece{b.core.local.pieces[0].Addr + uint64(i), 1, b.core.local.pieces[0].Key}
+		pieces[i] = Piece{Addr: b.core.local.Memory[0].Addr + uint64(i), Length: 1, Key: b.core.local.Memory[0].Key}
 	}
-	b.core.local = pieces.space()
+	b.core.local = lower.NewSpace(pieces)
 	good := func() {
 		t.Helper()
 		if err := b.Flush(limited(t)); err != nil {
@@ -138,13 +139,13 @@ func TestFlushFails(t *testing.T) {
 	last.remote[0].Key = key
 	good()
 
-	n.mirror.link.(*fakeLink).refuse = 2
+	n.readBack.link.(*fakeLink).refuse = 2
 	if err := b.Flush(limited(t)); err == nil {
 		t.Error("a READ that could not be posted was taken for one that was")
 	}
 	good()
 
-	n.mirror.link = silentLink{n.mirror.link}
+	n.readBack.queue = silentQueue{n.readBack.queue}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := b.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -152,18 +153,18 @@ func TestFlushFails(t *testing.T) {
 	}
 	good()
 
-	n.mirror.gate <- struct{}{} // somebody else reads
+	n.readBack.gate <- struct{}{} // another goroutine reads
 	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := b.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("behind another: %v", err)
 	}
-	<-n.mirror.gate
+	<-n.readBack.gate
 	good()
 }
 
-// What the mirror may read a peer may not: its keys are in another domain, and
-// no buffer has more access for it than before.
+// Peers cannot read the bytes that the readBack may read: its keys are in another domain, and
+// no buffer has more access than before.
 func TestFlushGivesNoAccess(t *testing.T) {
 	s := inMemory(t)
 	n := s.open(t, NICOptions{})
@@ -185,7 +186,7 @@ func TestFlushGivesNoAccess(t *testing.T) {
 	}
 }
 
-// What cannot be ended is tried again, like everything of a buffer and a NIC.
+// Resources that could not be freed are freed later, like those of a buffer and a NIC.
 func TestFlushEndsLate(t *testing.T) {
 	n := inMemory(t).open(t, NICOptions{})
 	b := must(n.Register(&memSource{mem: make([]byte, 64), direct: true}, BufferOptions{}))(t)
@@ -199,8 +200,8 @@ func TestFlushEndsLate(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-	n.mirror.link = &stuckLink{link: n.mirror.link, stays: 1}
-	stubborn(n.mirror.into, 1)
+	n.readBack.link = &stuckLink{link: n.readBack.link, stays: 1}
+	stubborn(n.readBack.into, 1)
 	for range 2 {
 		if err := n.Close(); !errors.Is(err, unix.EBUSY) {
 			t.Errorf("close the NIC: %v", err)

@@ -11,21 +11,24 @@ import (
 	"net"
 	"slices"
 	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// exchangeFrame is a message as it is on the wire.
+// exchangeFrame returns a message in its wire format.
 func exchangeFrame(k messageKind, body []byte) []byte {
 	b := append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), byte(k))
 	return append(b, body...)
 }
 
-// offerFrame offers memory under that token.
+// offerFrame returns an offer of memory under that token.
 func offerFrame(t testing.TB, token uint64) []byte {
-	rb := RemoteBuffer{id: 1, token: token, access: allAccess, spaces: []space{Memory{{1 << 20, 64, 1}}.space()}, layout: must(Interleaved(Range{0, 0, 4}, Dim{9, 7}))(t)}
+	rb := RemoteBuffer{id: 1, token: token, access: allAccess, spaces: []lower.Space{lower.NewSpace(Memory{{Addr: 1 << 20, Length: 64, Key: 1}})}, layout: must(Interleaved(Extent{Len: 4}, Dim{Count: 9, Stride: 7}))(t)}
 	return exchangeFrame(msgOffer, must(rb.MarshalBinary())(t))
 }
 
-// exchanged are streams with which an exchange begins, some of them good.
+// exchanged returns streams with which an exchange begins; some of them are valid.
 func exchanged(t testing.TB) [][]byte {
 	h := goodHello()
 	hello, ready := exchangeFrame(msgHello, h.append(nil)), exchangeFrame(msgReady, nil)
@@ -47,9 +50,8 @@ func exchanged(t testing.TB) [][]byte {
 	}
 }
 
-// ends reports how a stream ends that is cut into messages: whether it makes a
-// connection, how many offers the other side may take from it, and whether that is
-// all there is.
+// ends reports how a stream of messages ends: whether it makes a connection, how many offers
+// the other side may take from it, and whether there are no bytes after them.
 func ends(client bool, data []byte) (up bool, offers int, clean bool) {
 	next := func(k messageKind) (body []byte, ok bool) {
 		if len(data) < 5 || messageKind(data[4]) != k {
@@ -84,10 +86,10 @@ func ends(client bool, data []byte) (up bool, offers int, clean bool) {
 	}
 }
 
-// hostile lets an endpoint, who calls or is called, exchange with somebody who sends
-// data, whatever it hears, and hangs up. Nothing but a good hello, and its "ready",
-// makes a connection; nothing but offers of its own memory is taken, and all of them if
-// nothing bad comes behind; afterwards all is closed.
+// hostile lets an endpoint, as client or server, exchange with a peer that sends data,
+// whatever it receives, and hangs up. Only a valid hello, and the client's "ready", make a
+// connection. The endpoint takes only offers of the peer's own memory, and takes all of them
+// if no invalid bytes follow. Afterwards everything is closed.
 func hostile(t testing.TB, client bool, data []byte) {
 	f := newFabric()
 	n := newNIC(&fakeDevice{fabric: f, maxSGE: 5, inline: 64}, NICOptions{})
@@ -106,7 +108,7 @@ func hostile(t testing.TB, client bool, data []byte) {
 	}()
 	go func() {
 		_, _ = theirs.Write(data)
-		if up && client { // who hangs up before may be in time to make no connection
+		if up && client { // a peer that hangs up earlier may prevent the connection
 			<-ready
 		}
 		if clean { // offers end with the connection
@@ -121,17 +123,22 @@ func hostile(t testing.TB, client bool, data []byte) {
 		p := must(e.insert(""))(t)
 		c := e.newConn(p)
 		e.mu.Unlock()
-		err := e.exchange(ctx, ours, "", true, func() (*conn, error) { return c, nil })
+		err := e.exchange(ctx, ours, "", nil, func() (*conn, error) { return c, nil })
 		if err == nil {
 			id = p.id
 		} else {
+			c.end(err)
 			e.mu.Lock()
-			c.abort(err)
 			e.forget(p.id)
 			e.mu.Unlock()
 		}
 	} else {
-		e.welcome(ctx, ours, func() error { return nil })
+		life, caller, err := e.pending.Enter(ctx, ours, bound)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = e.acceptCaller(life, caller)
+		caller.Leave()
 		select {
 		case p := <-e.accepted:
 			id = p.id
@@ -175,9 +182,9 @@ func FuzzExchange(f *testing.F) {
 	f.Fuzz(func(t *testing.T, client bool, data []byte) { hostile(t, client, data) })
 }
 
-// What is good, and then spoilt in a place or two: FuzzExchange finds its own.
+// TestSpoiltExchanges changes valid streams in one or two places; FuzzExchange finds its own.
 func TestSpoiltExchanges(t *testing.T) {
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	good := exchanged(t)
 	made := 0
 	for range 3000 {

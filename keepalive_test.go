@@ -9,14 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Both sides of an exchange over TCP ask for signs of life, and for an end where
-// nothing is acknowledged: TestVMPeerVanishes shows what that does.
+// Both sides of an exchange over TCP set keepalive, and a timeout for unacknowledged bytes;
+// TestVMPeerVanishes shows their effect.
 func TestKeepalive(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	for name, e := range map[string]*Endpoint{"who connects": w.a, "who listens": w.b} {
-		e.mu.Lock()
-		tcp := e.peers[0].conn.tcp.(*net.TCPConn)
-		e.mu.Unlock()
+		tcp := e.connTo(e.Peers()[0]).tcp.(*net.TCPConn)
 		raw := must(tcp.SyscallConn())(t)
 		for what, opt := range map[string]struct{ level, name, want int }{
 			"SO_KEEPALIVE":     {unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},

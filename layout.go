@@ -3,204 +3,70 @@
 package gpurdma
 
 import (
-	"cmp"
-	"fmt"
-	"iter"
-	"slices"
-
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
-// Layout is a shape: it takes bytes of one or more sources, in an order, for
-// one run of bytes. It is a value that never changes and that any number of
-// goroutines may use; the zero Layout has no bytes.
-//
-// A layout knows its sources by number only. [Region] and [RemoteBuffer] bind
-// them to memory, whose bounds they check. Blocks may overlap, and a byte may
-// come up more than once; what a transfer leaves in a target that holds one
-// byte twice is not defined.
-type Layout struct{ root *node }
+type (
+	// Layout describes bytes that are not contiguous: which bytes of which sources, in which
+	// order. A [Region] and a [RemoteBuffer] bind it to memory.
+	Layout = layout.Layout
 
-// Range is Length bytes of a source from Offset on.
-type Range struct {
-	Source         int
-	Offset, Length int64
-}
+	// Extent is Len bytes of a source from Off on.
+	Extent = layout.Extent
 
-// Dim is a dimension: Count repetitions, each Stride bytes after the one
-// before. Stride may be negative or zero.
-type Dim struct{ Count, Stride int64 }
+	// Dim is a dimension of an interleaved layout: Count repetitions, each Stride bytes
+	// after the one before.
+	Dim = layout.Dim
 
-// Strand is a range that moves on by Stride bytes each time its turn comes.
-type Strand struct {
-	Range
-	Stride int64
-}
-
-// What a layout may have. They bound what a peer's layout can cost.
-const (
-	maxSources = 1 << 16
-	maxDepth   = 8
+	// Strand is an extent that moves on by Stride bytes after each of its turns.
+	Strand = layout.Strand
 )
 
-// SG is a list of ranges, one after the other: the composite region of
-// ibv_rereg_mr_sg. It copies the list.
-func SG(ranges ...Range) (Layout, error) {
-	n := &node{kind: kindList, ranges: slices.Clone(ranges)}
-	return n.layout()
+// SG returns the layout of extents, one after the other: see [layout.SG].
+func SG(extents ...Extent) (Layout, error) { return layout.SG(extents...) }
+
+// Contiguous returns the layout of one extent of source 0.
+func Contiguous(off, length int64) (Layout, error) { return layout.Contiguous(off, length) }
+
+// Interleaved returns the layout of a block that is repeated in any number of dimensions, the
+// outermost first: see [layout.Interleaved].
+func Interleaved(block Extent, dims ...Dim) (Layout, error) {
+	return layout.Interleaved(block, dims...)
 }
 
-// Contiguous is one range of source 0.
-func Contiguous(offset, length int64) (Layout, error) {
-	return Interleaved(Range{Offset: offset, Length: length})
-}
-
-// Interleaved is a block repeated in any number of dimensions, the outermost
-// first: the base, block, stride and repeat of ibv_rereg_mr_interleaved. The
-// column of a matrix is its topmost cell and Dim{rows, bytes of a row}.
-func Interleaved(block Range, dims ...Dim) (Layout, error) {
-	n := &node{kind: kindWeave, count: 1, strands: []Strand{{Range: block}}}
-	if err := n.finish(); err != nil {
-		return Layout{}, err
-	}
-	l := Layout{n}
-	for _, d := range slices.Backward(dims) {
-		var err error
-		if l, err = l.Repeat(d.Count, d.Stride); err != nil {
-			return Layout{}, err
-		}
-	}
-	return l, nil
-}
-
-// RoundRobin takes a block of each strand in turn, count times: what
-// mlx5dv_wr_mr_interleaved describes, such as payload from one buffer and a
-// checksum from another after each block.
+// RoundRobin returns the layout of a block of each strand in turn, count times: see
+// [layout.RoundRobin].
 func RoundRobin(count int64, strands ...Strand) (Layout, error) {
-	n := &node{kind: kindWeave, count: count, strands: slices.Clone(strands)}
-	return n.layout()
+	return layout.RoundRobin(count, strands...)
 }
 
-// Repeat is the layout count times, each stride bytes further on in all its
-// sources.
-func (l Layout) Repeat(count, stride int64) (Layout, error) {
-	if l.root == nil {
-		return Layout{}, badLayout("it repeats nothing")
-	}
-	if count == 1 {
-		return l, nil
-	}
-	if l.root.kind == kindWeave && l.root.count == 1 && len(l.root.strands) == 1 {
-		s := l.root.strands[0]
-		s.Stride = stride
-		return (&node{kind: kindWeave, count: count, strands: []Strand{s}}).layout()
-	}
-	return (&node{kind: kindRepeat, count: count, stride: stride, kids: []*node{l.root}}).layout()
-}
+// Concat returns the layouts one after the other, as one layout.
+func Concat(layouts ...Layout) (Layout, error) { return layout.Concat(layouts...) }
 
-// Concat is layouts one after the other.
-func Concat(layouts ...Layout) (Layout, error) {
-	n := &node{kind: kindConcat}
-	for _, l := range layouts {
-		if l.root != nil {
-			n.kids = append(n.kids, l.root)
-		}
-	}
-	switch len(n.kids) {
-	case 0:
-		return Layout{}, nil
-	case 1:
-		return Layout{n.kids[0]}, nil
-	}
-	return n.layout()
-}
+type (
+	// Piece is a range of memory that a NIC knows under one key.
+	Piece = lower.Piece
 
-// Size is how many bytes the layout takes.
-func (l Layout) Size() int64 {
-	if l.root == nil {
-		return 0
-	}
-	return l.root.size
-}
+	// Memory is a source of a layout: pieces that follow one another.
+	Memory = lower.Memory
 
-// Blocks is how many blocks the layout was described with; neighbours may
-// merge to fewer.
-func (l Layout) Blocks() int64 {
-	if l.root == nil {
-		return 0
-	}
-	return l.root.blocks
-}
+	// Side is one end of a transfer: a layout, the memory of its sources, and the place in the
+	// layout's run where the transfer begins.
+	Side = lower.Side
 
-// Sources is one more than the highest source number.
-func (l Layout) Sources() int {
-	if l.root == nil {
-		return 0
-	}
-	return l.root.extents[len(l.root.extents)-1].source + 1
-}
+	// Limits are the limits of a queue pair and its device for one work request.
+	Limits = lower.Limits
 
-// Extent is the range of a source in which all the bytes lie that the layout
-// takes of it; false if it takes none.
-func (l Layout) Extent(source int) (Range, bool) {
-	if l.root == nil {
-		return Range{}, false
-	}
-	i, ok := slices.BinarySearchFunc(l.root.extents, source, func(e extent, s int) int { return cmp.Compare(e.source, s) })
-	if !ok {
-		return Range{}, false
-	}
-	e := l.root.extents[i]
-	return Range{source, e.low, e.high - e.low}, true
-}
+	// Lowering makes work requests of a transfer between two layouts. Next fills the caller's
+	// slices with the next ones, and Done reports whether all are made.
+	Lowering = lower.Lowering
+)
 
-// Ranges are the layout's bytes in order, neighbours merged.
-func (l Layout) Ranges() iter.Seq[Range] { return l.Part(0, l.Size()) }
-
-// Part are the ranges of length bytes of the layout's run from offset on; what
-// lies beyond its end is left out.
-func (l Layout) Part(offset, length int64) iter.Seq[Range] {
-	return func(yield func(Range) bool) {
-		var c cursor
-		if offset < 0 || offset >= l.Size() || length <= 0 {
-			return
-		}
-		c.start(l.root, offset, min(length, l.Size()-offset))
-		r, ok := c.next()
-		for ok {
-			next, more := c.next()
-			if more && next.Source == r.Source && next.Offset == r.Offset+r.Length {
-				r.Length += next.Length
-				continue
-			}
-			if !yield(r) {
-				return
-			}
-			r, ok = next, more
-		}
-	}
-}
-
-// check that every source that the layout takes has all the bytes it takes.
-func (l Layout) check(op string, sizes func(source int) (int64, bool)) error {
-	if l.root == nil {
-		return nil
-	}
-	for _, e := range l.root.extents {
-		size, ok := sizes(e.source)
-		if !ok {
-			return &dmabuf.Error{Op: op, Detail: fmt.Sprintf("the layout takes bytes of source %d, which is not there", e.source), Err: dmabuf.ErrRange}
-		}
-		if e.high > size {
-			return &dmabuf.Error{
-				Op: op, Err: dmabuf.ErrRange,
-				Detail: fmt.Sprintf("the layout takes bytes %#x to %#x of source %d, which has %#x", e.low, e.high, e.source, size),
-			}
-		}
-	}
-	return nil
-}
-
-func badLayout(format string, args ...any) error {
-	return &dmabuf.Error{Op: "make a layout", Detail: fmt.Sprintf(format, args...), Err: dmabuf.ErrRange}
+// Lower prepares a transfer of length bytes by op, which is OpWrite, OpWriteImm or OpRead of
+// package ibvfd: for programs that post their own work requests. An [Endpoint] calls it by
+// itself.
+func Lower(op ibvfd.Opcode, local, remote Side, length int64, lim Limits) (*Lowering, error) {
+	return lower.Lower(op, local, remote, length, lim)
 }

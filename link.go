@@ -4,60 +4,53 @@ package gpurdma
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"math/bits"
-	"os"
-	"sync"
-	"sync/atomic"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
-// A connection has two queue pairs. READs have one of their own: they are long,
-// nothing is ordered with them, and rxe of Linux 6.12 on a busy machine now and
-// then answers the first WRITE after a long READ on one pair to nothing but
-// retries.
+// A connection has two queue pairs. READs have one of their own: they are long, and no other
+// operation is ordered with them. On one pair, rxe of Linux 6.12 on a busy machine sometimes
+// answers the first WRITE after a long READ only with retries.
 const (
 	writeQueue = iota // writes, messages, atomics; receives
 	readQueue
 	queues
 )
 
-// link is the queue pairs of a connection, and their completion queue.
+// link is the queue pairs of a connection.
 type link interface {
 	local() [queues]ibvfd.Endpoint
-	connect(remote [queues]ibvfd.Endpoint, reads uint8) error // reads: that the peer answers at once
+	connect(remote [queues]ibvfd.Endpoint, reads uint8) error // reads: the number that the peer answers at once
 	attr() linkAttr                                           // as granted
 	post(queue int, wrs []ibvfd.SendWR) (int, error)
 	recv(wrs []ibvfd.RecvWR) (int, error)
-	poll(wc []ibvfd.WC) (int, error)
-	arm() error    // the next completion calls linkAttr.event
-	broken() error // why there may be no completions any more
-	fail() error   // flush what is outstanding
-	down() error   // why nothing goes through the port; nil if it does, or is not known
-	close() error  // after it the NIC touches no memory on behalf of the link; may be tried again
+	fail() error  // flushes outstanding work requests
+	down() error  // why the port carries nothing; nil if it works, or if that is not known
+	close() error // after it the NIC touches no memory for the link; may be tried again
 }
 
-// linkAttr is what a link is made for.
+// linkAttr describes a link to make.
 type linkAttr struct {
 	sendDepth, recvDepth int
 	sge, inline          int
-	readSGE              int   // of a READ; as granted only
+	readSGE              int   // SGEs of a READ; as granted only
 	readsIn, readsOut    uint8 // READs and atomics at once: answered, and sent, which the peer may lower; as granted only
 	maxMsg               int64
 	connect              ibvfd.ConnectAttr
-	event                func()                   // does not block
-	lost                 func()                   // nor does this: the link is broken; may be nil
-	end                  func(func() error) error // ends a link that was not made, now or later
-	path                 *ibvfd.ManagedAttr       // what rdma_cm has settled; nil over TCP
-	toward               toward                   // over TCP
-	why                  string                   // the port and its GID
+	queue                completionQueue          // the completion queue of both
+	broke                func(why error)          // there may be no more completions; does not block
+	end                  func(func() error) error // closes a link that was not completed, now or later
+	path                 *ibvfd.ManagedAttr       // the path that rdma_cm has resolved; nil over TCP
+	gidSelector          gidSelector              // over TCP
+	why                  string                   // why this port and GID were chosen
 }
 
-// follow has the link go the way that rdma_cm has settled, but for what the options
-// ask for.
+// follow applies the path that rdma_cm has resolved to the attributes that the options leave
+// open.
 func (a *linkAttr) follow(path *ibvfd.ManagedAttr) {
 	c := &a.connect
 	c.MTU = mtuOf(path.MTU, c.MTU)
@@ -68,8 +61,8 @@ func (a *linkAttr) follow(path *ibvfd.ManagedAttr) {
 	c.Global = c.Global || path.Global
 }
 
-// to is where a queue pair of the peer's is reached: rdma_cm knows the LID of the
-// router that the peer may be behind, and the peer only its own.
+// to returns the address of a queue pair of the peer's: rdma_cm knows the LID of a router on
+// the path, and the peer knows only its own.
 func (a *linkAttr) to(remote ibvfd.Endpoint) ibvfd.Endpoint {
 	if a.path != nil {
 		remote.LID = a.path.Remote.LID
@@ -83,25 +76,18 @@ type verbsLink struct {
 	cq    *ibvfd.CQ
 	qps   [queues]*ibvfd.QP
 	a     linkAttr
-
-	listener sync.WaitGroup
-	end      atomic.Pointer[error] // what broke it
 }
 
 func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
-	l := &verbsLink{ctx: d.ctx, watch: d.watch, a: a}
+	l := &verbsLink{ctx: d.ctx, watch: d.watch, cq: a.queue.(*verbsQueue).cq, a: a}
 	defer func() {
 		if err != nil {
 			err = joined(err, a.end(l.close))
 		}
 	}()
-	if l.cq, err = d.ctx.CreateCQWith(ibvfd.CQAttr{Depth: queues*a.sendDepth + a.recvDepth, Events: true}); err != nil {
-		return nil, err
-	}
-	l.listener.Go(l.listen)
 	var c chosen
 	if a.path == nil {
-		if c, err = a.toward.choose(d.ctx, d.attr.Ports); err != nil {
+		if c, err = a.gidSelector.choose(d.ctx, d.attr.Ports); err != nil {
 			return nil, err
 		}
 	} else {
@@ -140,8 +126,8 @@ func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
 	return l, d.watch.add(l)
 }
 
-// readSGE is how many SGEs a READ may have: some devices scatter what comes to
-// fewer places than they gather from. There are drivers that leave most at 0.
+// readSGE returns the number of SGEs that a READ may have: some devices scatter to fewer
+// places than they gather from. Some drivers leave most at 0.
 func readSGE(sge, most int) int {
 	if most > 0 {
 		return min(sge, most)
@@ -149,9 +135,8 @@ func readSGE(sge, most int) int {
 	return sge
 }
 
-// mtuOf is the MTU that a side is content with, and announces: the port's or the
-// path's, or a smaller one that the options ask for, rounded down to one that
-// there is.
+// mtuOf returns the MTU that a side accepts and announces: the port's or the path's, or a
+// smaller one that the options ask for, rounded down to a valid MTU.
 func mtuOf(most, option int) int {
 	if option <= 0 || option >= most {
 		return most
@@ -159,20 +144,20 @@ func mtuOf(most, option int) int {
 	return 1 << (bits.Len(uint(option)) - 1)
 }
 
-// maxMessage is the longest work request's. There are drivers that leave the
-// port's at 0.
-func maxMessage(port ibvfd.PortAttr) int64 {
+// maxMessage returns the length of the longest work request. Some drivers leave the port's
+// limit at 0.
+func maxMessage(port ibdev.PortAttr) int64 {
 	if port.MaxMsg == 0 {
 		return maxWR
 	}
 	return min(int64(port.MaxMsg), maxWR)
 }
 
-// maxWR bounds one work request where the port allows more: what is lost is
-// repeated, and completions should not be too far apart.
+// maxWR bounds one work request if the port allows more: lost bytes are sent again, and
+// completions should not be too far apart.
 const maxWR = 1 << 30
 
-// qp makes a queue pair; one that has no inline data is better than none.
+// qp makes a queue pair; if it cannot have inline data, qp makes it without.
 func (d *verbsDevice) qp(attr ibvfd.QPAttr) (*ibvfd.QP, error) {
 	q, err := d.pd.CreateQP(attr)
 	if err != nil && attr.Inline > 0 {
@@ -211,41 +196,6 @@ func (l *verbsLink) post(queue int, wrs []ibvfd.SendWR) (int, error) {
 }
 
 func (l *verbsLink) recv(wrs []ibvfd.RecvWR) (int, error) { return l.qps[writeQueue].PostRecv(wrs) }
-func (l *verbsLink) poll(wc []ibvfd.WC) (int, error)      { return l.cq.Poll(wc) }
-
-// listen passes events on until the queue is closed.
-func (l *verbsLink) listen() {
-	for {
-		err := l.cq.WaitEvent(context.Background())
-		if errors.Is(err, os.ErrClosed) {
-			return
-		}
-		if err != nil {
-			l.broke(err)
-			return
-		}
-		l.a.event()
-	}
-}
-
-// broke has who polls the link, or sleeps, find out why it is of no more use.
-func (l *verbsLink) broke(why error) {
-	l.end.CompareAndSwap(nil, &why)
-	l.a.event()
-	if l.a.lost != nil {
-		l.a.lost()
-	}
-}
-
-func (l *verbsLink) broken() error {
-	if why := l.end.Load(); why != nil {
-		return *why
-	}
-	return nil
-}
-
-func (l *verbsLink) arm() error { return l.cq.Arm() }
-
 func (l *verbsLink) fail() error {
 	var err error
 	for _, q := range l.qps {
@@ -257,7 +207,7 @@ func (l *verbsLink) fail() error {
 func (l *verbsLink) down() error {
 	port := l.qps[0].Local().Port
 	a, err := l.ctx.QueryPort(port)
-	if err != nil || a.State == ibvfd.PortActive {
+	if err != nil || a.State == ibdev.PortActive {
 		return nil
 	}
 	return fmt.Errorf("port %d is %v", port, a.State)
@@ -270,13 +220,6 @@ func (l *verbsLink) close() error {
 		if q != nil {
 			errs = append(errs, q.Close())
 		}
-	}
-	if l.cq != nil {
-		err := l.cq.Close()
-		if err == nil {
-			l.listener.Wait()
-		}
-		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -9,20 +9,21 @@ import (
 	"net/netip"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
-// toward is what is known of a connection's other side before there are queue
-// pairs, and what the program wishes. Each side chooses its own GID; the two must
-// reach each other.
-type toward struct {
-	wish        ibvfd.GIDWish
+// gidSelector holds the program's wish, and the facts about the other side that are known
+// before there are queue pairs. Each side chooses its own GID; the two must reach each other.
+type gidSelector struct {
+	wish        gid.Wish
 	port        int        // 0: any
-	own, theirs netip.Addr // the ends of the TCP connection, where they say something
-	gid         netip.Addr // the peer's GID, once it has said it
+	own, theirs netip.Addr // the ends of the TCP connection; zero for loopback addresses
+	gid         netip.Addr // the peer's GID, once the peer has sent it
 }
 
-// ends takes what a connection of TCP or UDP tells. Loopback addresses are no NIC's.
-func (t *toward) ends(c interface {
+// ends takes the addresses of a TCP or UDP connection. A NIC has no loopback addresses.
+func (t *gidSelector) ends(c interface {
 	LocalAddr() net.Addr
 	RemoteAddr() net.Addr
 }) {
@@ -40,18 +41,17 @@ func (t *toward) ends(c interface {
 	t.own, t.theirs = addr(c.LocalAddr()), addr(c.RemoteAddr())
 }
 
-// wish is one that is tried, and why.
+// wish is a wish to try, and the reason.
 type wish struct {
-	ibvfd.GIDWish
+	gid.Wish
 	why   string
 	exact bool // one address only
 }
 
-// wishes are what is tried, one after the other. What the program wishes is in all
-// of them.
-func (t *toward) wishes() (list []wish) {
+// candidates returns the wishes to try, in order. Each of them includes the program's wish.
+func (t *gidSelector) candidates() (list []wish) {
 	if t.wish.Peer.IsValid() {
-		return []wish{{GIDWish: t.wish}}
+		return []wish{{Wish: t.wish}}
 	}
 	add := func(peer, own netip.Addr, why string) {
 		w := t.wish
@@ -64,19 +64,18 @@ func (t *toward) wishes() (list []wish) {
 		}
 		list = append(list, wish{w, why, own.IsValid()})
 	}
-	// The peer has a GID that is no address of TCP's: it does not matter then how
-	// TCP goes.
-	apart := t.gid.IsValid() && t.gid != t.theirs
-	if t.own.IsValid() && !apart {
+	// The peer's GID is not its TCP address: TCP's path does not matter then.
+	otherNetwork := t.gid.IsValid() && t.gid != t.theirs
+	if t.own.IsValid() && !otherNetwork {
 		add(t.theirs, t.own, "TCP comes through it")
 	}
 	switch {
 	case t.gid.IsValid():
 		add(t.gid, netip.Addr{}, "the peer's GID is "+t.gid.String())
-	case t.theirs.IsValid() && !t.theirs.IsLinkLocalUnicast(): // which is of another link
+	case t.theirs.IsValid() && !t.theirs.IsLinkLocalUnicast(): // which belongs to another link
 		add(t.theirs, netip.Addr{}, "TCP's other end is "+t.theirs.String())
 	}
-	// TCP on a loopback address: the table's own order decides.
+	// TCP uses a loopback address: the order of the GID table decides.
 	last := "how TCP goes says nothing of the NIC's networks"
 	switch {
 	case t.gid.IsValid():
@@ -88,22 +87,22 @@ func (t *toward) wishes() (list []wish) {
 	return list
 }
 
-// chosen is a port's GID, and why it is.
+// chosen is a port and its GID, and the reason for the choice.
 type chosen struct {
 	port int
-	gid  *ibvfd.GID // nil: ibvfd is to choose, or to say why there is none
+	gid  *ibdev.GID // nil: ibvfd chooses it, or reports why there is none
 	why  string
 }
 
-// chooser is what of a device the choice needs.
+// chooser is the part of a device that the choice needs.
 type chooser interface {
-	QueryPort(port int) (ibvfd.PortAttr, error)
-	ChooseGID(port int, w ibvfd.GIDWish) (ibvfd.GID, string, error)
+	QueryPort(port int) (ibdev.PortAttr, error)
+	ChooseGID(port int, w gid.Wish) (ibdev.GID, string, error)
 }
 
-// choose settles the port and its GID: of the first wish that any port can grant,
-// the port nearest to the peer.
-func (t *toward) choose(d chooser, ports int) (c chosen, err error) {
+// choose chooses the port and its GID: it takes the first wish that any port can grant, and of
+// those ports the one nearest to the peer.
+func (t *gidSelector) choose(d chooser, ports int) (c chosen, err error) {
 	var try []int
 	if t.port != 0 {
 		try = []int{t.port}
@@ -113,23 +112,23 @@ func (t *toward) choose(d chooser, ports int) (c chosen, err error) {
 		if err != nil {
 			return c, err
 		}
-		if a.State == ibvfd.PortActive {
+		if a.State == ibdev.PortActive {
 			try = append(try, port)
 		}
 	}
-	for _, w := range t.wishes() {
+	for _, w := range t.candidates() {
 		err = nil
 		for _, port := range try {
-			gid, why, e := d.ChooseGID(port, w.GIDWish)
+			g, why, e := d.ChooseGID(port, w.Wish)
 			switch {
-			case errors.Is(e, ibvfd.ErrNoGID):
+			case errors.Is(e, gid.ErrNone):
 				err = joined(err, e)
 			case e != nil:
 				return c, e
 			case w.exact:
-				c = chosen{port, &gid, gid.Type.String()}
-			case c.gid == nil || common(gid.Addr(), w.Peer) > common(c.gid.Addr(), w.Peer):
-				c = chosen{port, &gid, why}
+				c = chosen{port, &g, g.Type.String()}
+			case c.gid == nil || common(g.Addr(), w.Peer) > common(c.gid.Addr(), w.Peer):
+				c = chosen{port, &g, why}
 			}
 		}
 		if c.gid != nil {
@@ -142,19 +141,19 @@ func (t *toward) choose(d chooser, ports int) (c chosen, err error) {
 	return c, err
 }
 
-// source is the address from which rdma_cm is to connect, the zero Addr if that is left
-// to the routing table: where the device has none that reaches the peer's; on
-// InfiniBand, whose GIDs are no addresses; and toward a link-local address, which
-// names its network device.
-func (t *toward) source(d chooser, ports int) (netip.Addr, error) {
+// source returns the address from which rdma_cm connects. It returns the zero Addr to leave
+// the choice to the routing table: if the device has no address that reaches the peer's; on
+// InfiniBand, whose GIDs are no addresses; and toward a link-local address, which names its
+// network device.
+func (t *gidSelector) source(d chooser, ports int) (netip.Addr, error) {
 	if !t.theirs.IsValid() || t.theirs.IsLinkLocalUnicast() {
 		return netip.Addr{}, nil
 	}
 	c, err := t.choose(d, ports)
-	if errors.Is(err, ibvfd.ErrNoGID) {
+	if errors.Is(err, gid.ErrNone) {
 		return netip.Addr{}, nil
 	}
-	if err != nil || c.gid == nil || c.gid.Type == ibvfd.GIDInfiniBand {
+	if err != nil || c.gid == nil || c.gid.Type == ibdev.GIDInfiniBand {
 		return netip.Addr{}, err
 	}
 	own := c.gid.Addr()
@@ -164,7 +163,7 @@ func (t *toward) source(d chooser, ports int) (netip.Addr, error) {
 	return own, nil
 }
 
-// common is how many leading bits two addresses have in common.
+// common returns the number of leading bits that two addresses have in common.
 func common(a, b netip.Addr) (n int) {
 	x, y := a.AsSlice(), b.Unmap().AsSlice()
 	for i := range min(len(x), len(y)) {
@@ -176,7 +175,7 @@ func common(a, b netip.Addr) (n int) {
 	return n
 }
 
-// addrOf is an Endpoint's GID as an address; the zero Addr of one that has none.
+// addrOf returns an Endpoint's GID as an address; the zero Addr if it has none.
 func addrOf(e ibvfd.Endpoint) netip.Addr {
 	if e.GID == [16]byte{} {
 		return netip.Addr{}

@@ -14,47 +14,49 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// ports is a device's ports, with the addresses that each has GIDs of.
+// ports is the ports of a device, with the addresses of the GIDs of each.
 type ports struct {
-	link ibvfd.LinkLayer
+	link ibdev.LinkLayer
 	gids [][]string // by port
 	down int        // a port that is down
 	err  error
 }
 
-func (p *ports) QueryPort(port int) (ibvfd.PortAttr, error) {
+func (p *ports) QueryPort(port int) (ibdev.PortAttr, error) {
 	if port > len(p.gids) {
-		return ibvfd.PortAttr{}, unix.EINVAL
+		return ibdev.PortAttr{}, unix.EINVAL
 	}
-	a := ibvfd.PortAttr{State: ibvfd.PortActive, LinkLayer: p.link}
+	a := ibdev.PortAttr{State: ibdev.PortActive, LinkLayer: p.link}
 	if port == p.down {
-		a.State = ibvfd.PortDown
+		a.State = ibdev.PortDown
 	}
 	return a, p.err
 }
 
-func (p *ports) ChooseGID(port int, w ibvfd.GIDWish) (ibvfd.GID, string, error) {
+func (p *ports) ChooseGID(port int, w gid.Wish) (ibdev.GID, string, error) {
 	if port > len(p.gids) {
-		return ibvfd.GID{}, "", unix.EINVAL
+		return ibdev.GID{}, "", unix.EINVAL
 	}
-	var table []ibvfd.GID
-	kind := ibvfd.GIDRoCEv2
-	if p.link == ibvfd.LinkInfiniBand {
-		kind = ibvfd.GIDInfiniBand
+	var table []ibdev.GID
+	kind := ibdev.GIDRoCEv2
+	if p.link == ibdev.LinkInfiniBand {
+		kind = ibdev.GIDInfiniBand
 	}
 	for i, a := range p.gids[port-1] {
-		table = append(table, ibvfd.GID{Index: i, GID: netip.MustParseAddr(a).As16(), Type: kind})
+		table = append(table, ibdev.GID{Index: i, GID: netip.MustParseAddr(a).As16(), Type: kind})
 	}
 	return w.Choose(table, p.link)
 }
 
-func onEthernet(gids ...[]string) *ports { return &ports{link: ibvfd.LinkEthernet, gids: gids} }
+func onEthernet(gids ...[]string) *ports { return &ports{link: ibdev.LinkEthernet, gids: gids} }
 
-// tcp is a connection with those ends.
-func tcpEnds(own, theirs string) (t toward) {
+// tcpEnds returns a gidSelector for a TCP connection with these ends.
+func tcpEnds(own, theirs string) (t gidSelector) {
 	t.ends(&ended{own, theirs})
 	return t
 }
@@ -68,19 +70,19 @@ func tcpAddr(a string) net.Addr {
 	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(a), 1))
 }
 
-// What is known of the other side decides, and what the program wishes goes before.
+// The addresses of the other side determine the GID, and the program's wish takes precedence.
 func TestChosenGID(t *testing.T) {
 	const (
 		llOwn, llTheirs = "fe80::1", "fe80::2"
 		two             = "10.1.0.1 10.2.0.1"
 	)
-	subnet := func(p string) ibvfd.GIDWish { return ibvfd.GIDWish{Subnet: netip.MustParsePrefix(p)} }
+	subnet := func(p string) gid.Wish { return gid.Wish{Subnet: netip.MustParsePrefix(p)} }
 	for _, c := range []struct {
 		name        string
 		gids        string // addresses; a slash between ports
 		own, theirs string // TCP's ends
-		gid         string // that the peer has said
-		wish        ibvfd.GIDWish
+		gid         string // that the peer has sent
+		wish        gid.Wish
 		port        int
 		want        string // "port address why"; "" is ErrNoGID
 	}{
@@ -103,8 +105,8 @@ func TestChosenGID(t *testing.T) {
 		{name: "a wish", gids: two, own: "127.0.0.1", theirs: "127.0.0.1", wish: subnet("10.2.0.0/16"), want: "1 10.2.0.1 how TCP goes says nothing of the NIC's networks: "},
 		{name: "a wish against TCP's way", gids: two, own: "10.1.0.1", theirs: "10.1.0.2", wish: subnet("10.2.0.0/16"), want: "1 10.2.0.1 TCP's other end is 10.1.0.2: "},
 		{name: "a wish against the peer's", gids: two, own: "10.1.0.1", theirs: "10.1.0.2", gid: "10.1.0.2", wish: subnet("10.2.0.0/16"), want: "1 10.2.0.1 the peer's GID is 10.1.0.2: "},
-		{name: "a wish with a peer", gids: two, own: "10.1.0.1", theirs: "10.1.0.2", wish: ibvfd.GIDWish{Peer: netip.MustParseAddr("10.2.0.3")}, want: "1 10.2.0.1 RoCE v2, IPv4, "},
-		{name: "a wish that cannot be", gids: two, own: "10.1.0.1", theirs: "10.1.0.2", wish: ibvfd.GIDWish{Family: ibvfd.IPv6}},
+		{name: "a wish with a peer", gids: two, own: "10.1.0.1", theirs: "10.1.0.2", wish: gid.Wish{Peer: netip.MustParseAddr("10.2.0.3")}, want: "1 10.2.0.1 RoCE v2, IPv4, "},
+		{name: "a wish that cannot be", gids: two, own: "10.1.0.1", theirs: "10.1.0.2", wish: gid.Wish{Family: gid.IPv6}},
 		{name: "a port", gids: "10.1.0.1/10.2.0.1", own: "10.1.0.1", theirs: "10.1.0.2", port: 2, want: "2 10.2.0.1 TCP's other end is 10.1.0.2: "},
 		{name: "no GIDs", gids: "", own: "10.1.0.1", theirs: "10.1.0.2"},
 	} {
@@ -120,7 +122,7 @@ func TestChosenGID(t *testing.T) {
 			}
 			got, err := know.choose(dev, len(dev.gids))
 			if c.want == "" {
-				if !errors.Is(err, ibvfd.ErrNoGID) || got.gid != nil {
+				if !errors.Is(err, gid.ErrNone) || got.gid != nil {
 					t.Errorf("%+v, %v", got, err)
 				}
 				return
@@ -135,14 +137,14 @@ func TestChosenGID(t *testing.T) {
 	}
 }
 
-// Over rdma_cm a NIC connects from an address of its own, where one reaches the peer's.
+// Over rdma_cm a NIC connects from its own address, if one reaches the peer's.
 func TestSourceForRDMACM(t *testing.T) {
 	const two = "10.1.0.1 10.2.0.1"
 	for _, c := range []struct {
 		name        string
 		gids        string // addresses; a slash between ports
-		own, theirs string // as the routing table has them
-		wish        ibvfd.GIDWish
+		own, theirs string // by the routing table
+		wish        gid.Wish
 		port        int
 		infiniBand  bool
 		want        string // "" leaves it to the routing table
@@ -152,11 +154,11 @@ func TestSourceForRDMACM(t *testing.T) {
 		{name: "another NIC's", gids: "10.1.0.1 10.2.0.5", own: "10.2.0.1", theirs: "10.2.0.9", want: "10.2.0.5"},
 		{name: "another NIC's, at the second port", gids: "10.1.0.1/10.2.0.5", own: "10.2.0.1", theirs: "10.2.0.9", want: "10.2.0.5"},
 		{name: "another NIC's, IPv6", gids: "fe80::5 10.2.0.5 fd00::5", own: "fd00::1", theirs: "fd00::9", want: "fd00::5"},
-		{name: "a wish", gids: two, own: "10.2.0.1", theirs: "10.2.0.9", wish: ibvfd.GIDWish{Subnet: netip.MustParsePrefix("10.1.0.0/16")}, want: "10.1.0.1"},
-		{name: "a wish with a peer", gids: two, own: "10.1.0.1", theirs: "10.1.0.2", wish: ibvfd.GIDWish{Peer: netip.MustParseAddr("10.2.0.3")}, want: "10.2.0.1"},
+		{name: "a wish", gids: two, own: "10.2.0.1", theirs: "10.2.0.9", wish: gid.Wish{Subnet: netip.MustParsePrefix("10.1.0.0/16")}, want: "10.1.0.1"},
+		{name: "a wish with a peer", gids: two, own: "10.1.0.1", theirs: "10.1.0.2", wish: gid.Wish{Peer: netip.MustParseAddr("10.2.0.3")}, want: "10.2.0.1"},
 		{name: "a port", gids: "10.1.0.1/10.2.0.1", own: "10.1.0.1", theirs: "10.1.0.2", port: 2, want: "10.2.0.1"},
-		{name: "a wish of another family", gids: two + " fd00::5", own: "10.2.0.1", theirs: "10.2.0.9", wish: ibvfd.GIDWish{Family: ibvfd.IPv6}},
-		{name: "a wish that cannot be", gids: two, own: "10.2.0.1", theirs: "10.2.0.9", wish: ibvfd.GIDWish{Family: ibvfd.IPv6}},
+		{name: "a wish of another family", gids: two + " fd00::5", own: "10.2.0.1", theirs: "10.2.0.9", wish: gid.Wish{Family: gid.IPv6}},
+		{name: "a wish that cannot be", gids: two, own: "10.2.0.1", theirs: "10.2.0.9", wish: gid.Wish{Family: gid.IPv6}},
 		{name: "no address of that family", gids: "fe80::5 fd00::5", own: "10.2.0.1", theirs: "10.2.0.9"},
 		{name: "none but a link-local one", gids: "fe80::5", own: "fd00::1", theirs: "fd00::9"},
 		{name: "link-local", gids: "fe80::1 fe80::5", own: "fe80::1", theirs: "fe80::9"},
@@ -169,7 +171,7 @@ func TestSourceForRDMACM(t *testing.T) {
 			dev.gids = append(dev.gids, strings.Fields(p))
 		}
 		if c.infiniBand {
-			dev.link = ibvfd.LinkInfiniBand
+			dev.link = ibdev.LinkInfiniBand
 		}
 		know := tcpEnds(c.own, c.theirs)
 		know.wish, know.port = c.wish, c.port
@@ -193,8 +195,8 @@ func TestSourceForRDMACM(t *testing.T) {
 	}
 }
 
-// Where there is no port to choose from, ibvfd says so; what cannot be asked is no
-// reason to try something else.
+// Without a port to choose from the GID is left to ibvfd, which reports the reason; a query
+// that fails ends the choice.
 func TestChosenGIDOfNoPort(t *testing.T) {
 	know := tcpEnds("10.1.0.1", "10.1.0.2")
 	dev := onEthernet([]string{"10.1.0.1"})
@@ -210,8 +212,8 @@ func TestChosenGIDOfNoPort(t *testing.T) {
 	if _, err := know.choose(dev, 1); !errors.Is(err, unix.EINVAL) {
 		t.Error(err)
 	}
-	// InfiniBand's GIDs are no addresses of TCP's.
-	dev = &ports{link: ibvfd.LinkInfiniBand, gids: [][]string{{"fe80::2:c903:1:1"}}}
+	// GIDs of InfiniBand are not TCP addresses.
+	dev = &ports{link: ibdev.LinkInfiniBand, gids: [][]string{{"fe80::2:c903:1:1"}}}
 	know = tcpEnds("10.1.0.1", "10.1.0.2")
 	if c, err := know.choose(dev, 1); err != nil || c.why != "none reaches TCP's other end 10.1.0.2: the port's own GID" {
 		t.Errorf("%+v, %v", c, err)
@@ -222,11 +224,10 @@ func TestChosenGIDOfNoPort(t *testing.T) {
 	}
 }
 
-// Two hosts that have some networks in common, and others that only one of them is
-// on, in any order on any ports: whichever they have in common TCP uses, RDMA uses
-// too.
+// Two hosts have some networks in common, and other networks on one of them only, in any order
+// on any ports: RDMA uses the common network that TCP uses.
 func TestChosenGIDsReachEachOther(t *testing.T) {
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	networks := []string{"10.1.0.%d", "10.2.0.%d", "10.2.1.%d", "172.16.0.%d", "fd00::%d", "fd00:1::%d", "fe80::%d"}
 	for range 5000 {
 		common := networks[r.IntN(len(networks))]
@@ -242,7 +243,7 @@ func TestChosenGIDsReachEachOther(t *testing.T) {
 		}
 		a, b := host(1), host(2)
 		at, bt := fmt.Sprintf(common, 1), fmt.Sprintf(common, 2)
-		check := func(know toward, dev *ports, want string) chosen {
+		check := func(know gidSelector, dev *ports, want string) chosen {
 			t.Helper()
 			c, err := know.choose(dev, len(dev.gids))
 			if err != nil || c.gid.Addr().String() != want {
@@ -255,7 +256,8 @@ func TestChosenGIDsReachEachOther(t *testing.T) {
 		know.gid = client.gid.Addr()
 		check(know, b, bt)
 	}
-	// Behind a network for management the one that is told follows the one that tells.
+	// If TCP uses a management network, the acceptor follows the GID that the initiator has
+	// sent.
 	for range 2000 {
 		a := onEthernet([]string{"10.1.0.1", "10.2.0.1", "10.3.0.1"})
 		rand.Shuffle(3, func(i, j int) { a.gids[0][i], a.gids[0][j] = a.gids[0][j], a.gids[0][i] })
@@ -270,7 +272,7 @@ func TestChosenGIDsReachEachOther(t *testing.T) {
 	}
 }
 
-// A port that the NIC does not have is told at once, not when somebody connects.
+// A port that the NIC does not have is an error at once, not when a peer connects.
 func TestHasPort(t *testing.T) {
 	for port, ok := range map[int]bool{0: true, 1: true, 2: true, 3: false} {
 		err := hasPort("mlx5_0", port, 2)

@@ -8,8 +8,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// Over rdma_cm the data go as the exchange does, in its partition and by its router,
-// unless the options say otherwise.
+// Over rdma_cm the queue pairs for data take the path of the exchange, with its partition and
+// router, unless the options set others.
 func TestLinkFollowsRDMACM(t *testing.T) {
 	tuned := ibvfd.PathAttr{TrafficClass: 7}
 	routed := ibvfd.PathAttr{HopLimit: 3, TrafficClass: 1, SL: 2, Global: true}
@@ -47,7 +47,7 @@ func TestLinkFollowsRDMACM(t *testing.T) {
 		}
 	}
 
-	// The peer says its own LID, and with another one all else.
+	// The peer sends its own LID; all other fields are kept.
 	peer := ibvfd.Endpoint{QPN: 17, LID: 33, GID: [16]byte{1}}
 	a := linkAttr{}
 	if got := a.to(peer); got != peer {

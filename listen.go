@@ -8,13 +8,17 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"time"
+	"slices"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/handshake"
 )
 
-// Listen accepts connections on a TCP address ("host:port"; port 0 chooses one),
-// or one of rdma_cm's ("rdma_cm://host:port"), and returns it. Accept returns who
-// connected. Who goes before it was accepted is forgotten; who was accepted stays
-// in the table, as [Peer] says, and [Endpoint.Lost] tells when it is gone.
+// Listen accepts connections on a TCP address ("host:port"; port 0 chooses one), or on an
+// rdma_cm address ("rdma_cm://host:port"), and returns the address. Accept returns the peers
+// that have connected. A peer that disconnects before it was accepted is removed, and OnReject
+// is called; an accepted peer stays in the table, as [Peer] says, and [Endpoint.Lost] reports
+// its end.
 func (e *Endpoint) Listen(addr string) (net.Addr, error) {
 	if e.opt.TLS != nil {
 		if _, err := e.opt.mutual("", false); err != nil {
@@ -32,7 +36,7 @@ func (e *Endpoint) Listen(addr string) (net.Addr, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed {
+	if e.closed != nil {
 		return nil, joinClose(os.ErrClosed, l)
 	}
 	e.listeners = append(e.listeners, l)
@@ -47,118 +51,135 @@ func (e *Endpoint) listener(addr string) (net.Listener, error) {
 	return net.Listen("tcp", addr)
 }
 
-// exchanges is how many callers may be in the middle of one at a listener, once
-// they have said who they are.
-const exchanges = 16
+// pendingHandshakes is the number of callers of an endpoint that may be in a handshake at
+// once, at all of its listeners together. Each has a descriptor and two goroutines, and a
+// third one while it is ended. A caller over rdma_cm also has pinned memory and a queue pair;
+// after its hello it has the queue pairs of its connection, too. At most handshake.Ending more
+// are ending, after another caller has taken their place.
+const pendingHandshakes = 256
 
 func (e *Endpoint) serve(l net.Listener) {
-	room := make(chan struct{}, exchanges)
-	var hall lobby
-	for {
-		raw, err := l.Accept()
-		if err != nil {
-			if e.life.Err() != nil || errors.Is(err, net.ErrClosed) {
-				return
-			}
-			// Out of descriptors, or a connection gone again: go on.
-			select {
-			case <-e.life.Done():
-				return
-			case <-time.After(50 * time.Millisecond):
-			}
-			continue
-		}
-		ctx, cancel := context.WithTimeout(e.life, e.opt.ConnectTimeout)
-		s := hall.enter(cancel)
-		e.tasks.Go(func() {
-			defer cancel()
-			defer hall.leave(s)
-			admitted := false
-			e.welcome(ctx, raw, func() error {
-				hall.leave(s)
-				select {
-				case room <- struct{}{}:
-					admitted = true
-					return nil
-				case <-ctx.Done():
-					return ctx.Err()
-				}
-			})
-			if admitted {
-				<-room
-			}
-		})
-	}
+	s := handshake.Server{Pending: e.pending, Timeout: e.opt.ConnectTimeout, Handshake: e.acceptCaller, OnReject: e.opt.OnReject}
+	s.Serve(e.life, l)
 }
 
-// welcome makes a connection for somebody who has called, and is admitted once
-// it has said who it is. What is wrong is their concern: they see the connection
-// end, and TurnedAway hears of it.
-func (e *Endpoint) welcome(ctx context.Context, raw net.Conn, admit func() error) {
-	var p *peer
-	var err error
-	defer func() {
-		if err != nil && e.opt.TurnedAway != nil && e.life.Err() == nil {
-			e.opt.TurnedAway(raw.RemoteAddr(), err)
-		}
-	}()
-	err = e.exchange(ctx, raw, "", false, func() (*conn, error) {
-		if err := admit(); err != nil {
-			return nil, err
-		}
+// acceptCaller connects a caller. The caller becomes a peer when it is connected: one that has
+// only said hello takes no place in the table. OnReject receives the error.
+func (e *Endpoint) acceptCaller(ctx context.Context, caller *handshake.Caller) error {
+	var c *conn
+	err := e.exchange(ctx, caller.Conn, "", caller, func() (*conn, error) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		var err error
-		if p, err = e.insert(""); err != nil {
+		if err := e.hasPlace(); err != nil {
 			return nil, err
 		}
-		c := e.newConn(p)
-		c.uninvited = true
+		c = e.newConn(new(peer))
 		return c, nil
 	})
-	if p == nil {
-		return
+	if err == nil || c == nil {
+		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err == nil {
-		err = e.announce(p)
+	c.end(err)
+	<-c.ended
+	if c.peer != 0 { // listenTo calls OnReject
+		return nil
 	}
-	if err != nil {
-		p.conn.abort(err)
-	}
+	return err
 }
 
-// announce has Accept return a peer. Nobody else puts one in.
+// hasPlace refuses a caller if the table is full.
+func (e *Endpoint) hasPlace() error {
+	if e.closed != nil {
+		return os.ErrClosed
+	}
+	gone := func(p *peer) bool { return p.addr == "" && p.conn != nil && p.conn.over.Load() }
+	if len(e.peers) < e.opt.MaxPeers || slices.ContainsFunc(e.peers, gone) {
+		return nil
+	}
+	return &rejection{textFull, fmt.Errorf("%w: there are %d peers", dmabuf.ErrLimit, len(e.peers))}
+}
+
+// enlist makes a connected caller a peer, which Accept returns. From here on its handshake
+// cannot be ended in favour of another caller's.
+func (e *Endpoint) enlist(c *conn, caller *handshake.Caller) error {
+	e.mu.Lock()
+	p, err := e.insert("")
+	if err == nil {
+		p.conn = c
+	}
+	e.mu.Unlock()
+	if errors.Is(err, dmabuf.ErrLimit) {
+		err = &rejection{textFull, err}
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.join(p.id, caller); err != nil {
+		e.unlist(p.id)
+		return err
+	}
+	return e.announce(p)
+}
+
+// join gives a caller's connection its number in the table, and starts it, unless it has ended
+// meanwhile.
+func (c *conn) join(id Peer, caller *handshake.Caller) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.refusal(); err != nil {
+		return err
+	}
+	if err := caller.Connected(); err != nil {
+		return err
+	}
+	c.peer, c.uninvited = id, true
+	if c.tcp == net.Conn(caller) {
+		c.tcp = caller.Conn
+	}
+	c.start()
+	return nil
+}
+
+// unlist removes a peer from the table.
+func (e *Endpoint) unlist(id Peer) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.forget(id)
+}
+
+// announce queues a peer for Accept.
 func (e *Endpoint) announce(p *peer) error {
-	for range len(e.accepted) { // those that are gone take no place
+	e.mu.Lock() // one goroutine at a time adds a peer
+	defer e.mu.Unlock()
+	for range len(e.accepted) { // peers that have ended take no place
 		select {
 		case q := <-e.accepted:
-			if q.conn.state != dead {
+			if !q.conn.over.Load() {
 				e.accepted <- q
 			}
-		default: // accepted meanwhile
+		default: // Accept took it meanwhile
 		}
 	}
 	select {
 	case e.accepted <- p:
 		return nil
 	default:
-		return fmt.Errorf("%w: nobody accepts it", ErrNotConnected)
+		return fmt.Errorf("%w: too many peers wait for Accept", ErrNotConnected)
 	}
 }
 
-// Accept waits for somebody to connect.
+// Accept waits for a peer that connects, and returns it.
 func (e *Endpoint) Accept(ctx context.Context) (Peer, error) {
 	for {
 		select {
 		case p := <-e.accepted:
-			e.mu.Lock()
-			there := p.conn.state != dead // nor removed meanwhile
+			c := p.conn // set for good: the peer has connected
+			c.mu.Lock()
+			there := c.state != dead // nor has Remove been called
 			if there {
-				p.conn.uninvited = false
+				c.uninvited = false
 			}
-			e.mu.Unlock()
+			c.mu.Unlock()
 			if there {
 				return p.id, nil
 			}

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// Both ends of a veth pair have an RDMA device, and the second is in a network
-// namespace of its own, in which the other process runs: neither sees the
-// other's network interface, and a GID of the one is no address of the other.
+// Both ends of a veth pair have an RDMA device. The second one is in a network namespace of
+// its own, in which the other process runs: neither process sees the other's network
+// interface, and the GID of one is not an address of the other.
 const (
 	namespace = "gpurdma"
 	nearNIC   = "rxe-near"
@@ -50,7 +51,7 @@ func twoNamespaces(t testing.TB) site {
 			t.Cleanup(func() { command(t, step.undo) })
 		}
 	}
-	// The kernel fills the GID tables in its own time.
+	// The kernel fills the GID tables with a delay.
 	for _, nic := range []string{nearNIC, farNIC} {
 		for end := time.Now().Add(testenv.Limit(20 * time.Second)); !hasIPv4(t, nic); {
 			if time.Now().After(end) {
@@ -65,12 +66,12 @@ func twoNamespaces(t testing.TB) site {
 func hasIPv4(t testing.TB, nic string) bool {
 	c := must(ibvfd.Open(nic))(t)
 	defer c.Close()
-	_, _, err := c.ChooseGID(1, ibvfd.GIDWish{Family: ibvfd.IPv4})
+	_, _, err := c.ChooseGID(1, gid.Wish{Family: gid.IPv4})
 	return err == nil
 }
 
-// The cases of TestVMTwoProcesses between two network namespaces. rxe hears
-// other namespaces than the first since Linux 7.1.
+// The cases of TestVMTwoProcesses between two network namespaces. rxe supports namespaces
+// other than the first since Linux 7.1.
 //
 //testbed:kernel 7.2
 func TestVMTwoNamespaces(t *testing.T) {

@@ -15,50 +15,49 @@ import (
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 )
 
-// NIC is an opened RDMA device with a protection domain, in which buffers are
-// registered and endpoints made. Its methods may be called from several
-// goroutines at once.
+// NIC is an opened RDMA device with a protection domain. Buffers are registered and endpoints
+// are made with it. Its methods may be called from several goroutines at once.
 type NIC struct {
 	dev device
 	opt NICOptions
 
-	staged atomic.Int64
-	mirror *mirror
+	staged   atomic.Int64
+	readBack *readBack
 
 	mu     sync.Mutex
 	closed bool
 	users  int // buffers and endpoints
 	pinned int64
-	kept   []func() error // ends what could not be ended
+	kept   []func() error // functions to call again
+	ending int            // goroutines that end something
+	idle   sync.Cond      // signals that ending is 0
 }
 
-// NICOptions tune a NIC. The zero value is good.
+// NICOptions tune a NIC. The zero value is usable.
 type NICOptions struct {
-	// MaxPinned bounds the host memory that is pinned for the NIC, in bytes:
-	// AllocHost, staging and inject. 0 stands for 256 MiB. What would exceed it
-	// answers [dmabuf.ErrLimit].
+	// MaxPinned bounds the host memory that is pinned for the NIC, in bytes: AllocHost, staging
+	// and inject. 0 stands for 256 MiB. Calls that would exceed it return [dmabuf.ErrLimit].
 	MaxPinned int64
-	// Event, if not nil, is called with the device's asynchronous events, one after
-	// the other, on a goroutine of the NIC's: a port went down, or a GID changed.
-	// The NIC acts on those that end connections by itself. It must return soon,
-	// and must not close the NIC, whose Close waits for it. If the events cannot be
-	// had (EMFILE), it is never called.
+	// Event, if not nil, is called with the device's asynchronous events, one after the other,
+	// on a goroutine of the NIC: for example, a port went down, or a GID changed. The NIC
+	// handles events that end connections by itself. Event must return soon, and must not close
+	// the NIC, whose Close waits for it. If the events are not available (EMFILE), it is never
+	// called.
 	Event func(ibvfd.Event)
 }
 
 const defaultMaxPinned = 256 << 20
 
-// Stats are a NIC's counts.
+// Stats are a NIC's counters.
 type Stats struct {
 	Pinned int64 // bytes of host memory that are pinned now
-	// Staged are the bytes copied so far between buffers and the host memory that stands
-	// in for them, or that a message of too many pieces is packed into: 0 while all are
-	// direct and no message is packed, which DirectOnly sees to.
+	// Staged counts the bytes copied so far between buffers and their staging buffers, or the
+	// host memory into which a message of too many pieces is packed. It stays 0 while all
+	// buffers are direct and no message is packed; DirectOnly guarantees both.
 	Staged int64
 }
 
-// OpenNIC opens the RDMA device of that name ("mlx5_0", "rxe0") as ibvfd.Open
-// does.
+// OpenNIC opens the RDMA device of that name ("mlx5_0", "rxe0"), like ibvfd.Open.
 func OpenNIC(name string, opt NICOptions) (*NIC, error) {
 	dev, err := openDevice(name, opt.Event)
 	if err != nil {
@@ -72,22 +71,23 @@ func newNIC(dev device, opt NICOptions) *NIC {
 		opt.MaxPinned = defaultMaxPinned
 	}
 	n := &NIC{dev: dev, opt: opt}
-	n.mirror = &mirror{nic: n, gate: make(chan struct{}, 1)}
+	n.idle.L = &n.mu
+	n.readBack = &readBack{nic: n, gate: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 	return n
 }
 
-// Name is the device's name: "rxe0".
+// Name returns the device's name: "rxe0".
 func (n *NIC) Name() string { return n.dev.name() }
 
-// Stats are the counts as of now.
+// Stats returns the current counters.
 func (n *NIC) Stats() Stats {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return Stats{Pinned: n.pinned, Staged: n.staged.Load()}
 }
 
-// atomics refuses what takes a NIC with atomics: on one without, the queue pair
-// would end in an error.
+// atomics refuses an operation if the NIC has no atomics: otherwise the queue pair would go
+// into an error state.
 func (n *NIC) atomics(what string) error {
 	if n.dev.atomics() {
 		return nil
@@ -115,7 +115,7 @@ func (n *NIC) leave() {
 	n.users--
 }
 
-// pin reserves host memory that is going to be pinned; unpin gives it back.
+// pin reserves host memory that will be pinned; unpin gives it back.
 func (n *NIC) pin(size int64, what string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -136,7 +136,7 @@ func (n *NIC) unpin(size int64) {
 	n.pinned -= size
 }
 
-// end ends something, or has Close try again.
+// end calls what. After an error, Close calls it again.
 func (n *NIC) end(what func() error) error {
 	err := what()
 	if err != nil {
@@ -145,13 +145,27 @@ func (n *NIC) end(what func() error) error {
 	return err
 }
 
+// later is end in a goroutine, for which Close waits.
+func (n *NIC) later(what func() error) {
+	n.mu.Lock()
+	n.ending++
+	n.mu.Unlock()
+	go func() {
+		_ = n.end(what)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.ending--
+		n.idle.Broadcast()
+	}()
+}
+
 func (n *NIC) keep(what func() error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.kept = append(n.kept, what)
 }
 
-// endKept tries again to end what could not be ended.
+// endKept calls the functions again that returned an error.
 func (n *NIC) endKept() (err error) {
 	n.mu.Lock()
 	list := n.kept
@@ -163,22 +177,26 @@ func (n *NIC) endKept() (err error) {
 	return err
 }
 
-// Close closes the device. While buffers or endpoints of it are open it answers
-// [dmabuf.ErrInUse] and closes nothing; closing again does nothing. What could
-// not be freed when it should have been is tried again first: memory that was
-// released, connections that ended.
+// Close closes the device. While buffers or endpoints of it are open it returns
+// [dmabuf.ErrInUse] and closes nothing; a second Close does nothing. Close first tries again
+// to free resources that could not be freed before: released memory, ended connections.
 func (n *NIC) Close() error {
 	err := n.close()
 	n.mu.Lock()
 	closed := n.closed
 	n.mu.Unlock()
 	if closed {
-		n.dev.ended() // what NICOptions.Event does may want n.mu
+		n.dev.ended() // NICOptions.Event may need n.mu
 	}
 	return err
 }
 
 func (n *NIC) close() error {
+	n.mu.Lock()
+	for n.ending > 0 {
+		n.idle.Wait()
+	}
+	n.mu.Unlock()
 	refused := n.endKept()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -192,7 +210,7 @@ func (n *NIC) close() error {
 			Remedy: "close them first",
 		})
 	}
-	if err := n.mirror.close(); err != nil {
+	if err := n.readBack.close(); err != nil {
 		return joined(refused, err)
 	}
 	if err := n.dev.close(); err != nil {

@@ -8,21 +8,24 @@ import (
 	"net"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
-// Offer sends a descriptor that Share made to the peer, over the connection's
-// exchange; the peer's Offered returns it. A program may send descriptors by
-// its own means as well, as MarshalBinary encodes them. An offer that is cut
-// short, be it by the end of ctx, ends the connection.
+// Offer sends a descriptor that Share made to the peer, over the connection's exchange; the
+// peer's Offered returns it. A program may also send descriptors by its own means, encoded by
+// MarshalBinary. An offer that is cut short, for example by the end of ctx, ends the
+// connection.
 func (e *Endpoint) Offer(ctx context.Context, to Peer, rb *RemoteBuffer) error {
+	if rb == nil {
+		return &dmabuf.Error{Op: "offer", Detail: "no descriptor", Remedy: "give what Share returned, or a View of that", Err: unix.EINVAL}
+	}
 	wire, err := rb.MarshalBinary()
 	if err != nil {
 		return err
 	}
-	e.mu.Lock()
 	c, err := e.connFor(to)
-	e.mu.Unlock()
 	if err != nil {
 		return err
 	}
@@ -43,21 +46,40 @@ func (e *Endpoint) Offer(ctx context.Context, to Peer, rb *RemoteBuffer) error {
 		return ctx.Err()
 	}
 	defer func() { <-c.offering }()
-	e.mu.Lock()
+	c.mu.Lock()
 	tcp, err := c.tcp, c.refusal()
-	e.mu.Unlock()
+	c.mu.Unlock()
 	if err != nil {
 		return err
 	}
 	if err = send(ctx, tcp, wire); err != nil {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		c.abort(err) // part of it may be on its way
+		return c.cutShort(ctx, err)
 	}
-	return err
+	return nil
 }
 
-// send writes an offer, as long as ctx lasts.
+// cutShort ends the connection after a message of the exchange was sent in part, and returns
+// the reason. If the peer has ended the connection, the reader of the exchange finds that out,
+// too, and with it the answer of the peer's NIC, which is the cause then.
+func (c *conn) cutShort(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		c.end(err)
+		return err
+	}
+	patience := time.NewTimer(answerWait + flushWait)
+	defer patience.Stop()
+	select {
+	case <-c.ended:
+	case <-ctx.Done():
+	case <-patience.C:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.abort(fmt.Errorf("%w: the peer has ended the connection: %w", ErrNotConnected, err))
+	return c.gone()
+}
+
+// send writes an offer, until ctx ends.
 func send(ctx context.Context, tcp net.Conn, wire []byte) error {
 	ended := make(chan struct{})
 	inTime := context.AfterFunc(ctx, func() {
@@ -75,33 +97,28 @@ func send(ctx context.Context, tcp net.Conn, wire []byte) error {
 	return err
 }
 
-// Offered waits for a descriptor that the peer has offered. Those that nobody has
-// taken end with the connection.
+// Offered waits for a descriptor that the peer has offered, and returns it. Offers that were
+// not taken are dropped when the connection ends.
 func (e *Endpoint) Offered(ctx context.Context, from Peer) (*RemoteBuffer, error) {
-	e.mu.Lock()
 	c, err := e.connFor(from)
-	e.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
 	for {
-		e.mu.Lock()
+		c.mu.Lock()
 		if c.offers.len() > 0 {
 			rb := c.offers.pop()
 			c.offerBytes -= rb.weight()
 			if c.offers.len() > 0 {
-				c.tell() // for another who waits
+				c.tell() // for another goroutine that waits
 			}
-			e.mu.Unlock()
+			c.mu.Unlock()
 			return rb, nil
 		}
-		err := c.refusal()
-		e.mu.Unlock()
-		if err != nil {
-			c.tell()
-			return nil, err
-		}
+		c.mu.Unlock()
 		select {
+		case <-c.ended:
+			return nil, c.lost(context.Background())
 		case <-c.offered:
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -109,7 +126,7 @@ func (e *Endpoint) Offered(ctx context.Context, from Peer) (*RemoteBuffer, error
 	}
 }
 
-// tell wakes one who waits for offers.
+// tell wakes one goroutine that waits for offers.
 func (c *conn) tell() {
 	select {
 	case c.offered <- struct{}{}:
@@ -117,34 +134,20 @@ func (c *conn) tell() {
 	}
 }
 
-// maxOffered bounds the memory that a peer's offers take until somebody asks
-// for them.
+// maxOffered bounds the memory of a peer's offers that wait for Offered.
 const maxOffered = 16 << 20
 
-// weight is about how much memory a descriptor takes.
+// weight returns about how much memory a descriptor takes.
 func (r *RemoteBuffer) weight() int {
 	n := 256
 	for _, s := range r.spaces {
-		n += 64 + 32*len(s.pieces)
+		n += 64 + 32*len(s.Memory)
 	}
-	if r.layout.root != nil {
-		n += r.layout.root.weight()
-	}
-	return n
+	return n + r.layout.Weight()
 }
 
-// weight is about how much memory a node takes, with those below it: whatever
-// the number of its blocks.
-func (n *node) weight() int {
-	w := 256 + 24*len(n.extents) + 32*len(n.ranges) + 32*len(n.strands) + 8*len(n.ends)
-	for _, kid := range n.kids {
-		w += 8 + kid.weight()
-	}
-	return w
-}
-
-// takeOffer reads one.
-func (e *Endpoint) takeOffer(c *conn, tcp net.Conn) error {
+// takeOffer reads an offer from the peer.
+func (c *conn) takeOffer(tcp net.Conn) error {
 	body, err := readMessage(tcp, msgOffer)
 	if err != nil {
 		return err
@@ -153,16 +156,16 @@ func (e *Endpoint) takeOffer(c *conn, tcp net.Conn) error {
 	if err := rb.UnmarshalBinary(body); err != nil {
 		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err := c.refusal(); err != nil { // it was read as the connection ended
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.refusal(); err != nil { // the connection has ended since
 		return err
 	}
 	if err := c.permits(rb); err != nil {
 		return err
 	}
 	if c.offerBytes += rb.weight(); c.offerBytes > maxOffered {
-		return &dmabuf.Error{Op: "take an offer", Detail: fmt.Sprintf("more than %d bytes that nobody asked for", maxOffered), Err: dmabuf.ErrLimit}
+		return &dmabuf.Error{Op: "take an offer", Detail: fmt.Sprintf("more than %d bytes of offers wait for Offered", maxOffered), Err: dmabuf.ErrLimit}
 	}
 	c.offers.push(rb)
 	c.tell()

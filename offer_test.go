@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// What offers that wait weigh is what they take, not what they describe.
+// The weight of a waiting offer is the memory that it takes, not the memory that it describes.
 func TestOffersOfManyBlocks(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	theirs := hostKind.make(t, w.b.nic, 100)
 	rb := must(w.b.Share(w.ba, theirs.All(), allAccess))(t)
-	view := must(rb.View(must(Interleaved(Range{Length: 1}, Dim{1 << 40, 0}))(t)))(t)
+	view := must(rb.View(must(Interleaved(Extent{Len: 1}, Dim{Count: 1 << 40}))(t)))(t)
 	const n = 20
 	for range n {
 		w.ok(w.b.Offer(limited(t), w.ba, view))
@@ -25,40 +25,39 @@ func TestOffersOfManyBlocks(t *testing.T) {
 			t.Fatalf("%d bytes", got.Size())
 		}
 	}
-	root := must(SG(make4(1000)...))(t).root
-	if got := root.weight(); got < 32*1000 {
-		t.Errorf("1000 ranges weigh %d bytes", got)
+	if got := must(SG(make4(1000)...))(t).Weight(); got < 32*1000 {
+		t.Errorf("1000 extents weigh %d bytes", got)
 	}
 }
 
-// make4 are n ranges of 4 bytes with holes between them.
-func make4(n int) (list []Range) {
+// make4 returns n extents of 4 bytes with holes between them.
+func make4(n int) (list []Extent) {
 	for i := range n {
-		list = append(list, Range{Offset: int64(8 * i), Length: 4})
+		list = append(list, Extent{Off: int64(8 * i), Len: 4})
 	}
 	return list
 }
 
-// An offer to a peer that reads nothing ends with its context, and with it the
-// connection, on which half of it may be.
+// An offer to a peer that reads nothing ends with its context, and ends the connection, on
+// which half of the offer may have been sent.
 func TestOfferEnds(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	theirs := hostKind.make(t, w.b.nic, 100)
 	rb := must(w.b.Share(w.ba, theirs.All(), allAccess))(t)
 	deaf, other := net.Pipe()
 	defer other.Close()
-	w.b.mu.Lock()
-	c := w.b.peers[w.ba-1].conn
+	c := w.b.connTo(w.ba)
+	c.mu.Lock()
 	tcp := c.tcp
 	c.tcp = deaf
-	w.b.mu.Unlock()
+	c.mu.Unlock()
 	defer tcp.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if err := w.b.Offer(ctx, w.ba, rb); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("an offer that nobody reads: %v", err)
 	}
-	// The time may have been over before a byte was written.
+	// The time may be over before the first byte is written.
 	for ctx := limited(t); ; {
 		ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 		err := w.b.Offer(ctx, w.ba, rb)
@@ -72,7 +71,8 @@ func TestOfferEnds(t *testing.T) {
 	}
 }
 
-// What the peer could not use, and would end the connection for, is not offered.
+// Offer refuses a descriptor that the peer could not use, and for which the peer would end the
+// connection.
 func TestOfferOfAnotherConnection(t *testing.T) {
 	s := inMemory(t)
 	w := s.world(t, EndpointOptions{})

@@ -5,11 +5,13 @@ package gpurdma
 import (
 	"fmt"
 	"math"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
 // op is an operation between its posting and its completion.
@@ -20,33 +22,44 @@ type op struct {
 	length  int64
 	data    uint32
 	silent  bool // no completion, unless it fails
-	auto    bool // a receive that nobody asked for
+	auto    bool // an automatic receive (AutoReceive)
 	queue   int
 
 	operands []operand
-	local    []window // of the operands, or of what is sent in their place
-	remote   []window
+	local    []lower.Window // of the operands, or of the memory sent in their place
+	remote   []lower.Window
 	bufs     []*RemoteBuffer
-	add      uint64 // of an atomic: what to add, or to compare with
+	add      uint64 // of an atomic: the number to add, or to compare with
 	swap     uint64
 
 	low      Lowering
 	last     Piece // the remote memory of the last work request
-	slot     int   // of the slab, with inject
+	slot     int   // of the slab, if injected
 	injected bool
-	pack     *Buffer // a message in more pieces than a work request may have
+	pack     *Buffer // memory of a message with more pieces than a work request may have
 
 	started, made, ended bool
-	flushing             bool // of delivery-complete: what is left is to read back
+	busy                 bool // slow work of this op is under way
+	staged               bool // the NIC reads staged memory, which must be synced first
+	flushing             bool // of delivery-complete: only the byte must be read back
 	err                  error
 }
 
-// newOp is an op that may have been used before.
+// ops are unused operations.
+type ops struct {
+	mu   sync.Mutex
+	free []*op
+}
+
+// newOp returns an op, possibly a recycled one.
 func (e *Endpoint) newOp(kind Op, flags Flags, context any) *op {
+	e.ops.mu.Lock()
 	var o *op
-	if n := len(e.free); n > 0 {
-		o, e.free = e.free[n-1], e.free[:n-1]
-	} else {
+	if n := len(e.ops.free); n > 0 {
+		o, e.ops.free = e.ops.free[n-1], e.ops.free[:n-1]
+	}
+	e.ops.mu.Unlock()
+	if o == nil {
 		o = new(op)
 	}
 	o.kind, o.flags, o.context = kind, flags, context
@@ -57,26 +70,28 @@ func (e *Endpoint) newOp(kind Op, flags Flags, context any) *op {
 	return o
 }
 
-// recycle lets go of all that the op kept.
+// recycle frees all that the op kept.
 func (e *Endpoint) recycle(o *op) {
 	for i := range o.operands {
 		o.operands[i].drop()
 	}
 	if o.injected {
-		e.slab.free = append(e.slab.free, o.slot)
+		e.slab.put(o.slot)
 	}
 	if o.pack != nil {
-		_ = o.pack.Release()
+		o.pack.core.unuseLater()
 	}
 	clear(o.operands)
 	clear(o.local)
 	clear(o.remote)
 	clear(o.bufs)
 	operands, local, remote, bufs := o.operands[:0], o.local[:0], o.remote[:0], o.bufs[:0]
-	*o = op{} // in its place: a literal with these in it would be made elsewhere, and copied
+	*o = op{} // assigned in place: a literal with these fields would be allocated elsewhere, and copied
 	o.operands, o.local, o.remote, o.bufs = operands, local, remote, bufs
-	if len(e.free) < e.opt.Depth {
-		e.free = append(e.free, o)
+	e.ops.mu.Lock()
+	defer e.ops.mu.Unlock()
+	if len(e.ops.free) < e.opt.Depth {
+		e.ops.free = append(e.ops.free, o)
 	}
 }
 
@@ -97,20 +112,14 @@ func (o *op) take(e *Endpoint, spans ...Span) error {
 			return outOfRange(o.kind.String(), s.Offset, s.Length, math.MaxInt64-o.length)
 		}
 		o.operands = append(o.operands, x)
-		o.local = append(o.local, x.window)
+		o.local = append(o.local, x.Window)
 		o.length += s.Length
-		if write {
-			continue
-		}
-		// What the NIC is going to read has to be there.
-		if err := x.staged(s.Length, (*standIn).sync); err != nil {
-			return err
-		}
+		o.staged = o.staged || !write && x.isStaged()
 	}
 	return nil
 }
 
-// takeRemote adds the peer's memory, which must be as long as the local.
+// takeRemote adds the peer's memory, which must be as long as the local memory.
 func (o *op) takeRemote(need ibvfd.Access, spans ...RemoteSpan) error {
 	if o.flags&FlagDeliveryComplete != 0 && o.kind == OpWrite {
 		need |= ibvfd.AccessRemoteRead
@@ -128,7 +137,7 @@ func (o *op) takeRemote(need ibvfd.Access, spans ...RemoteSpan) error {
 			return outOfRange(o.kind.String(), s.Offset, s.Length, math.MaxInt64-total)
 		}
 		total += s.Length
-		several := len(o.bufs) > 0 && o.bufs[0] != s.Buf || len(s.Buf.layout.root.extents) > 1
+		several := len(o.bufs) > 0 && o.bufs[0] != s.Buf || s.Buf.layout.DistinctSources() > 1
 		if need&ibvfd.AccessRemoteRead != 0 && o.kind == OpWrite && several {
 			return &dmabuf.Error{
 				Op: o.kind.String(), Detail: "delivery-complete to several buffers of the peer", Err: unix.EOPNOTSUPP,
@@ -142,6 +151,17 @@ func (o *op) takeRemote(need ibvfd.Access, spans ...RemoteSpan) error {
 		return &dmabuf.Error{
 			Op: o.kind.String(), Err: dmabuf.ErrRange,
 			Detail: fmt.Sprintf("%d bytes here, %d at the peer", o.length, total),
+		}
+	}
+	return nil
+}
+
+// stage copies the bytes that the NIC will read into staging buffers. It takes long.
+func (o *op) stage(*Endpoint) error {
+	for i := range o.operands {
+		x := &o.operands[i]
+		if err := x.staged(x.Len, (*stagingBuffer).sync); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -9,17 +9,17 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
-// begin prepares work requests under the limits of the connection.
+// begin prepares work requests within the limits of the connection.
 func (o *op) begin(c *conn) error {
-	o.started = true
-	for _, rb := range o.bufs { // the connection may have been on its way when it was posted
+	for _, rb := range o.bufs { // the op may have been posted before the connection was up
 		if err := c.permits(rb); err != nil {
 			return err
 		}
 	}
-	if c.a.readsOut == 0 && o.reads() { // it would wait for ever, or end the connection
+	if c.a.readsOut == 0 && o.reads() { // otherwise it would wait for ever, or end the connection
 		return &dmabuf.Error{
 			Op: o.kind.String(), Detail: "no READs or atomics may be on their way", Err: unix.EOPNOTSUPP,
 			Remedy: "leave Connect.MaxRead at its default, here and at the peer",
@@ -34,16 +34,16 @@ func (o *op) begin(c *conn) error {
 	switch o.kind {
 	case OpRead:
 		lim.MaxSGE = c.a.readSGE
-		o.low.init(ibvfd.OpRead, o.local, o.remote, o.length, lim)
+		lower.Start(&o.low, ibvfd.OpRead, o.local, o.remote, o.length, lim)
 	case OpWrite:
-		o.low.init(ibvfd.OpWrite, o.local, o.remote, o.length, lim)
+		lower.Start(&o.low, ibvfd.OpWrite, o.local, o.remote, o.length, lim)
 	case OpSend, OpRecv:
 		return o.beginMessage(c)
 	}
 	return nil
 }
 
-// reads reports whether it takes a READ or an atomic.
+// reads reports whether the op uses a READ or an atomic.
 func (o *op) reads() bool {
 	switch o.kind {
 	case OpRead, OpFetchAdd, OpCompareSwap:
@@ -52,7 +52,7 @@ func (o *op) reads() bool {
 	return o.kind == OpWrite && o.flags&FlagDeliveryComplete != 0 && o.length > 0
 }
 
-// beginMessage packs a message whose pieces are too many for a work request.
+// beginMessage packs a message that has more pieces than a work request may have.
 func (o *op) beginMessage(c *conn) error {
 	if o.length > c.a.maxMsg {
 		return &dmabuf.Error{
@@ -64,27 +64,46 @@ func (o *op) beginMessage(c *conn) error {
 	if n <= c.a.sge {
 		return nil
 	}
+	if b := o.refusesPack(); b != nil {
+		return o.unpacked(b, n, c.a.sge)
+	}
+	c.later(o, (*op).packInto)
+	return nil
+}
+
+// refusesPack returns a Buffer of the message whose bytes the CPU must not move, nil if there
+// is none.
+func (o *op) refusesPack() *Buffer {
 	for i := range o.operands {
-		if b := o.operands[i].reached((*Buffer).directOnly); b != nil {
-			return o.unpacked(b, n, c.a.sge)
+		if b := o.operands[i].findBuffer((*Buffer).directOnly); b != nil {
+			return b
 		}
 	}
-	pack, err := c.e.nic.AllocHost(o.length)
+	return nil
+}
+
+// packInto gives a message its own memory, in one piece. It takes long.
+func (o *op) packInto(e *Endpoint) error {
+	pack, err := e.nic.AllocHost(o.length)
 	if err != nil {
 		return err
 	}
+	if err := pack.use(); err != nil {
+		return err
+	}
+	_ = pack.Release() // from here on it is freed when the op is recycled
 	o.pack = pack
 	if o.kind == OpSend {
 		if err := o.gather(pack.core.hostMem.Bytes()); err != nil {
 			return err
 		}
-		c.e.nic.staged.Add(o.length)
+		e.nic.staged.Add(o.length)
 	}
-	o.local = append(o.local[:0], window{pack.root, pack.mem, 0, o.length})
+	o.local = append(o.local[:0], lower.Window{Layout: pack.layout, Spaces: pack.mem, Len: o.length})
 	return nil
 }
 
-// unpacked is why a message with bytes of b is not packed.
+// unpacked returns the error for a message with bytes of b that cannot be packed.
 func (o *op) unpacked(b *Buffer, pieces, most int) error {
 	return &dmabuf.Error{
 		Op: o.kind.String(), Device: b.String(), Err: unix.EOPNOTSUPP,
@@ -94,8 +113,8 @@ func (o *op) unpacked(b *Buffer, pieces, most int) error {
 }
 
 func (o *op) pieces() int {
-	p, n := pieces{list: o.local}, 0
-	for _, ok := p.next(); ok; _, ok = p.next() {
+	p, n := lower.PiecesOf(o.local), 0
+	for _, ok := p.Next(); ok; _, ok = p.Next() {
 		n++
 	}
 	return n
@@ -104,16 +123,16 @@ func (o *op) pieces() int {
 func (o *op) gather(p []byte) error {
 	for i := range o.operands {
 		x := &o.operands[i]
-		if err := x.copy(p[:x.length], (*core).readAt); err != nil {
+		if err := x.copy(p[:x.Len], (*core).readAt); err != nil {
 			return err
 		}
-		p = p[x.length:]
+		p = p[x.Len:]
 	}
 	return nil
 }
 
-// make fills wrs with the next work requests and returns how many, and how many
-// SGEs they took. sges has room for the most that one may have.
+// make fills wrs with the next work requests. It returns their number, and the number of SGEs
+// used. sges must have room for the most SGEs that one work request may have.
 func (o *op) make(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
 	switch o.kind {
 	case OpSend:
@@ -128,8 +147,8 @@ func (o *op) make(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
 		n, o.made = 1, true
 	case OpFetchAdd, OpCompareSwap:
 		used = o.message(sges)
-		r := pieces{list: o.remote}
-		to, _ := r.next()
+		r := lower.PiecesOf(o.remote)
+		to, _ := r.Next()
 		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpFetchAdd, SGE: sges[:used:used], RemoteAddr: to.Addr, RKey: to.Key, CompareAdd: o.add, Swap: o.swap}
 		if o.kind == OpCompareSwap {
 			wrs[0].Op = ibvfd.OpCompareSwap
@@ -154,10 +173,10 @@ func (o *op) inline(c *conn) bool {
 	return true
 }
 
-// message makes the SGEs of a message; begin has seen to it that they fit.
+// message makes the SGEs of a message; begin has checked that they fit.
 func (o *op) message(sges []ibvfd.SGE) (used int) {
-	p := pieces{list: o.local}
-	for g, ok := p.next(); ok; g, ok = p.next() {
+	p := lower.PiecesOf(o.local)
+	for g, ok := p.Next(); ok; g, ok = p.Next() {
 		sges[used] = ibvfd.SGE{Addr: g.Addr, Length: uint32(g.Length), LKey: g.Key}
 		used++
 	}
@@ -167,7 +186,7 @@ func (o *op) message(sges []ibvfd.SGE) (used int) {
 // transfer makes work requests of a read or a write.
 func (o *op) transfer(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
 	if o.flushing {
-		// One byte, read back into memory that nobody looks at.
+		// Read one byte back into memory that is not used otherwise.
 		sink := c.e.slab.sink
 		sges[0] = ibvfd.SGE{Addr: sink.Addr, Length: 1, LKey: sink.Key}
 		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpRead, SGE: sges[:1:1], RemoteAddr: o.last.Addr, RKey: o.last.Key}
@@ -175,7 +194,7 @@ func (o *op) transfer(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used in
 		return 1, 1
 	}
 	if o.length == 0 {
-		// Without bytes the peer's NIC looks at neither address nor key.
+		// For 0 bytes the peer's NIC checks neither address nor key.
 		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpWrite}
 		if o.kind == OpRead {
 			wrs[0].Op = ibvfd.OpRead
@@ -203,15 +222,40 @@ func (o *op) transfer(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used in
 	return n, used
 }
 
-// arrived hands bytes that the NIC has put into host memory to where they
-// belong.
-func (o *op) arrived(e *Endpoint, n int64) error {
-	if o.pack != nil && o.kind == OpRecv {
+// slowEnd reports whether received bytes must be copied to other memory, or memory must be
+// freed, before the program gets the completion.
+func (o *op) slowEnd() bool {
+	if o.pack != nil {
+		return true
+	}
+	switch o.kind {
+	case OpWrite, OpSend, OpRemoteWrite:
+		return false
+	}
+	for i := range o.operands {
+		if o.operands[i].isStaged() {
+			return true
+		}
+	}
+	return false
+}
+
+// arrive copies these bytes to their place, and frees the memory. It takes long.
+func (o *op) arrive(e *Endpoint) error {
+	n := o.length
+	if o.pack != nil {
+		defer func() {
+			o.pack.core.unuse()
+			o.pack = nil
+		}()
+		if o.kind != OpRecv {
+			return nil
+		}
 		p := o.pack.core.hostMem.Bytes()[:n]
 		e.nic.staged.Add(n)
 		for i := range o.operands {
 			x := &o.operands[i]
-			k := min(x.length, int64(len(p)))
+			k := min(x.Len, int64(len(p)))
 			if err := x.copy(p[:k], (*core).writeAt); err != nil {
 				return err
 			}
@@ -221,8 +265,8 @@ func (o *op) arrived(e *Endpoint, n int64) error {
 	}
 	for i := range o.operands {
 		x := &o.operands[i]
-		k := min(x.length, n)
-		if err := x.staged(k, (*standIn).arrived); err != nil {
+		k := min(x.Len, n)
+		if err := x.staged(k, (*stagingBuffer).arrived); err != nil {
 			return err
 		}
 		n -= k

@@ -15,15 +15,17 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/layouttest"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 func TestOperations(t *testing.T) { testOperations(t, inMemory(t)) }
 
-// Every operation, with every kind of memory on either side; every byte of both
-// buffers is compared after each.
+// Every operation, with every kind of memory on either side; every byte of both buffers is
+// compared after each operation.
 func testOperations(t *testing.T, s setting) {
 	s.eachPair(t, func(t *testing.T, local, remote kind) {
-		r := seeded(t)
+		r := testenv.Seeded(t)
 		w := s.world(t, EndpointOptions{})
 		const size = 10000
 		mine, theirs := local.make(t, w.a.nic, size), remote.make(t, w.b.nic, size)
@@ -143,7 +145,7 @@ func testMessages(t *testing.T, w *world, mine, theirs *Buffer, here, there []by
 	check("messages")
 }
 
-// testData is writes that tell the peer, and injected ones.
+// testData tests writes with data for the peer, and injected ones.
 func testData(t *testing.T, w *world, rb *RemoteBuffer, mine *Buffer, here, there []byte, check func(string)) {
 	t.Helper()
 	for i := range 3 {
@@ -155,7 +157,7 @@ func testData(t *testing.T, w *world, rb *RemoteBuffer, mine *Buffer, here, ther
 	copy(there[8000:], p)
 	w.ok(w.a.InjectWriteData(p[:8], 5, w.ab, rb.Part(8100, 8)))
 	copy(there[8100:], p[:8])
-	clear(p) // it was taken
+	clear(p) // inject has copied it
 	w.ok(w.a.WriteData(Span{}, 6, w.ab, RemoteSpan{}, "nothing"))
 	copy(there[33:], here[77:77+1111])
 	w.done(w.a, OpWrite, "d")
@@ -166,7 +168,7 @@ func testData(t *testing.T, w *world, rb *RemoteBuffer, mine *Buffer, here, ther
 		}
 	}
 	check("data")
-	// What was injected from a buffer may change at once.
+	// Memory may change as soon as it was injected from.
 	w.ok(w.a.WriteMsg(Msg{Local: []Span{{Buf: mine, Length: 40}}, Peer: w.ab, Remote: []RemoteSpan{rb.Part(100, 40)}, Context: "i"}, FlagInject|FlagMore))
 	copy(there[100:140], here)
 	random(t, rand.New(rand.NewPCG(1, 1)), mine, 40)
@@ -175,7 +177,7 @@ func testData(t *testing.T, w *world, rb *RemoteBuffer, mine *Buffer, here, ther
 	check("inject from a buffer")
 }
 
-// A NIC whose READs may have fewer SGEs than its WRITEs gets more of them.
+// A NIC whose READs have fewer SGEs than its WRITEs gets more READs.
 func TestReadSGE(t *testing.T) {
 	for most, want := range map[int]int{0: 5, 1: 1, 2: 2, 30: 5} {
 		s := inMemory(t)
@@ -183,10 +185,10 @@ func TestReadSGE(t *testing.T) {
 		e.nic.dev.(*fakeDevice).maxSGERead = most
 		w := &world{t: t, a: e, b: s.endpoint(t, EndpointOptions{})}
 		w.connect()
-		if c := w.a.peers[w.ab-1].conn; c.a.readSGE != want || c.a.sge != 5 {
+		if c := w.a.connTo(w.ab); c.a.readSGE != want || c.a.sge != 5 {
 			t.Errorf("of %d: %d SGEs a READ, %d a WRITE", most, c.a.readSGE, c.a.sge)
 		}
-		r := seeded(t)
+		r := testenv.Seeded(t)
 		const size = 700
 		mine, theirs := hostKind.make(t, w.a.nic, size), hostKind.make(t, w.b.nic, size)
 		here, there := random(t, r, mine, size), random(t, r, theirs, size)
@@ -206,12 +208,12 @@ func TestReadSGE(t *testing.T) {
 	}
 }
 
-// A NIC without atomics refuses them, and the connection goes on.
+// A NIC without atomics refuses them, and the connection stays up.
 func TestNoAtomics(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine, theirs := hostKind.make(t, w.a.nic, 16), hostKind.make(t, w.b.nic, 16)
-	here := random(t, seeded(t), mine, 16)
-	rb := w.share(theirs.All(), allAccess) // the peer's NIC has them
+	here := random(t, testenv.Seeded(t), mine, 16)
+	rb := w.share(theirs.All(), allAccess) // the peer's NIC has atomics
 	w.a.nic.dev.(*fakeDevice).noAtomics = true
 	result := Span{Buf: mine, Length: 8}
 	for name, err := range map[string]error{
@@ -225,7 +227,7 @@ func TestNoAtomics(t *testing.T) {
 		}
 	}
 	must(w.a.Share(w.ab, mine.All(), allAccess&^ibvfd.AccessRemoteAtomic))(t)
-	if posted := w.a.peers[w.ab-1].conn.posted; posted != 0 {
+	if posted := w.a.connTo(w.ab).posted; posted != 0 {
 		t.Errorf("%d were posted", posted)
 	}
 	w.ok(w.a.Write(mine.All(), w.ab, rb.All(), "w"))
@@ -233,20 +235,20 @@ func TestNoAtomics(t *testing.T) {
 	same(t, "afterwards", theirs, here)
 }
 
-func regionOf(t testing.TB, r *rand.Rand, n *NIC, k kind, s shape, o Ordering) (*Region, [][]byte) {
+func regionOf(t testing.TB, r *rand.Rand, n *NIC, k kind, s layouttest.Shape, o Ordering) (*Region, [][]byte) {
 	t.Helper()
 	var bufs []*Buffer
-	for range s.sources {
-		b := k.make(t, n, s.room)
+	for range s.Sources {
+		b := k.make(t, n, s.Room)
 		if o == StrictOrdering {
-			b = must(b.StrictSlice(0, s.room))(t)
+			b = must(b.StrictSlice(0, s.Room))(t)
 			closingBuffer(t, b)
 		}
 		bufs = append(bufs, b)
 	}
 	g := must(NewRegion(bufs...))(t)
 	closing(t, g)
-	bytes := make([][]byte, s.sources)
+	bytes := make([][]byte, s.Sources)
 	refill(t, r, g, bytes)
 	return g, bytes
 }
@@ -264,21 +266,21 @@ func TestMessagesOfLayouts(t *testing.T) {
 	testMessagesOfLayouts(t, s)
 }
 
-// A message, or a receive, whose pieces are more than a work request may have is packed,
-// which is counted. Of memory that is DirectOnly it is refused, and all goes on.
+// A message or a receive with more pieces than a work request may have is packed, and counted.
+// With DirectOnly memory it is refused, and the connection stays up.
 func testMessagesOfLayouts(t *testing.T, s setting) {
 	s.eachPair(t, func(t *testing.T, local, remote kind) {
-		r := seeded(t)
+		r := testenv.Seeded(t)
 		w := s.world(t, EndpointOptions{})
 		const cells, row, length = 100, 40, 800
 		mine, theirs := local.make(t, w.a.nic, cells*row), remote.make(t, w.b.nic, cells*row)
 		here, there := random(t, r, mine, cells*row), random(t, r, theirs, cells*row)
-		column := must(Interleaved(Range{Offset: 8, Length: 8}, Dim{cells, row}))(t)
+		column := must(Interleaved(Extent{Off: 8, Len: 8}, Dim{Count: cells, Stride: row}))(t)
 		from, to := must(NewRegion(mine))(t), must(NewRegion(theirs))(t)
 		closing(t, from)
 		closing(t, to)
 		w.ok(from.Assign(column))
-		w.ok(to.AssignInterleaved(Range{Offset: 0, Length: 16}, Dim{cells / 2, row}))
+		w.ok(to.AssignInterleaved(Extent{Len: 16}, Dim{Count: cells / 2, Stride: row}))
 		sending, receiving := from.All(), to.All()
 		var message []byte
 		for i := range cells {
@@ -306,7 +308,7 @@ func testMessagesOfLayouts(t *testing.T, s setting) {
 			if k.only {
 				want = 0
 			}
-			// What is staged besides is copied to where it stands, where it differs.
+			// Staged memory is also copied to its source where it differs.
 			if packed[i] < want || packed[i] > want && !(k.staged && i == 1) {
 				t.Errorf("%s: %d bytes were counted, want %d", k.name, packed[i], want)
 			}
@@ -323,7 +325,7 @@ func testMessagesOfLayouts(t *testing.T, s setting) {
 	})
 }
 
-// unpacked waits for the completion of a message that no CPU may pack.
+// unpacked waits for the completion of a message that the CPU must not pack.
 func (w *world) unpacked(e *Endpoint, op Op, pieces int) {
 	w.t.Helper()
 	c := w.wait(e)
@@ -331,7 +333,7 @@ func (w *world) unpacked(e *Endpoint, op Op, pieces int) {
 	if c.Op != op || c.Context != "refused" || !errors.Is(c.Err, errors.ErrUnsupported) || !errors.As(c.Err, &why) {
 		w.t.Fatalf("%+v, want that it is refused", c)
 	}
-	most := e.peers[0].conn.a.sge
+	most := e.connTo(e.Peers()[0]).a.sge
 	for _, part := range []string{fmt.Sprintf("%d pieces", pieces), fmt.Sprintf("at most %d", most), "MaxSGE", "DirectOnly", "PreferDirect"} {
 		if !strings.Contains(c.Err.Error(), part) {
 			w.t.Errorf("%q does not say %q", c.Err, part)
@@ -339,8 +341,8 @@ func (w *world) unpacked(e *Endpoint, op Op, pieces int) {
 	}
 }
 
-// A packed message goes on when the program has let go of its memory, be it the
-// last to have held it.
+// A packed message continues after the program has released its memory, even the last
+// reference.
 func TestPackedMessagesKeepTheirMemory(t *testing.T) {
 	const cells, row = 100, 40
 	s := inMemory(t)
@@ -349,23 +351,24 @@ func TestPackedMessagesKeepTheirMemory(t *testing.T) {
 			a, b := s.endpoint(t, EndpointOptions{}), s.endpoint(t, EndpointOptions{})
 			w := &world{t: t, a: a, b: b}
 			addr := must(b.Listen("127.0.0.1:0"))(t)
-			r := seeded(t)
-			// region is a column of a Buffer that it alone keeps, and another Buffer of
-			// the same memory, to look at it. Neither begins where the memory does.
+			r := testenv.Seeded(t)
+			// region returns a Region on a column of a Buffer, which holds the only reference to
+			// the Buffer, and another Buffer of the same memory for checks. Neither begins where
+			// the memory does.
 			region := func(n *NIC) (*Region, *Buffer, []byte) {
 				whole := k.make(t, n, row+cells*row)
 				part, seen := must(whole.Slice(row, cells*row))(t), must(whole.Slice(row, cells*row))(t)
 				closingBuffer(t, seen)
 				g := must(NewRegion(part))(t)
-				w.ok(g.AssignInterleaved(Range{Offset: 8, Length: 8}, Dim{cells, row}))
+				w.ok(g.AssignInterleaved(Extent{Off: 8, Len: 8}, Dim{Count: cells, Stride: row}))
 				w.ok(part.Release())
 				return g, seen, random(t, r, seen, cells*row)
 			}
 			from, mine, here := region(a.nic)
 			to, theirs, there := region(b.nic)
 
-			// The send waits for its connection, which b does not answer yet; the receive
-			// waits for the message.
+			// The send waits for its connection, which b does not answer yet; the receive waits
+			// for the message.
 			peer := must(a.Insert(addr.String()))(t)
 			b.mu.Lock()
 			err := errors.Join(a.Send(from.All(), peer, "s"), from.Close())

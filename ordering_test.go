@@ -8,9 +8,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// What is registered is relaxed, as a whole and for peers, unless the caller
-// chose otherwise for the buffer, or a slice of it. A peer is told nothing of
-// it.
+// Registrations are relaxed, for local use and for peers, unless the caller chose otherwise
+// for the buffer, or for a slice of it. The peer does not see the ordering.
 func TestOrdering(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	f := w.b.nic.dev.(*fakeDevice).fabric
@@ -30,7 +29,7 @@ func TestOrdering(t *testing.T) {
 				t.Fatalf("%s: %d sources, want %d", what, len(rb.spaces), len(want))
 			}
 			for i, want := range want {
-				relaxed(what, rb.spaces[i].pieces, want)
+				relaxed(what, rb.spaces[i].Memory, want)
 			}
 		}
 	}

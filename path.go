@@ -11,13 +11,13 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Direct is how the NIC reaches a Buffer's bytes.
+// Direct says how the NIC reaches a Buffer's bytes.
 type Direct int
 
-// The ways.
+// The values of Direct.
 const (
-	Staged     Direct = iota // host memory stands in for them
-	Registered               // they are registered; where the driver keeps them is not proven
+	Staged     Direct = iota // the NIC uses host memory in their place
+	Registered               // they are registered; it is not proven where the driver keeps them
 	Proven                   // registered, and a prover saw that DMA goes straight to device memory
 )
 
@@ -34,15 +34,15 @@ func (d Direct) String() string {
 	return fmt.Sprintf("Direct(%d)", int(d))
 }
 
-// Path is the answer to the question whether a path is direct.
+// Path describes how the NIC reaches a Buffer's bytes.
 type Path struct {
 	Direct Direct
-	Route  ibvfd.Route         // how it was registered: by whom its dma-buf was, or RoutePeerDirect; "" if staged
+	Route  ibvfd.Route         // the component that registered the dma-buf, or RoutePeerDirect; "" if staged
 	Reason error               // why it is staged: the *ibvfd.RegError, or nil if the policy said so
-	Proof  placement.Placement // what the prover answered last; Unknown if none was asked
+	Proof  placement.Placement // the prover's last answer; Unknown if no prover was asked
 }
 
-// String says it in one line, as "registered, by ibv_reg_dmabuf_mr".
+// String returns all fields in one line, as "registered, by ibv_reg_dmabuf_mr".
 func (p Path) String() string {
 	text := p.Direct.String()
 	if p.Route != "" {
@@ -57,42 +57,42 @@ func (p Path) String() string {
 	return text
 }
 
-// Path says how the NIC reaches the Buffer's bytes.
+// Path returns how the NIC reaches the Buffer's bytes.
 func (b *Buffer) Path() Path {
 	b.core.mu.Lock()
 	defer b.core.mu.Unlock()
 	return b.core.path
 }
 
-// GPUDirect reports whether this is memory of a GPU that the NIC reaches
-// without staging: whether it is registered. It stays true where the GPU's driver
-// has moved the bytes to system memory to have them registered, as i915 always
-// does. [Buffer.Prove] tells, and Path's Proof from then on.
+// GPUDirect reports whether the Buffer is a GPU's memory and registered, so that the NIC
+// reaches it without staging. It is also true if the GPU's driver has moved the bytes to
+// system memory to have them registered, as i915 always does. [Buffer.Prove] detects that, and
+// Path's Proof reports it from then on.
 func (b *Buffer) GPUDirect() bool {
 	return b.core.gpu && b.Path().Direct != Staged
 }
 
-// errStaged is why something needs a direct Buffer.
+// errStaged is the error of calls that need a direct Buffer.
 var errStaged = errors.New("the buffer is staged")
 
-// Prove asks a prover, which has watched the kernel since before the Buffer was
-// registered, where the bytes are, and keeps the answer for Path. The Buffer is
-// Proven if every one of its MRs is; the answer is otherwise that of the first
-// MR that is not. A staged Buffer answers an error.
+// Prove asks a prover where the bytes are, and keeps the answer for Path. The prover must have
+// watched the kernel since before the Buffer was registered. The Buffer is Proven if every one
+// of its MRs is; otherwise the answer is that of the first MR that is not. For a staged Buffer
+// Prove returns an error.
 func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Placement, error) {
 	if err := b.use(); err != nil {
 		return placement.Placement{}, err
 	}
 	defer b.core.unuse()
 	c := b.core
-	if c.stand != nil || c.src == nil {
+	if c.staging != nil || c.src == nil {
 		return placement.Placement{}, errStaged
 	}
 	direct := Proven
 	var proof placement.Placement
 	for i, piece := range c.reg.local {
 		key := placement.Key{Device: c.nic.Name(), LKey: piece.Key, RKey: c.reg.remote[i].Key}
-		// By a device pointer the kernel knows of no dma-buf.
+		// For memory registered by a device pointer the kernel knows no dma-buf.
 		if len(c.inodes) == len(c.reg.local) && c.reg.route != ibvfd.RoutePeerDirect {
 			key.Inode = c.inodes[i]
 		}

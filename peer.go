@@ -13,25 +13,24 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
-// Peer is an entry of an endpoint's address table (fi_addr_t). The zero Peer is
-// none. A Peer that is not in the table any more is never another's: to use it
-// answers ErrNotConnected.
+// Peer is an entry of an endpoint's address table (fi_addr_t). The zero Peer is no entry.
+// Peers are not reused: after a Peer has left the table, its use returns ErrNotConnected.
 //
-// Whose connection is lost stays in the table until it is removed, so that it says
-// why, or until the table is full and somebody else needs its place: the oldest of
-// those that are gone gives way. What Insert added stays.
+// A Peer whose connection is lost stays in the table, so that it can report the reason, until
+// it is removed, or until the table is full and a new peer needs a place: then the oldest lost
+// Peer leaves the table. Peers that Insert added stay.
 type Peer int
 
-// peer is who can be talked to.
+// peer is an entry of the address table.
 type peer struct {
 	id   Peer
-	addr string // where to connect on first use; "" if somebody connected
+	addr string // where to connect on first use; "" if the peer has connected
 	conn *conn  // nil until the first use
 }
 
-// Insert adds an address to the table: what a peer's endpoint listens on, as
-// for Connect. The connection is made when an operation first needs it, and made
-// anew by the first operation after it was lost.
+// Insert adds the address on which a peer's endpoint listens to the table; the forms are those
+// of Connect. The first operation that needs the connection makes it, and so does the first
+// operation after the connection was lost.
 func (e *Endpoint) Insert(addr string) (Peer, error) {
 	at, _ := overCM(addr)
 	if _, _, err := net.SplitHostPort(at); err != nil {
@@ -47,7 +46,7 @@ func (e *Endpoint) Insert(addr string) (Peer, error) {
 }
 
 func (e *Endpoint) insert(addr string) (*peer, error) {
-	if e.closed {
+	if e.closed != nil {
 		return nil, os.ErrClosed
 	}
 	if len(e.peers) >= e.opt.MaxPeers {
@@ -65,24 +64,24 @@ func (e *Endpoint) insert(addr string) (*peer, error) {
 	return p, nil
 }
 
-// makeWay takes the oldest peer out of the table that is gone for good.
+// makeWay removes from the table the oldest peer whose connection is lost for good.
 func (e *Endpoint) makeWay() {
 	for _, p := range e.peers {
-		if p.addr == "" && p.conn != nil && p.conn.state == dead {
+		if p.addr == "" && p.conn != nil && p.conn.over.Load() {
 			e.forget(p.id)
 			return
 		}
 	}
 }
 
-// find is where in the table a peer is: the numbers ascend.
+// find returns the index of a peer in the table, whose numbers ascend.
 func (e *Endpoint) find(id Peer) (int, bool) {
 	return slices.BinarySearchFunc(e.peers, id, func(p *peer, id Peer) int { return cmp.Compare(p.id, id) })
 }
 
-// lookup is the table's entry.
+// lookup returns a peer's entry.
 func (e *Endpoint) lookup(id Peer) (*peer, error) {
-	if e.closed {
+	if e.closed != nil {
 		return nil, os.ErrClosed
 	}
 	i, ok := e.find(id)
@@ -92,33 +91,39 @@ func (e *Endpoint) lookup(id Peer) (*peer, error) {
 	return e.peers[i], nil
 }
 
-// forget takes a peer out of the table, unless somebody has. Who goes through the
-// table meanwhile has it as it was.
+// forget removes a peer from the table, if it is in it. It makes a new slice: a goroutine that
+// goes through the table meanwhile keeps the old one.
 func (e *Endpoint) forget(id Peer) {
 	if i, ok := e.find(id); ok {
 		e.peers = slices.Concat(e.peers[:i], e.peers[i+1:])
 	}
 }
 
-// Remove ends the connection to a peer, if there is one, and takes it out of
-// the table. What was under way with it completes with an error.
+// Remove ends the connection to a peer, if there is one, and removes the peer from the table.
+// Operations under way with it complete with an error.
 func (e *Endpoint) Remove(id Peer) error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	p, err := e.lookup(id)
 	if err != nil {
+		e.mu.Unlock()
 		return err
 	}
-	if p.conn != nil {
-		p.conn.abort(fmt.Errorf("%w: removed", ErrNotConnected))
-	}
 	e.forget(id)
+	c := p.conn
+	e.mu.Unlock()
+	if c != nil {
+		c.end(errOwnEnd)
+		<-c.ended
+	}
 	return nil
 }
 
-// Lost waits until the connection to a peer has ended, and returns why: an error
-// that is ErrNotConnected. If ctx ends first, it is ctx's error. A side that only lets others read and write its memory, and has no
-// operations that could fail, learns of the end by it; nobody needs to Poll.
+// Lost waits until the connection to a peer has ended, and returns the reason, which is
+// ErrNotConnected. If ctx ends first, it returns ctx's error. A program that only lets peers
+// read and write its memory, and has no operations that could fail, learns of the end by Lost,
+// without a call of Poll. When Lost returns, Poll has all completions of the connection,
+// including those of the peer's operations before the end, and the keys that the peer was
+// given are withdrawn.
 func (e *Endpoint) Lost(ctx context.Context, id Peer) error {
 	e.mu.Lock()
 	p, err := e.lookup(id)
@@ -135,7 +140,7 @@ func (e *Endpoint) Lost(ctx context.Context, id Peer) error {
 	return c.lost(ctx)
 }
 
-// Peers are the peers in the table.
+// Peers returns the peers in the table.
 func (e *Endpoint) Peers() []Peer {
 	e.mu.Lock()
 	defer e.mu.Unlock()

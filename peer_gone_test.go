@@ -17,7 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// call connects an endpoint of its own, which hang up closes.
+// call connects a new endpoint, which hangUp closes.
 func (s setting) call(t testing.TB, addr string) *Endpoint {
 	t.Helper()
 	e := s.endpoint(t, EndpointOptions{AllowPlaintext: true})
@@ -32,8 +32,8 @@ func hangUp(t testing.TB, e *Endpoint) {
 	}
 }
 
-// Callers that come and go keep nobody out, accepted or not, also where nobody
-// Removes them; those that are there are never sent away for others.
+// Callers that come and go do not keep others out, accepted or not, even without Remove;
+// callers that are still connected keep their places.
 func TestVanishedCallers(t *testing.T) { testVanishedCallers(t, inMemory(t)) }
 
 func testVanishedCallers(t *testing.T, s setting) {
@@ -74,7 +74,7 @@ func testVanishedCallers(t *testing.T, s setting) {
 			if err := server.Lost(limited(t), p); !errors.Is(err, ErrNotConnected) {
 				t.Fatal(err)
 			}
-			// It stays until its place is needed, and says why.
+			// It stays until its place is needed, and reports the reason.
 			if list := server.Peers(); !slices.Equal(list, []Peer{first, p}) {
 				t.Fatalf("peers %v, want %d and %d", list, first, p)
 			}
@@ -95,7 +95,7 @@ func testVanishedCallers(t *testing.T, s setting) {
 			}
 		}
 
-		// Who is there stays: with the table full of them there is no place.
+		// Connected peers stay: if the table is full of them there is no place.
 		other := s.call(t, addr)
 		second := must(server.Accept(limited(t)))(t)
 		late := s.endpoint(t, EndpointOptions{AllowPlaintext: true})
@@ -124,7 +124,7 @@ func testVanishedCallers(t *testing.T, s setting) {
 	})
 }
 
-// An address that was added stays, whatever becomes of the connection to it.
+// An inserted address stays, whatever happens to its connection.
 func TestInsertedPeersStay(t *testing.T) {
 	free := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	nobody := free.Addr().String()
@@ -146,7 +146,7 @@ func TestInsertedPeersStay(t *testing.T) {
 	}
 }
 
-// Lost says why, for as long as one asks, and asks nobody to poll.
+// Lost reports the reason any number of times, without a call of Poll.
 func TestLost(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -159,9 +159,7 @@ func TestLost(t *testing.T) {
 	}
 	told := make(chan error, 1)
 	go func() { told <- w.b.Lost(limited(t), w.ba) }()
-	w.a.mu.Lock()
-	link := w.a.peers[0].conn.link.(*fakeLink)
-	w.a.mu.Unlock()
+	link := w.a.linkTo(w.ab)
 	event := &EventError{"fake0", ibvfd.Event{Type: ibvfd.EventQPFatal}}
 	link.broke(event)
 	var why *EventError
@@ -179,17 +177,15 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// Offers that nobody has taken do not outlive the connection.
+// Offers that were not taken end with the connection.
 func TestOffersEndWithTheirConnection(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	theirs := hostKind.make(t, w.b.nic, 100)
 	rb := must(w.b.Share(w.ba, theirs.All(), allAccess))(t)
-	w.a.mu.Lock()
-	c := w.a.peers[0].conn
-	w.a.mu.Unlock()
+	c := w.a.connTo(w.ab)
 	has := func() (int, int) {
-		w.a.mu.Lock()
-		defer w.a.mu.Unlock()
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		return c.offers.len(), c.offerBytes
 	}
 	const n = 10

@@ -11,19 +11,22 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/region"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// pointerDevice registers no dma-bufs, and device pointers if it may.
+// pointerDevice registers no dma-bufs; it registers device pointers if the policy allows it.
 type pointerDevice struct {
 	fakeDevice
-	asked []ibvfd.RegionAttr
+	asked []region.Attr
 }
 
 func (d *pointerDevice) source(src Source, off, n int64, access ibvfd.Access) (*registration, error) {
 	attr := regionAttr(src, off, n, access)
 	d.asked = append(d.asked, attr)
 	if attr.Policy != ibvfd.RouteAutoPeerDirect || attr.Segments[0].Addr == 0 {
-		return nil, &ibvfd.RegError{Device: d.name(), Errno: unix.EOPNOTSUPP, Cause: ibvfd.CauseNoDriverOp}
+		return nil, &ibvfd.RegError{Device: d.name(), Errno: unix.EOPNOTSUPP, Cause: fault.CauseNoDriverOp}
 	}
 	s := src.(peerDirect).Source.(*pointerSource)
 	r := d.register(s.mem[off:off+n], access)
@@ -38,7 +41,7 @@ type pointerSource struct {
 	unexported bool // there are no dma-bufs
 }
 
-var anyBuf = new(dmabuf.Buf) // never asked for anything
+var anyBuf = new(dmabuf.Buf) // not used
 
 func (s *pointerSource) Segments() []gpualloc.Segment {
 	half := s.Size() / 2
@@ -48,8 +51,8 @@ func (s *pointerSource) Segments() []gpualloc.Segment {
 	return []gpualloc.Segment{{Buf: anyBuf, Offset: 4096, Size: half, Addr: s.addr}, {Buf: anyBuf, Size: half, Addr: 2 * s.addr}}
 }
 
-// Device pointers are registered only if that is asked for, with the source's own;
-// what a Buffer says of it is that. Where they cannot be either it is staged.
+// Device pointers are registered only if the options ask for it, as the source states them,
+// and Path reports it. If they cannot be registered either the Buffer is staged.
 func TestPeerDirect(t *testing.T) {
 	for name, c := range map[string]struct {
 		opt    BufferOptions
@@ -77,9 +80,9 @@ func TestPeerDirect(t *testing.T) {
 			if c.staged != (p.Direct == Staged) || !c.staged && p.Route != ibvfd.RoutePeerDirect || b.GPUDirect() == c.staged {
 				t.Errorf("%+v", p)
 			}
-			// What peers are given goes the same way.
+			// Memory shared with peers is registered in the same way.
 			theirs := hostKind.make(t, w.b.nic, 100)
-			want := random(t, seeded(t), theirs, 100)
+			want := random(t, testenv.Seeded(t), theirs, 100)
 			rb := must(w.a.Share(w.ab, Span{Buf: b, Offset: 4090, Length: 100}, allAccess))(t)
 			w.ok(w.a.Offer(limited(t), w.ab, rb))
 			got := must(w.b.Offered(limited(t), w.ba))(t)

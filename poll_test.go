@@ -6,14 +6,16 @@ import (
 	"bytes"
 	"context"
 	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// An operation of which the NIC is not told at once (FlagMore) it is told of by
-// the next Poll, be there more completions than that has room for, or no room.
+// The next Poll posts an operation with FlagMore, even if there are more completions than Poll
+// has room for, or no room.
 func TestPollDrives(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
-	want := random(t, seeded(t), mine, 64)
+	want := random(t, testenv.Seeded(t), mine, 64)
 	to := w.share(theirs.All(), allAccess)
 	more := func(context any) {
 		t.Helper()
@@ -26,9 +28,7 @@ func TestPollDrives(t *testing.T) {
 		w.ok(w.a.Write(mine.All(), w.ab, to.All(), i))
 	}
 	for ctx := limited(t); w.a.untaken() < 3; {
-		w.a.mu.Lock()
 		w.a.progress()
-		w.a.mu.Unlock()
 		w.inTime(ctx)
 	}
 	more(3)
@@ -55,8 +55,8 @@ func TestPollDrives(t *testing.T) {
 	w.done(w.a, OpWrite, 4)
 }
 
-// What a program does not take does not pile up: while there are as many completions
-// as Poll has room for, receives that AutoReceive posts anew are not.
+// Completions that a program does not take do not pile up: while there are as many as Poll has
+// room for, AutoReceive posts no new receives.
 func TestPollLeavesWhatItHasNoRoomFor(t *testing.T) {
 	const receives = 4
 	w := inMemory(t).world(t, EndpointOptions{AutoReceive: receives})
@@ -71,7 +71,7 @@ func TestPollLeavesWhatItHasNoRoomFor(t *testing.T) {
 			t.Fatalf("%d, %v, %+v", n, err, c)
 		}
 	}
-	take(0) // and has the rest before it
+	take(0) // and leaves the others to the NIC
 	w.ok(w.a.WriteData(Span{}, receives, w.ab, RemoteSpan{}, receives))
 	w.done(w.a, OpWrite, receives)
 	for i := 1; i < receives; i++ {
@@ -83,12 +83,12 @@ func TestPollLeavesWhatItHasNoRoomFor(t *testing.T) {
 	take(receives)
 }
 
-// unposted is how many operations to a peer the NIC does not know of.
+// unposted returns the number of operations to a peer that were not posted to the NIC.
 func (e *Endpoint) unposted(p Peer) int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	c, _ := e.lookup(p)
-	return c.conn.pending.len()
+	c := e.connTo(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pending.len()
 }
 
 func (w *world) inTime(ctx context.Context) {

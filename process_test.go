@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/layouttest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -35,14 +36,14 @@ type site struct {
 	listen    string   // the test's address, to which it connects
 	nic       string   // its own
 	run       []string // before its command line
-	elsewhere bool     // on another machine, where somebody else starts it
+	elsewhere bool     // on another machine, where the test does not start it
 }
 
 var sameHost = site{listen: "127.0.0.1:0", nic: testNIC}
 
-// What the parent asks of the other process: a byte, then 8 bytes of a number. The
-// answer is the hash of its buffers, and of what it was told of messages since the
-// last answer.
+// Commands of the parent to the other process: a byte, then 8 bytes of a number. The answer is
+// the hash of the other process's buffers and of its message completions since the last
+// answer.
 const (
 	cmdFill    = iota // with random bytes, from that seed
 	cmdReceive        // so many messages, before the next command
@@ -53,17 +54,17 @@ const (
 const (
 	receives    = 4
 	receiveRoom = 400
-	receiveHead = 130 // of it in the first buffer
+	receiveHead = 130 // bytes of it in the first buffer
 )
 
 // receiveInto is where the other process receives a message.
-func receiveInto(i int) [2]Range {
+func receiveInto(i int) [2]Extent {
 	off := int64(i * receiveRoom)
-	return [2]Range{{0, off, receiveHead}, {1, off, receiveRoom - receiveHead}}
+	return [2]Extent{{Off: off, Len: receiveHead}, {Source: 1, Off: off, Len: receiveRoom - receiveHead}}
 }
 
-// noted is what is hashed of a message's completion. Of a write in several work
-// requests it has another length than the write.
+// noted returns the hashed part of a message's completion. For a write in several work
+// requests the completion's length differs from the write's.
 func noted(c Completion) []byte {
 	if c.Op == OpRemoteWrite {
 		c.Len = min(c.Len, 1)
@@ -73,8 +74,8 @@ func noted(c Completion) []byte {
 
 const commandSize = 9
 
-// procShape is what the other process shares.
-var procShape = shape{sources: 2, room: 2000, blocks: 60}
+// procShape is the layout of the memory that the other process shares.
+var procShape = layouttest.Shape{Sources: 2, Room: 2000, Blocks: 60}
 
 // TestPeerProcess is the other process, and no test.
 func TestPeerProcess(t *testing.T) {
@@ -84,7 +85,7 @@ func TestPeerProcess(t *testing.T) {
 	}
 	s := allKinds(t, os.Getenv(peerNIC))
 	k := s.kindNamed(t, os.Getenv(peerKind))
-	// The next command may come before the answer's own completion.
+	// The next command may arrive before the answer's own completion.
 	e := s.endpoint(t, EndpointOptions{Selective: true, AllowPlaintext: true})
 	w := &world{t: t, a: e}
 	ctx := limited(t)
@@ -119,7 +120,7 @@ func TestPeerProcess(t *testing.T) {
 			for i := range int(binary.NativeEndian.Uint64(p[1:])) {
 				var into []Span
 				for _, r := range receiveInto(i) {
-					into = append(into, Span{Buf: g.bufs[r.Source], Offset: r.Offset, Length: r.Length})
+					into = append(into, Span{Buf: g.bufs[r.Source], Offset: r.Off, Length: r.Len})
 				}
 				w.ok(e.RecvV(into, w.ab, "message"))
 			}
@@ -139,8 +140,8 @@ func TestPeerProcess(t *testing.T) {
 	}
 }
 
-// kindNamed is the kind of that name: of the setting, or of the software GPU whose
-// driver the test has loaded.
+// kindNamed returns the kind of that name: of the setting, or of the software GPU whose driver
+// the test has loaded.
 func (s setting) kindNamed(t testing.TB, name string) kind {
 	for _, k := range s.kinds {
 		if k.name == name {
@@ -164,13 +165,13 @@ func hash(bufs [][]byte) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// other is the other process, as the test sees it.
+// other is the other process, from the test's point of view.
 type other struct {
 	*world
 	cmd         *exec.Cmd
 	rb          *RemoteBuffer
-	there       [][]byte // what its buffers ought to hold
-	notes       []byte   // what it ought to have been told since it answered
+	there       [][]byte // expected bytes of its buffers
+	notes       []byte   // expected completions since its last answer
 	ask, answer *Buffer
 }
 
@@ -189,7 +190,7 @@ func startOtherOf(t *testing.T, e *Endpoint, k kind, at site) *other {
 	o.ab = must(e.Accept(limited(t)))(t)
 	o.rb = must(e.Offered(limited(t), o.ab))(t)
 	o.ask, o.answer = hostKind.make(t, e.nic, commandSize), hostKind.make(t, e.nic, sha256.Size)
-	o.there = make([][]byte, procShape.sources)
+	o.there = make([][]byte, procShape.Sources)
 	return o
 }
 
@@ -203,8 +204,8 @@ func (o *other) start(addr string, k kind, at site) {
 	o.t.Cleanup(func() { _ = o.cmd.Process.Kill(); _ = o.cmd.Wait() })
 }
 
-// tell sends a command, and unless it is the last compares what the other
-// process answers with what its buffers ought to hold.
+// tell sends a command, and unless it is the last one compares the other process's answer with
+// the expected bytes of its buffers.
 func (o *other) tell(what string, cmd byte, number uint64) {
 	o.t.Helper()
 	p := binary.NativeEndian.AppendUint64([]byte{cmd}, number)
@@ -216,7 +217,7 @@ func (o *other) tell(what string, cmd byte, number uint64) {
 	}
 	o.ok(o.a.Send(o.ask.All(), o.ab, "ask"))
 	if cmd == cmdQuit {
-		o.wait(o.a) // it may be gone before it has acknowledged
+		o.wait(o.a) // the process may end before it has acknowledged
 		return
 	}
 	for range 2 { // in any order: the answer may overtake the acknowledgement
@@ -227,7 +228,7 @@ func (o *other) tell(what string, cmd byte, number uint64) {
 	if cmd == cmdFill {
 		r := rand.New(rand.NewPCG(number, 0))
 		for i := range o.there {
-			o.there[i] = make([]byte, procShape.room)
+			o.there[i] = make([]byte, procShape.Room)
 			for j := range o.there[i] {
 				o.there[i][j] = byte(r.Uint32())
 			}
@@ -239,8 +240,8 @@ func (o *other) tell(what string, cmd byte, number uint64) {
 	o.notes = nil
 }
 
-// Two processes, every kind of memory at both ends: random operations, several at
-// a time, and after each round the other process says what its memory holds.
+// Two processes, every kind of memory at both ends: random operations, several at a time;
+// after each round the other process sends the hash of its memory.
 func TestVMTwoProcesses(t *testing.T) { testTwoProcesses(t, onNIC(t), sameHost, testenv.Count(25)) }
 
 // The same between two machines: testbed/peers/vram-pair.sh.
@@ -258,7 +259,7 @@ func TestTwoMachines(t *testing.T) {
 func testTwoProcesses(t *testing.T, s setting, at site, rounds int) {
 	for _, k := range s.kinds {
 		t.Run(k.name, func(t *testing.T) {
-			r := seeded(t)
+			r := testenv.Seeded(t)
 			o := startOther(t, s, k, at)
 			mine, here := regionOf(t, r, o.a.nic, k, procShape, RelaxedOrdering)
 			o.tell("filled", cmdFill, r.Uint64())
@@ -282,7 +283,7 @@ func testTwoProcesses(t *testing.T, s setting, at site, rounds int) {
 	}
 }
 
-// round has the other process say what came of the round before, and receive some
+// round asks the other process for the result of the round before, and lets it receive some
 // messages, which are sent among other operations.
 func (o *other) round(c *contest, i int) {
 	o.t.Helper()
@@ -291,8 +292,8 @@ func (o *other) round(c *contest, i int) {
 	for i := range n {
 		f := &flight{by: 1, op: OpRecv}
 		for _, r := range receiveInto(i) {
-			for k := range r.Length {
-				f.to.at = append(f.to.at, c.flat(r.Source, r.Offset+k))
+			for k := range r.Len {
+				f.to.at = append(f.to.at, c.flat(r.Source, r.Off+k))
 			}
 		}
 		f.writes[1] = c.set(f.to)
@@ -306,14 +307,13 @@ func (o *other) round(c *contest, i int) {
 	c.side[1].received = nil
 }
 
-// The other process is killed under traffic: every operation completes once, those
-// that fail with what the NIC makes of a peer that is gone, or ErrNotConnected; the
-// endpoint takes another peer.
+// The other process is killed under traffic: every operation completes once, failed ones with
+// the NIC's status for a lost peer, or ErrNotConnected; the endpoint accepts another peer.
 func TestVMPeerKilled(t *testing.T) {
 	e := onNIC(t).endpoint(t, EndpointOptions{AllowPlaintext: true})
 	for range 2 {
 		o := startOtherOf(t, e, hostKind, sameHost)
-		mine := hostKind.make(t, e.nic, 2*procShape.room)
+		mine := hostKind.make(t, e.nic, 2*procShape.Room)
 		o.ok(e.Recv(mine.All(), o.ab, 0))
 		posted, done, failed := 1, map[any]bool{}, map[string]int{}
 		killed := false

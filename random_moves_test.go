@@ -5,10 +5,12 @@ package gpurdma
 import (
 	"bytes"
 	"encoding/binary"
+
+	"github.com/gpurdma/gpurdma/internal/layouttest"
 )
 
-// moves are what a contest deals, each as often as the others. They answer false if
-// memory that they take is not free soon.
+// moves are the operations of a contest, each dealt as often as the others. They return false
+// if the memory that they need does not become free soon.
 var moves = [...]struct {
 	name string
 	do   func(c *contest, by int) bool
@@ -27,8 +29,7 @@ var moves = [...]struct {
 	{"the CPU", (*contest).cpu},
 }
 
-// allMoves are the names that there have to be: a move that is missing above is
-// missed by nothing else.
+// allMoves are the names of all moves; no other check finds that a move is missing above.
 var allMoves = [...]string{
 	"read", "write", "write with data", "inject of a buffer", "inject", "inject with data",
 	"send", "send with data", "send injected", "fetch and add", "compare and swap", "the CPU",
@@ -37,17 +38,17 @@ var allMoves = [...]string{
 // mostInjected is more than goes into a work request.
 const mostInjected = 128
 
-// length is of an operation: short mostly, and sometimes nothing.
+// length returns the length of an operation: mostly short, and sometimes 0.
 func (c *contest) length(most int) int {
 	if most == 0 {
 		if most = 200; c.r.IntN(8) == 0 {
-			most = int(c.shape.room)
+			most = int(c.shape.Room)
 		}
 	}
 	return c.r.IntN(most + 1)
 }
 
-// flags are some that change nothing, and a fence where one is needed.
+// flags returns some flags without visible effect, and a fence if one is needed.
 func (c *contest) flags(fence bool) (f Flags) {
 	if c.r.IntN(8) == 0 || fence {
 		f |= FlagFence
@@ -128,11 +129,11 @@ func (c *contest) write(by, n int, flags Flags) bool {
 	return true
 }
 
-// inject writes bytes of Go's memory.
+// inject writes bytes of Go memory.
 func (c *contest) inject(by int, flags Flags) bool {
 	n := c.length(mostInjected)
 	p, to, data := c.random(n), c.choose(n, true), c.r.Uint32()
-	for len(to.parts) > 1 { // it takes one
+	for len(to.parts) > 1 { // InjectWrite takes one span
 		to = c.choose(n, true)
 	}
 	f := &flight{by: by, op: OpWrite, silent: true}
@@ -157,7 +158,7 @@ func (c *contest) inject(by int, flags Flags) bool {
 	} else {
 		c.ok(s.e.InjectWrite(p, s.peer, remote[0]))
 	}
-	clear(p) // it was taken
+	clear(p) // inject has copied it
 	return true
 }
 
@@ -194,8 +195,8 @@ func (c *contest) send(by, n int, flags Flags) bool {
 	return true
 }
 
-// receiver is the oldest receive of a side to which nothing was sent; some are
-// posted if there is none.
+// receiver returns the oldest receive of a side for which nothing was sent; it posts some if
+// there is none.
 func (c *contest) receiver(by int) *flight {
 	s := c.side[by]
 	for n := 1 + c.r.IntN(3); s.e != nil && n > 0 && len(s.ready) < 2; n-- {
@@ -219,7 +220,7 @@ func (c *contest) receiver(by int) *flight {
 	return s.ready[0]
 }
 
-// tell has a receive wait for what is about to be sent.
+// tell prepares a receive for the operation that will be sent to it.
 func (c *contest) tell(to, from *flight, op Op, n int, flags Flags, data uint32) {
 	to.sender, to.parted = from.number, op == OpRemoteWrite
 	to.want = Completion{Op: op, Len: int64(n), Flags: flags, Data: data}
@@ -265,13 +266,13 @@ func (c *contest) atomic(by int, op Op) bool {
 	return true
 }
 
-// run8 is a run of 8 bytes, aligned.
+// run8 returns a run of 8 aligned bytes.
 func (c *contest) run8(align int64) spot {
-	x := stretch{source: c.r.IntN(c.shape.sources), off: align * c.r.Int64N((c.shape.room-8)/align+1), n: 8, spanned: c.r.IntN(2) == 0}
-	return spot{parts: []stretch{x}, at: c.appendPart(nil, model{{x.source, x.off, 8}}, 0, 8)}
+	x := stretch{source: c.r.IntN(c.shape.Sources), off: align * c.r.Int64N((c.shape.Room-8)/align+1), n: 8, spanned: c.r.IntN(2) == 0}
+	return spot{parts: []stretch{x}, at: c.appendPart(nil, layouttest.Model{{Source: x.source, Off: x.off, Len: 8}}, 0, 8)}
 }
 
-// cpu reads and writes through a layout, by CPU.
+// cpu reads and writes through a layout by CPU.
 func (c *contest) cpu(by int) bool {
 	n := c.length(0)
 	to := c.choose(n, true)

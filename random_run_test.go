@@ -2,22 +2,26 @@
 
 package gpurdma
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/layouttest"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
 
 func TestRandomOperations(t *testing.T) { testRandomOperations(t, inMemory(t), 2000) }
 
-// Random operations of either side, several at a time, against a model in plain
-// memory.
+// Random operations of both sides, several at a time, checked against a model in plain memory.
 func testRandomOperations(t *testing.T, s setting, steps int) {
 	s.eachPair(t, func(t *testing.T, a, b kind) {
-		r := seeded(t)
-		c := newContest(t, r, shape{sources: 2, room: 1000, blocks: 60})
+		r := testenv.Seeded(t)
+		c := newContest(t, r, layouttest.Shape{Sources: 2, Room: 1000, Blocks: 60})
 		c.strict = r.IntN(2) == 0
 		order := RelaxedOrdering
 		if c.strict {
 			order = StrictOrdering
 		}
-		// Few SGEs and short queues make many work requests, and have them wait.
+		// Few SGEs and short queues make many work requests, some of which wait.
 		w := s.world(t, EndpointOptions{MaxSGE: 1 + r.IntN(6), SendDepth: []int{3, 16, 128}[r.IntN(3)]})
 		for i, k := range []kind{a, b} {
 			e, to := w.a, w.ab

@@ -5,20 +5,22 @@ package gpurdma
 import (
 	"fmt"
 	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/layouttest"
 )
 
-// spot is memory in which an operation finds, or leaves, its bytes.
+// spot is a set of bytes that an operation reads or writes.
 type spot struct {
 	parts []stretch
 	at    []int // of each byte
 }
 
-// stretch is a run of one source, or part of a layout's.
+// stretch is a run of bytes of one source, or a part of a layout's run.
 type stretch struct {
 	layout  *Layout
 	source  int
 	off, n  int64
-	spanned bool // the run, by a view of its source alone
+	spanned bool // take the run by a view of its source alone
 }
 
 // String lists the parts: "1[510:696] layout[0:94]".
@@ -55,8 +57,8 @@ func (c *contest) choose(n int, target bool) spot {
 				}
 			}
 			if x.layout == nil {
-				x.source, x.off, x.spanned = c.r.IntN(c.shape.sources), c.r.Int64N(c.shape.room-x.n+1), c.r.IntN(2) == 0
-				p.at = c.appendPart(p.at, model{{x.source, x.off, x.n}}, 0, x.n)
+				x.source, x.off, x.spanned = c.r.IntN(c.shape.Sources), c.r.Int64N(c.shape.Room-x.n+1), c.r.IntN(2) == 0
+				p.at = c.appendPart(p.at, layouttest.Model{{Source: x.source, Off: x.off, Len: x.n}}, 0, x.n)
 			}
 			p.parts = append(p.parts, x)
 			left -= k
@@ -67,21 +69,21 @@ func (c *contest) choose(n int, target bool) spot {
 	}
 }
 
-// layout is a random one, or all there is: across the end of a source, too.
-func (c *contest) layout() (Layout, model) {
+// layout returns a random layout, or one of all bytes: across the end of a source, too.
+func (c *contest) layout() (Layout, layouttest.Model) {
 	if c.r.IntN(4) > 0 {
-		return c.shape.layout(c.t, c.r, 3)
+		return c.shape.Layout(c.t, c.r, 3)
 	}
-	var m model
-	for i := range c.shape.sources {
-		m = append(m, Range{i, 0, c.shape.room})
+	var m layouttest.Model
+	for i := range c.shape.Sources {
+		m = append(m, Extent{Source: i, Len: c.shape.Room})
 	}
 	return must(SG(m...))(c.t), m
 }
 
-func (c *contest) flat(source int, off int64) int { return source*int(c.shape.room) + int(off) }
+func (c *contest) flat(source int, off int64) int { return source*int(c.shape.Room) + int(off) }
 
-func (c *contest) size() int { return c.shape.sources * int(c.shape.room) }
+func (c *contest) size() int { return c.shape.Sources * int(c.shape.Room) }
 
 func (c *contest) twice(at []int) bool {
 	seen := make(set, (c.size()+63)/64)
@@ -95,21 +97,21 @@ func (c *contest) twice(at []int) bool {
 }
 
 // appendPart adds the positions of n bytes of a layout.
-func (c *contest) appendPart(at []int, m model, off, n int64) []int {
+func (c *contest) appendPart(at []int, m layouttest.Model, off, n int64) []int {
 	for _, b := range m {
-		for i := off; i < b.Length && n > 0; i++ {
-			at = append(at, c.flat(b.Source, b.Offset+i))
+		for i := off; i < b.Len && n > 0; i++ {
+			at = append(at, c.flat(b.Source, b.Off+i))
 			n--
 		}
-		off = max(0, off-b.Length)
+		off = max(0, off-b.Len)
 	}
 	return at
 }
 
 func (c *contest) set(p spot) set { return set(nil).with(p.at, c.size()) }
 
-// spans are a spot in one's own memory. A layout is assigned to the region, also
-// while operations go on that were posted with another.
+// spans returns the local memory of a spot. It assigns a layout to the region, even while
+// operations with another layout are under way.
 func (c *contest) spans(by int, p spot) (list []Span) {
 	s := c.side[by]
 	for _, x := range p.parts {
@@ -125,19 +127,19 @@ func (c *contest) spans(by int, p spot) (list []Span) {
 	return list
 }
 
-// remote are a spot in the other's memory. Some take more buffers than one.
+// remote returns the remote memory of a spot. several reports more than one buffer.
 func (c *contest) remote(by int, p spot) (list []RemoteSpan, several bool) {
 	far := c.side[by].far
 	for _, x := range p.parts {
 		switch {
 		case x.layout != nil:
 			list = append(list, must(far.View(*x.layout))(c.t).Part(x.off, x.n))
-			several = several || len(x.layout.root.extents) > 1
+			several = several || x.layout.DistinctSources() > 1
 		case x.spanned:
-			run := must(SG(Range{x.source, 0, c.shape.room}))(c.t)
+			run := must(SG(Extent{Source: x.source, Len: c.shape.Room}))(c.t)
 			list = append(list, must(far.View(run))(c.t).Part(x.off, x.n))
 		default:
-			list = append(list, far.Part(int64(x.source)*c.shape.room+x.off, x.n))
+			list = append(list, far.Part(int64(x.source)*c.shape.Room+x.off, x.n))
 			several = true
 		}
 	}

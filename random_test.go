@@ -9,63 +9,65 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/layouttest"
 )
 
-// contest is two endpoints that carry out random operations on each other's memory,
-// several at a time, and what that memory ought to hold: operations are applied to
-// the model as they are posted. Those whose order the package does not promise are
-// kept apart, by a fence or by waiting; all others are let loose. What is done comes
-// of the seed alone, and how much of it is under way at once of the NIC, too.
+// contest is two endpoints that carry out random operations on each other's memory, several at
+// a time, and the expected bytes of that memory: operations are applied to this model when
+// they are posted. Operations whose order the package does not guarantee are kept apart by a
+// fence or by waiting; all others run freely. The seed alone determines the operations; the
+// NIC also determines how many of them are under way at once.
 type contest struct {
 	t      testing.TB
-	r      *rand.Rand // what is done, and in which order
-	luck   *rand.Rand // when completions are looked for
-	shape  shape
+	r      *rand.Rand // chooses the operations and their order
+	luck   *rand.Rand // chooses when to take completions
+	shape  layouttest.Shape
 	side   [2]*side
-	strict bool // what is shared keeps the order of writes
+	strict bool // shared memory keeps the order of writes
 
 	flying []*flight // under way, in the order of their numbers
 	last   int       // number of the latest
-	posted int       // how many were, receives not counted
+	posted int       // number of operations posted, without receives
 	deck   []int     // moves to come
 	done   map[string]int
-	log    []note // the latest
+	log    []note // the latest notes
 }
 
-func newContest(t testing.TB, r *rand.Rand, s shape) *contest {
+func newContest(t testing.TB, r *rand.Rand, s layouttest.Shape) *contest {
 	return &contest{t: t, r: r, luck: rand.New(rand.NewPCG(r.Uint64(), 0)), shape: s, done: map[string]int{}}
 }
 
-// side is one of the two.
+// side is one of the two endpoints.
 type side struct {
-	e     *Endpoint // nil: in another process, which carries out nothing
+	e     *Endpoint // nil: in another process, which carries out no operations
 	peer  Peer      // the other side
 	mine  *Region   // nil in another process
-	bytes [][]byte  // what it ought to hold
+	bytes [][]byte  // the expected bytes
 	far   *RemoteBuffer
-	// In order: receives for which nothing was sent, all receives, and all else
-	// that completes in order.
+	// In order: receives for which nothing was sent, all receives, and all other operations
+	// that complete in order.
 	ready, received, sent []*flight
 }
 
 // flight is an operation under way.
 type flight struct {
 	number int
-	by     int // whose
+	by     int // the side that has posted it
 	op     Op
 	silent bool
 	want   Completion
 	reads  [2]set // of the two sides' memory
 	writes [2]set
-	seen   bool // by the other side: a later message has come
+	seen   bool // by the other side: a later message has arrived
 
 	// Of a receive.
 	to     spot
-	sender int  // the number of what was sent
-	parted bool // in several work requests, of which the last one's length is known
+	sender int  // the number of the operation that sends to it
+	parted bool // in several work requests; the length of the last one is known
 }
 
-// set is bytes of one side's memory.
+// set is a set of bytes of one side's memory.
 type set []uint64
 
 func (s set) with(at []int, size int) set {
@@ -89,7 +91,7 @@ func (s set) meets(o set) bool {
 	return false
 }
 
-// against reports whether the order of two matters to a side's memory.
+// against reports whether the order of the two operations matters to a side's memory.
 func (f *flight) against(g *flight, side int) bool {
 	return f.writes[side].meets(g.writes[side]) || f.writes[side].meets(g.reads[side]) || f.reads[side].meets(g.writes[side])
 }
@@ -97,7 +99,7 @@ func (f *flight) against(g *flight, side int) bool {
 func (c *contest) get(side int, at []int) []byte {
 	p := make([]byte, len(at))
 	for i, k := range at {
-		p[i] = c.side[side].bytes[k/int(c.shape.room)][k%int(c.shape.room)]
+		p[i] = c.side[side].bytes[k/int(c.shape.Room)][k%int(c.shape.Room)]
 	}
 	return p
 }
@@ -105,12 +107,13 @@ func (c *contest) get(side int, at []int) []byte {
 func (c *contest) put(side int, at []int, p []byte) {
 	for i, b := range p {
 		k := at[i]
-		c.side[side].bytes[k/int(c.shape.room)][k%int(c.shape.room)] = b
+		c.side[side].bytes[k/int(c.shape.Room)][k%int(c.shape.Room)] = b
 	}
 }
 
-// free makes way for an operation that is to be posted: it waits for whatever must
-// be over, and says whether a fence has to do the rest. false: it cannot be.
+// free prepares the posting of an operation: it waits for operations that must end before, and
+// reports whether a fence is needed for the others. If ok is false the operation cannot be
+// posted.
 func (c *contest) free(f *flight) (fence, ok bool) {
 	for {
 		fence = false
@@ -122,7 +125,7 @@ func (c *contest) free(f *flight) (fence, ok bool) {
 			case g.op == OpRecv && g.sender == 0 || c.side[g.by].e == nil:
 				return false, false // not soon
 			case here || g.by != f.by:
-				wait = true // memory is the NIC's until the completion; nothing orders two sides
+				wait = true // the NIC owns memory until the completion; operations of two sides have no order
 			case !c.strict || f.op == OpRead || g.op == OpRead:
 				fence = true
 			}
@@ -136,7 +139,7 @@ func (c *contest) free(f *flight) (fence, ok bool) {
 	}
 }
 
-// quiet is free for what no fence can hold up.
+// quiet is free for operations that a fence cannot delay.
 func (c *contest) quiet(f *flight) bool {
 	for {
 		fence, ok := c.free(f)
@@ -168,7 +171,7 @@ func (c *contest) post(f *flight, what string, args ...any) {
 
 var sideNames = [2]string{"a", "b"}
 
-// note is what has happened, put into words when it is asked for.
+// note is an event; its text is made when it is printed.
 type note struct {
 	format string
 	args   []any
@@ -202,7 +205,7 @@ func (c *contest) ok(err error) {
 	}
 }
 
-// reap takes completions, and waits if there are none; false if none are to come.
+// reap takes completions, and waits if there are none; false if none will come.
 func (c *contest) reap() bool {
 	c.t.Helper()
 	got := false
@@ -212,7 +215,7 @@ func (c *contest) reap() bool {
 	if got {
 		return true
 	}
-	// Who has posted is waited for first: the other's receives depend on it.
+	// Wait first for operations that were sent: the other side's receives depend on them.
 	speaks := [3]func(f *flight) bool{
 		func(f *flight) bool { return f.op != OpRecv && !f.silent },
 		func(f *flight) bool { return f.silent },
@@ -223,7 +226,7 @@ func (c *contest) reap() bool {
 			if s.e == nil || !slices.ContainsFunc(c.flying, func(f *flight) bool { return f.by == by && does(f) }) {
 				continue
 			}
-			if i == 1 { // what follows in the same queue says that it is done
+			if i == 1 { // a later operation in the same queue shows that it has completed
 				f := &flight{by: by, op: OpWrite}
 				c.post(f, "nothing")
 				c.ok(s.e.Write(Span{}, s.peer, RemoteSpan{}, f.number))
@@ -253,7 +256,7 @@ func (c *contest) completed(by int, from func([]Completion) (int, error)) bool {
 	return n > 0
 }
 
-// landed compares a completion with the flight that it is of.
+// landed compares a completion with its flight.
 func (c *contest) landed(by int, d Completion) {
 	c.t.Helper()
 	s := c.side[by]
@@ -278,7 +281,7 @@ func (c *contest) landed(by int, d Completion) {
 			c.fatal("receive %d has completed before receive %d", f.number, s.received[0].number)
 		}
 		s.received = s.received[1:]
-		for _, g := range c.flying { // all that the other side has sent before
+		for _, g := range c.flying { // all operations that the other side has sent before
 			g.seen = g.seen || g.by != by && g.op != OpRead && g.op != OpRecv && g.number <= f.sender
 		}
 		if c.luck.IntN(4) == 0 {
@@ -300,7 +303,7 @@ func (c *contest) remove(f *flight) {
 	c.flying = slices.Delete(c.flying, i, i+1)
 }
 
-// compare compares all of a side's memory but what something under way writes to.
+// compare compares a side's memory, except for bytes that operations under way write.
 func (c *contest) compare(side int) {
 	c.t.Helper()
 	var busy set
@@ -326,7 +329,7 @@ func (c *contest) compare(side int) {
 	}
 }
 
-// underWay is how many operations are, receives not counted.
+// underWay returns the number of operations under way, without receives.
 func (c *contest) underWay() (n int) {
 	for _, f := range c.flying {
 		if f.op != OpRecv {
@@ -336,8 +339,7 @@ func (c *contest) underWay() (n int) {
 	return n
 }
 
-// settle sends to all receives that are left, waits for everything, and compares
-// every byte.
+// settle sends to all remaining receives, waits for all operations, and compares every byte.
 func (c *contest) settle() {
 	c.t.Helper()
 	for by := range c.side {
@@ -354,7 +356,7 @@ func (c *contest) settle() {
 	}
 }
 
-// run carries out so many operations, at most so many at once.
+// run carries out steps operations, at most most of them at once.
 func (c *contest) run(steps, most int) {
 	c.t.Helper()
 	for range steps {
@@ -382,13 +384,13 @@ func (c *contest) run(steps, most int) {
 	c.settle()
 }
 
-// mostMore is how often what was never done gets another chance. With nothing else
-// under way no kind is refused more than 7 times in 8, which is the CPU's share, as it
-// takes one layout only: by chance less than one contest in 10^10 lacks any of them.
+// mostMore is the number of further chances for kinds of operations that were never done. With
+// nothing else under way each kind is refused at most 7 times in 8; the CPU's is, as it takes
+// one layout only. By chance less than one contest in 10^10 lacks one of them.
 const mostMore = 200
 
-// every has each kind of operation done: more carries out some, and those come first
-// that never were. The test fails if one cannot be.
+// every makes the contest carry out each kind of operation: more carries out some, and kinds
+// that were never done come first. The test fails if one was never done.
 func (c *contest) every(more func()) {
 	c.t.Helper()
 	for range mostMore {

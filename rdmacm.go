@@ -12,21 +12,24 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/cm"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
-// cmScheme marks addresses at which rdma_cm connects; others are TCP's.
+// cmScheme marks rdma_cm addresses; others are TCP addresses.
 const cmScheme = "rdma_cm://"
 
-// cmAddr is an address of rdma_cm's.
+// cmAddr is an rdma_cm address.
 type cmAddr netip.AddrPort
 
 func (a cmAddr) Network() string { return "rdma_cm" }
 func (a cmAddr) String() string  { return cmScheme + netip.AddrPort(a).String() }
 
-// dialCM connects a stream over rdma_cm, from an address of the NIC's: of two NICs in
-// one subnet the routing table knows one only.
+// AddrPort returns the address without the scheme.
+func (a cmAddr) AddrPort() netip.AddrPort { return netip.AddrPort(a) }
+
+// dialCM connects a stream over rdma_cm, from an address of the NIC's: of two NICs in one
+// subnet the routing table knows only one.
 func (e *Endpoint) dialCM(ctx context.Context, addr string) (net.Conn, error) {
 	to, from, err := e.ends(ctx, addr)
 	if err != nil {
@@ -42,9 +45,9 @@ func (e *Endpoint) dialCM(ctx context.Context, addr string) (net.Conn, error) {
 	return newStream(e.nic, id, true, e.opt.Connect), nil
 }
 
-// ends is where a connection over rdma_cm is to go, and from where; "" leaves that to
-// the routing table. What that says is taken if it is the NIC's, and the options
-// allow it.
+// ends returns the addresses to which and from which rdma_cm connects; an empty from leaves
+// the choice to the routing table. The routing table's choice is kept if it is the NIC's, and
+// the options allow it.
 func (e *Endpoint) ends(ctx context.Context, addr string) (to, from string, err error) {
 	d, ok := e.nic.dev.(*verbsDevice)
 	if !ok {
@@ -55,13 +58,13 @@ func (e *Endpoint) ends(ctx context.Context, addr string) (to, from string, err 
 		return addr, "", nil // rdma_cm says why
 	}
 	defer route.Close()
-	t := toward{wish: e.opt.GID, port: e.opt.Port}
+	t := gidSelector{wish: e.opt.GID, port: e.opt.Port}
 	t.ends(route)
 	own, err := t.source(d.ctx, d.attr.Ports)
 	if err != nil || !own.IsValid() {
 		return addr, "", err
 	}
-	return route.RemoteAddr().String(), own.String(), nil // of a host's addresses that one
+	return route.RemoteAddr().String(), own.String(), nil // of a host's addresses the one that was resolved
 }
 
 // listenCM listens over rdma_cm.
@@ -78,7 +81,7 @@ func (e *Endpoint) listenCM(addr string) (net.Listener, error) {
 
 func otherNIC(addr, is, want string) error {
 	return &dmabuf.Error{
-		Op: "connect over rdma_cm", Device: addr, Err: ibvfd.ErrNoDevice,
+		Op: "connect over rdma_cm", Device: addr, Err: ibdev.ErrNoDevice,
 		Detail: fmt.Sprintf("the address is %s's, the endpoint is %s's", is, want),
 		Remedy: "open the NIC that the address belongs to, or use an address of this one's",
 	}

@@ -9,31 +9,36 @@ import (
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
-// Region is Buffers seen through a layout, whose sources they are: the MR of
-// ibv_rereg_mr_sg and ibv_rereg_mr_interleaved. Operations take any part of its
-// run, in the place of a Buffer.
+// Region is a list of Buffers seen through a layout, whose sources they are: the MR of
+// ibv_rereg_mr_sg and ibv_rereg_mr_interleaved. Operations take any part of its run, in the
+// place of a Buffer.
 //
-// Assigning another layout takes no system call and no word with the NIC. It
-// concerns operations that are posted after it; those under way keep theirs. A
-// read-only Buffer matters to those that change its bytes, and to Share.
+// Assigning another layout needs neither a system call nor the NIC. It applies to operations
+// that are posted after it; operations under way keep their layout. A read-only Buffer limits
+// only operations that change its bytes, and Share.
 type Region struct {
 	nic  *NIC
 	bufs []*Buffer
 
 	mu     sync.RWMutex
 	layout Layout
-	spaces []space
+	spaces []lower.Space
 	closed bool
 }
 
-// NewRegion makes a region of buffers of one NIC, which it retains. Its layout
-// is all their bytes, in order.
+// NewRegion makes a region of buffers of one NIC, and retains them. Its first layout is all
+// their bytes, in order.
 func NewRegion(bufs ...*Buffer) (*Region, error) {
 	r := &Region{bufs: slices.Clone(bufs)}
-	ranges := make([]Range, len(bufs))
+	extents := make([]Extent, len(bufs))
 	for i, b := range bufs {
+		if b == nil {
+			r.bufs = bufs[:i]
+			return nil, joinClose(noBuffer("make a region"), r)
+		}
 		if b.core.nic != bufs[0].core.nic {
 			r.bufs = bufs[:i]
 			return nil, joinClose(errNotHere, r)
@@ -42,14 +47,14 @@ func NewRegion(bufs ...*Buffer) (*Region, error) {
 			r.bufs = bufs[:i]
 			return nil, joinClose(err, r)
 		}
-		ranges[i] = Range{i, 0, b.size}
+		extents[i] = Extent{Source: i, Len: b.size}
 		r.spaces = append(r.spaces, b.space())
 	}
 	if len(bufs) == 0 {
 		return nil, &dmabuf.Error{Op: "make a region", Detail: "no buffers", Err: dmabuf.ErrRange}
 	}
 	r.nic = bufs[0].core.nic
-	l, err := SG(ranges...)
+	l, err := SG(extents...)
 	if err != nil {
 		return nil, joinClose(err, r)
 	}
@@ -57,27 +62,27 @@ func NewRegion(bufs ...*Buffer) (*Region, error) {
 	return r, nil
 }
 
-// space is the Buffer's memory under local keys: a part of the core's.
-func (b *Buffer) space() space {
+// space returns the Buffer's memory under local keys: a part of the core's.
+func (b *Buffer) space() lower.Space {
 	if b.off == 0 && b.size == b.core.size {
 		return b.core.local
 	}
 	var m Memory
 	start := int64(0)
-	for _, p := range b.core.local.pieces {
+	for _, p := range b.core.local.Memory {
 		low, high := max(start, b.off), min(start+p.Length, b.off+b.size)
 		if low < high {
-			m = append(m, Piece{p.Addr + uint64(low-start), high - low, p.Key})
+			m = append(m, Piece{Addr: p.Addr + uint64(low-start), Length: high - low, Key: p.Key})
 		}
 		start += p.Length
 	}
-	return m.space()
+	return lower.NewSpace(m)
 }
 
-// Assign gives the region another layout. Ranges outside the buffers are
-// [dmabuf.ErrRange], and leave the layout as it was.
+// Assign gives the region another layout. If the layout has extents outside the buffers, it
+// returns [dmabuf.ErrRange] and keeps the old layout.
 func (r *Region) Assign(l Layout) error {
-	err := l.check("assign a layout", func(i int) (int64, bool) {
+	err := l.Check("assign a layout", func(i int) (int64, bool) {
 		if i >= len(r.bufs) {
 			return 0, false
 		}
@@ -95,17 +100,17 @@ func (r *Region) Assign(l Layout) error {
 	return nil
 }
 
-// AssignSG is Assign of SG.
-func (r *Region) AssignSG(ranges ...Range) error {
-	l, err := SG(ranges...)
+// AssignSG assigns the layout that SG makes.
+func (r *Region) AssignSG(extents ...Extent) error {
+	l, err := SG(extents...)
 	if err != nil {
 		return err
 	}
 	return r.Assign(l)
 }
 
-// AssignInterleaved is Assign of Interleaved.
-func (r *Region) AssignInterleaved(block Range, dims ...Dim) error {
+// AssignInterleaved assigns the layout that Interleaved makes.
+func (r *Region) AssignInterleaved(block Extent, dims ...Dim) error {
 	l, err := Interleaved(block, dims...)
 	if err != nil {
 		return err
@@ -113,14 +118,14 @@ func (r *Region) AssignInterleaved(block Range, dims ...Dim) error {
 	return r.Assign(l)
 }
 
-// Layout is the layout now.
+// Layout returns the current layout.
 func (r *Region) Layout() Layout {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.layout
 }
 
-// Size is how many bytes the layout takes.
+// Size returns the number of bytes of the layout.
 func (r *Region) Size() int64 { return r.Layout().Size() }
 
 // ReadAt copies bytes out of the region by CPU. It follows io.ReaderAt; off
@@ -144,9 +149,8 @@ func (r *Region) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// WriteAt copies bytes into the region by CPU. What does not fit as a whole
-// answers [dmabuf.ErrRange], what reaches a read-only Buffer EACCES, and writes
-// nothing.
+// WriteAt copies bytes into the region by CPU. If p does not fit it returns [dmabuf.ErrRange],
+// if p reaches a read-only Buffer EACCES, and in both cases writes nothing.
 func (r *Region) WriteAt(p []byte, off int64) (int, error) {
 	l, err := r.open()
 	if err != nil {
@@ -158,7 +162,7 @@ func (r *Region) WriteAt(p []byte, off int64) (int, error) {
 	return r.each(l, p, off, (*Buffer).useToWrite, (*core).writeAt)
 }
 
-// open is the layout of a region that is not closed.
+// open returns the layout of a region, or os.ErrClosed.
 func (r *Region) open() (Layout, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -168,8 +172,8 @@ func (r *Region) open() (Layout, error) {
 	return r.layout, nil
 }
 
-// each copies range after range, once every Buffer that it reaches is in use: if
-// one cannot be, no byte moves.
+// each copies extent after extent. Before that it takes every Buffer that it reaches into use:
+// if that fails for one, no byte moves.
 func (r *Region) each(l Layout, p []byte, off int64, use func(*Buffer) error, do func(*core, []byte, int64) (int, error)) (n int, err error) {
 	used := make([]bool, len(r.bufs))
 	defer func() {
@@ -190,7 +194,7 @@ func (r *Region) each(l Layout, p []byte, off int64, use func(*Buffer) error, do
 	}
 	for g := range l.Part(off, int64(len(p))) {
 		b := r.bufs[g.Source]
-		k, err := do(b.core, p[n:n+int(g.Length)], b.off+g.Offset)
+		k, err := do(b.core, p[n:n+int(g.Len)], b.off+g.Off)
 		n += k
 		if err != nil {
 			return n, err
@@ -199,8 +203,7 @@ func (r *Region) each(l Layout, p []byte, off int64, use func(*Buffer) error, do
 	return n, nil
 }
 
-// Close releases the buffers. Operations under way keep them. Closing again
-// does nothing.
+// Close releases the buffers. Operations under way keep them. A second Close does nothing.
 func (r *Region) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

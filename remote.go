@@ -9,36 +9,39 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/wire"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
-// RemoteBuffer describes memory of a peer: what Endpoint.Share made there, and
-// what the peer sent. It never changes.
+// RemoteBuffer describes memory of a peer: Endpoint.Share made it there, and the peer sent it.
+// It never changes.
 type RemoteBuffer struct {
 	id     uint64
 	token  uint64 // of the connection, or endpoint, whose keys these are
 	access ibvfd.Access
-	spaces []space
+	spaces []lower.Space
 	layout Layout
-	share  *share // nil unless Share made it here, or what it is a View of
+	share  *share // nil unless Share made it here, or View made it of such a RemoteBuffer
 }
 
-// remoteAccess is what a peer can be allowed.
+// remoteAccess is all access that a peer can be given.
 const remoteAccess = ibvfd.AccessRemoteRead | ibvfd.AccessRemoteWrite | ibvfd.AccessRemoteAtomic
 
-// ID is the ID of the peer's Buffer; of a Region it is the first Buffer's.
+// ID returns the ID of the peer's Buffer; of a Region, the first Buffer's.
 func (r *RemoteBuffer) ID() uint64 { return r.id }
 
-// Size is how many bytes the layout takes.
+// Size returns the number of bytes of the layout.
 func (r *RemoteBuffer) Size() int64 { return r.layout.Size() }
 
-// Access is what the peer allows.
+// Access returns the access that the peer allows.
 func (r *RemoteBuffer) Access() ibvfd.Access { return r.access }
 
-// Layout is how the memory is seen.
+// Layout returns the layout of the memory.
 func (r *RemoteBuffer) Layout() Layout { return r.layout }
 
-// View is the same memory through another layout, whose sources are those of
-// the memory: [dmabuf.ErrRange] if it takes bytes that are not there.
+// View returns the same memory through another layout, whose sources are those of the memory.
+// It returns [dmabuf.ErrRange] if the layout has bytes outside the memory.
 func (r *RemoteBuffer) View(l Layout) (*RemoteBuffer, error) {
 	v := *r
 	v.layout = l
@@ -49,21 +52,20 @@ func (r *RemoteBuffer) View(l Layout) (*RemoteBuffer, error) {
 }
 
 func (r *RemoteBuffer) check() error {
-	return r.layout.check("describe remote memory", func(i int) (int64, bool) {
+	return r.layout.Check("describe remote memory", func(i int) (int64, bool) {
 		if i >= len(r.spaces) {
 			return 0, false
 		}
-		return r.spaces[i].pieces.Size(), true
+		return r.spaces[i].Memory.Size(), true
 	})
 }
 
-// A descriptor on the wire: version, id, token, access as uvarint, count of
-// sources, of each the count of pieces and their addresses, lengths and keys,
-// then the layout.
+// A descriptor on the wire is: version, id, token, access as uvarint, the number of sources,
+// for each source the number of pieces and their addresses, lengths and keys, then the layout.
 const remoteVersion = 1
 
 // MaxRemoteWire is the longest descriptor that UnmarshalBinary takes, in bytes.
-const MaxRemoteWire = MaxLayoutWire + 256<<10
+const MaxRemoteWire = layout.MaxWire + 256<<10
 
 // MarshalBinary encodes the descriptor for the peer.
 func (r *RemoteBuffer) MarshalBinary() ([]byte, error) {
@@ -73,8 +75,8 @@ func (r *RemoteBuffer) MarshalBinary() ([]byte, error) {
 	b = binary.AppendUvarint(b, uint64(r.access))
 	b = binary.AppendUvarint(b, uint64(len(r.spaces)))
 	for _, s := range r.spaces {
-		b = binary.AppendUvarint(b, uint64(len(s.pieces)))
-		for _, p := range s.pieces {
+		b = binary.AppendUvarint(b, uint64(len(s.Memory)))
+		for _, p := range s.Memory {
 			b = binary.AppendUvarint(b, p.Addr)
 			b = binary.AppendUvarint(b, uint64(p.Length))
 			b = binary.BigEndian.AppendUint32(b, p.Key)
@@ -90,29 +92,29 @@ func (r *RemoteBuffer) MarshalBinary() ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalBinary decodes what a peer sent and takes nothing on trust.
+// UnmarshalBinary decodes a peer's descriptor, and checks all of it.
 func (r *RemoteBuffer) UnmarshalBinary(data []byte) error {
-	in := reader{what: "remote buffer", b: data}
+	in := wire.NewReader("remote buffer", data)
 	if len(data) > MaxRemoteWire {
-		return in.bad("%d bytes, of at most %d", len(data), MaxRemoteWire)
+		return in.Fail("%d bytes, of at most %d", len(data), MaxRemoteWire)
 	}
-	if v := in.byte(); in.err == nil && v != remoteVersion {
-		return in.bad("version %d; this is version %d", v, remoteVersion)
+	if v := in.Byte(); in.Err == nil && v != remoteVersion {
+		return in.Fail("version %d; this is version %d", v, remoteVersion)
 	}
-	out := RemoteBuffer{id: in.uint64(), token: in.uint64()}
-	access := in.uvarint()
+	out := RemoteBuffer{id: in.Uint64(), token: in.Uint64()}
+	access := in.Uvarint()
 	if access&^uint64(remoteAccess) != 0 {
-		return in.bad("access %#x", access)
+		return in.Fail("access %#x", access)
 	}
 	out.access = ibvfd.Access(access)
-	out.spaces = make([]space, in.count(7))
+	out.spaces = make([]lower.Space, in.Count(7))
 	for i := range out.spaces {
-		out.spaces[i] = in.memory().space()
+		out.spaces[i] = lower.NewSpace(readMemory(&in))
 	}
-	if in.err != nil {
-		return in.err
+	if in.Err != nil {
+		return in.Err
 	}
-	if err := out.layout.UnmarshalBinary(in.b); err != nil {
+	if err := out.layout.UnmarshalBinary(in.Rest()); err != nil {
 		return err
 	}
 	if err := out.check(); err != nil {
@@ -122,24 +124,24 @@ func (r *RemoteBuffer) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// memory reads the pieces of one source.
-func (r *reader) memory() Memory {
-	m := make(Memory, r.count(6))
+// readMemory reads the pieces of one source.
+func readMemory(r *wire.Reader) Memory {
+	m := make(Memory, r.Count(6))
 	total := int64(0)
 	for i := range m {
 		p := &m[i]
-		p.Addr, p.Length, p.Key = r.uvarint(), r.int64(), r.uint32()
+		p.Addr, p.Length, p.Key = r.Uvarint(), r.Int64(), r.Uint32()
 		switch {
-		case r.err != nil:
+		case r.Err != nil:
 			return nil
 		case p.Length == 0 || p.Length > math.MaxInt64-total || uint64(p.Length) > math.MaxUint64-p.Addr:
-			r.bad("%d bytes at address %#x", p.Length, p.Addr)
+			r.Fail("%d bytes at address %#x", p.Length, p.Addr)
 			return nil
 		}
 		total += p.Length
 	}
 	if len(m) == 0 {
-		r.bad("a source without memory")
+		r.Fail("a source without memory")
 	}
 	return m
 }

@@ -5,19 +5,18 @@ package gpurdma
 import (
 	"fmt"
 	"math"
-	"os"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// Msg is an operation with all that it can have (struct fi_msg_rma).
+// Msg is an operation with all its parameters (struct fi_msg_rma).
 type Msg struct {
-	Local   []Span       // from which, or into which; one after the other
-	Peer    Peer         // with whom
-	Remote  []RemoteSpan // the peer's memory, as many bytes; one after the other
+	Local   []Span       // memory to read from or write to, one span after the other
+	Peer    Peer         // the other side
+	Remote  []RemoteSpan // the peer's memory, as many bytes, one span after the other
 	Data    uint64       // for the peer, with FlagRemoteCQData: 32 bits
-	Context any          // comes back in the Completion
+	Context any          // returned in the Completion
 }
 
 // Read reads the peer's memory (fi_read).
@@ -26,7 +25,6 @@ func (e *Endpoint) Read(into Span, peer Peer, from RemoteSpan, context any) erro
 	if err != nil {
 		return err
 	}
-	defer e.mu.Unlock()
 	if err = o.take(e, into); err == nil {
 		err = o.takeRemote(ibvfd.AccessRemoteRead, from)
 	}
@@ -38,13 +36,12 @@ func (e *Endpoint) ReadV(into []Span, peer Peer, from RemoteSpan, context any) e
 	return e.ReadMsg(Msg{Local: into, Peer: peer, Remote: []RemoteSpan{from}, Context: context}, 0)
 }
 
-// ReadMsg reads, under flags (fi_readmsg).
+// ReadMsg reads with flags (fi_readmsg).
 func (e *Endpoint) ReadMsg(m Msg, flags Flags) error {
 	o, err := e.start(OpRead, flags, m.Context)
 	if err != nil {
 		return err
 	}
-	defer e.mu.Unlock()
 	if err = o.take(e, m.Local...); err == nil {
 		err = o.takeRemote(ibvfd.AccessRemoteRead, m.Remote...)
 	}
@@ -57,7 +54,6 @@ func (e *Endpoint) Write(from Span, peer Peer, to RemoteSpan, context any) error
 	if err != nil {
 		return err
 	}
-	defer e.mu.Unlock()
 	if err = o.take(e, from); err == nil {
 		err = o.takeRemote(ibvfd.AccessRemoteWrite, to)
 	}
@@ -69,13 +65,12 @@ func (e *Endpoint) WriteV(from []Span, peer Peer, to RemoteSpan, context any) er
 	return e.WriteMsg(Msg{Local: from, Peer: peer, Remote: []RemoteSpan{to}, Context: context}, 0)
 }
 
-// WriteMsg writes, under flags (fi_writemsg).
+// WriteMsg writes with flags (fi_writemsg).
 func (e *Endpoint) WriteMsg(m Msg, flags Flags) error {
 	o, err := e.start(OpWrite, flags, m.Context)
 	if err != nil {
 		return err
 	}
-	defer e.mu.Unlock()
 	if err = o.setData(m.Data); err == nil {
 		err = o.takeOrInject(e, m.Local)
 	}
@@ -85,16 +80,16 @@ func (e *Endpoint) WriteMsg(m Msg, flags Flags) error {
 	return e.post(m.Peer, o, err)
 }
 
-// WriteData is Write that brings the peer 32 bits of data, which complete a
-// receive there when the bytes have been written (fi_writedata). They may come
-// without bytes: both spans are then zero.
+// WriteData is Write with 32 bits of data for the peer, which complete a receive there when
+// the bytes have been written (fi_writedata). Data without bytes is possible: both spans are
+// zero then.
 func (e *Endpoint) WriteData(from Span, data uint64, peer Peer, to RemoteSpan, context any) error {
 	return e.WriteMsg(Msg{Local: []Span{from}, Peer: peer, Remote: []RemoteSpan{to}, Data: data, Context: context}, FlagRemoteCQData)
 }
 
-// InjectWrite writes p, which may be changed when the call returns, and makes no
-// completion unless it fails (fi_inject_write). p may be any memory, and have at
-// most EndpointOptions.InjectSize bytes.
+// InjectWrite writes p, which may be changed when the call returns, and makes no completion
+// unless it fails (fi_inject_write). p may be in any memory, and may have at most
+// EndpointOptions.InjectSize bytes.
 func (e *Endpoint) InjectWrite(p []byte, peer Peer, to RemoteSpan) error {
 	return e.injectWrite(p, 0, peer, to, FlagInject)
 }
@@ -109,7 +104,6 @@ func (e *Endpoint) injectWrite(p []byte, data uint64, peer Peer, to RemoteSpan, 
 	if err != nil {
 		return err
 	}
-	defer e.mu.Unlock()
 	o.silent = true
 	if err = o.setData(data); err == nil {
 		err = o.inject(e, int64(len(p)), func(slot []byte) error { copy(slot, p); return nil })
@@ -120,7 +114,7 @@ func (e *Endpoint) injectWrite(p []byte, data uint64, peer Peer, to RemoteSpan, 
 	return e.post(peer, o, err)
 }
 
-// setData sets what the peer is told.
+// setData sets the data for the peer.
 func (o *op) setData(data uint64) error {
 	if o.flags&FlagRemoteCQData == 0 {
 		return nil
@@ -132,7 +126,7 @@ func (o *op) setData(data uint64) error {
 	return nil
 }
 
-// takeOrInject adds local memory, or the bytes in it.
+// takeOrInject adds local memory, or copies its bytes into the slab with FlagInject.
 func (o *op) takeOrInject(e *Endpoint, spans []Span) error {
 	if err := o.take(e, spans...); err != nil || o.flags&FlagInject == 0 {
 		return err
@@ -147,35 +141,39 @@ func (o *op) takeOrInject(e *Endpoint, spans []Span) error {
 	return nil
 }
 
-// start begins an op. Unless it answers an error the endpoint is locked, and
-// post must follow.
+// start makes an op; a call of post must follow.
 func (e *Endpoint) start(kind Op, flags Flags, context any) (*op, error) {
 	if err := flags.check(kind); err != nil {
 		return nil, err
 	}
-	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
-		return nil, os.ErrClosed
-	}
 	return e.newOp(kind, flags, context), nil
 }
 
-// post submits the op, unless what was to be made of it has failed.
+// post submits the op, or recycles it if err is not nil.
 func (e *Endpoint) post(to Peer, o *op, err error) error {
 	if err == nil && o.flags&FlagDeliveryComplete != 0 {
 		err = e.needSlab()
 	}
 	var c *conn
 	if err == nil {
-		c, err = e.connFor(to)
+		c, err = e.lockConn(to)
 	}
-	for i := 0; err == nil && i < len(o.bufs); i++ {
-		err = c.permits(o.bufs[i])
+	if err == nil && o.kind == OpRecv && c.link != nil && o.pieces() > c.a.sge && o.refusesPack() == nil {
+		c.mu.Unlock() // the caller waits for the memory: the receive is to be posted when the call returns
+		if err = o.packInto(e); err == nil {
+			c, err = e.lockConn(to)
+		}
 	}
 	if err != nil {
 		e.recycle(o)
 		return err
+	}
+	defer c.mu.Unlock()
+	for _, rb := range o.bufs {
+		if err := c.permits(rb); err != nil {
+			e.recycle(o)
+			return err
+		}
 	}
 	return c.submit(o)
 }

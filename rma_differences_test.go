@@ -10,29 +10,27 @@ import (
 	"testing"
 )
 
-// rmaDifference is a row of which libfabric's verbs provider and Endpoint do not
-// make the same.
+// rmaDifference is a row in which libfabric's verbs provider and Endpoint behave differently.
 type rmaDifference struct {
 	provider, ours string
 	why            string
-	held           string // the test that holds our side of it
+	held           string // the test that checks Endpoint's behaviour
 }
 
-// rmaInject is how much the provider injects.
+// rmaInject is the provider's inject size.
 const rmaInject = 256
 
-// rmaNotOffered are flags that the provider declines when it is asked for them,
-// though it lets operations have them, and which test holds what fi_rma(3) says
-// of each.
+// rmaNotOffered are flags that the provider refuses when a program asks for them, although
+// operations may have them. The values are the tests that check fi_rma(3)'s rules for them.
 var rmaNotOffered = map[Flags]string{
 	FlagFence:            "TestVMFences",
 	FlagDeliveryComplete: "TestDeliveryComplete",
 	FlagCommitComplete:   "TestRefusedBeforehand",
 }
 
-// rmaDifferences are all there are, by session and row.
+// rmaDifferences are all differences, by session and row.
 var rmaDifferences = map[string]rmaDifference{
-	// What applies to writes alone, the provider ignores with a read.
+	// The provider ignores flags for writes in a read.
 	"connected: read, FI_INJECT": {
 		"OK; rma|read", "EOPNOTSUPP",
 		"FI_INJECT applies to writes; a flag that is ignored has not been honoured", "TestRefusedBeforehand",
@@ -51,7 +49,7 @@ var rmaDifferences = map[string]rmaDifference{
 		"FI_COMMIT_COMPLETE applies to writes", "TestRefusedBeforehand",
 	},
 
-	// Limits of the provider's, which its attributes state.
+	// Limits of the provider, stated in its attributes.
 	"connected: several remote ranges: write": {
 		"rma_iov_limit", "OK; rma|write",
 		"a message may have several remote ranges: there is a work request for each", "TestVMOperations",
@@ -73,7 +71,7 @@ var rmaDifferences = map[string]rmaDifference{
 		"the provider drops what is above cq_data_size; nobody is told", "TestRefusedBeforehand",
 	},
 
-	// An error that is not reported.
+	// The provider does not report an error.
 	"connected: wrong key: fi_inject_write": {
 		"OK; dead", "OK; status 10; dead",
 		"fi_endpoint(3): operations that fail generate completions, even if none is requested", "TestVMLibfabric",
@@ -87,7 +85,7 @@ var rmaDifferences = map[string]rmaDifference{
 		"the same", "TestVMSelective",
 	},
 
-	// A completion that nobody asked for.
+	// The provider makes a completion without FI_COMPLETION.
 	"selective: read, FI_TRANSMIT_COMPLETE": {
 		"OK; rma|read", "OK",
 		"fi_endpoint(3): FI_COMPLETION alone asks for a completion; the level says when it comes", "TestVMLibfabric",
@@ -97,7 +95,7 @@ var rmaDifferences = map[string]rmaDifference{
 		"the same", "TestVMLibfabric",
 	},
 
-	// What the descriptor shows to be wrong costs us no connection.
+	// Endpoint finds the error in the descriptor, and keeps the connection.
 	"connected: out of bounds by the descriptor: fi_write": {
 		"OK; status 10; dead", "ErrRange",
 		"a RemoteBuffer knows its size: nothing is posted, the connection lives", "TestRefusedBeforehand",
@@ -137,8 +135,8 @@ var (
 	requiredTest = regexp.MustCompile(`(?m)^\. (TestVM\w+)$`)
 )
 
-// A test that holds our side is one of this package's, and one of the test bed's must
-// have run there.
+// The tests named in the table are tests of this package, and those of the testbed must have
+// run there.
 func TestRMADifferencesAreHeld(t *testing.T) {
 	ours := namesIn(t, "*_test.go", testFunction)
 	required := namesIn(t, "testbed/required/*.txt", requiredTest)
@@ -158,7 +156,7 @@ func TestRMADifferencesAreHeld(t *testing.T) {
 	}
 }
 
-// namesIn are what a pattern's group takes of some files.
+// namesIn returns the matches of a pattern's group in some files.
 func namesIn(t *testing.T, files string, pattern *regexp.Regexp) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

@@ -18,11 +18,11 @@ import (
 	"testing"
 )
 
-// nicAddress is that of testNIC's network interface, for rdma_cm.
+// nicAddress is the address of testNIC's network interface, for rdma_cm.
 const nicAddress = "10.9.0.1"
 
-// libfabric runs rows by the C program fi-rma (testbed/cprog), over Debian's
-// libfabric and its verbs provider.
+// libfabric runs rows with the C program fi-rma (testbed/cprog), over Debian's libfabric and
+// its verbs provider.
 type libfabric struct {
 	t              testing.TB
 	in             io.Writer
@@ -98,7 +98,7 @@ func (l *libfabric) run(r rmaRow, first int) (out rmaOutcome) {
 	return out
 }
 
-// rmaOffers is what the provider says of itself.
+// rmaOffers are the provider's attributes.
 type rmaOffers struct {
 	InjectSize  int `json:"inject_size"`
 	IOVLimit    int `json:"iov_limit"`
@@ -107,8 +107,8 @@ type rmaOffers struct {
 	Flags       map[string]bool
 }
 
-// What the provider does with each row, and what an Endpoint does, are the same
-// in every respect, but where the table of differences says what either does.
+// The provider and an Endpoint do the same with each row, except for the differences in the
+// table.
 //
 //testbed:kernel 6.12
 func TestVMLibfabric(t *testing.T) {

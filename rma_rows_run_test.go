@@ -17,24 +17,24 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
-// rmaEvent is a completion as libfabric tells it.
+// rmaEvent is a completion in libfabric's form.
 type rmaEvent struct {
 	Context int
 	Flags   string
 	Data    uint64
-	Len     int64 // where there is data
+	Len     int64 // if there is data
 	Status  int   // of verbs, if it failed
 }
 
-// rmaOutcome is what came of a row.
+// rmaOutcome is the result of a row.
 type rmaOutcome struct {
-	Posts         []string // "OK", or why not
+	Posts         []string // "OK", or the error
 	Near, Far     []rmaEvent
-	Dead          bool   // the connection is
+	Dead          bool   // the connection has ended
 	Local, Remote string // hashes of the buffers
 }
 
-// String leaves out what a reader of a table does not miss.
+// String returns the fields that readers of a table need.
 func (o rmaOutcome) String() string {
 	s := strings.Join(o.Posts, ", ")
 	for _, e := range o.Near {
@@ -53,7 +53,7 @@ func (o rmaOutcome) String() string {
 	return s
 }
 
-// full has everything.
+// full returns all fields.
 func (o rmaOutcome) full() string {
 	return fmt.Sprintf("%q %+v %+v dead=%v %s %s", o.Posts, o.Near, o.Far, o.Dead, o.Local, o.Remote)
 }
@@ -79,12 +79,12 @@ func rmaParts(t testing.TB, words string) (list []rmaPart) {
 	return list
 }
 
-// hasData reports whether the peer gets data of the operation.
+// hasData reports whether the operation has data for the peer.
 func (o *rmaOp) hasData() bool {
 	return strings.HasSuffix(o.call, "data") || o.call == "fi_writemsg" && o.flags&FlagRemoteCQData != 0
 }
 
-// Contexts of a row are those from first on; receives have others.
+// Contexts of a row begin with first; receives have others.
 const (
 	rmaMark = 0xffff
 	rmaRecv = 1000
@@ -138,7 +138,7 @@ func (o *ourRMA) open(selective bool) {
 	o.keys['x'] = forged(o.keys['a'], func(p *Piece) { p.Key ^= 0xff })
 }
 
-// fill makes the buffers what they are for each row.
+// fill sets the buffers to the initial bytes of each row.
 func (o *ourRMA) fill() {
 	here, there := make([]byte, rmaSize), make([]byte, rmaSize)
 	for i := range here {
@@ -152,7 +152,7 @@ func (o *ourRMA) fill() {
 	}
 }
 
-// change inverts local memory, with what was given to be injected.
+// change inverts local memory, including injected bytes.
 func (o *ourRMA) change() {
 	p := content(o.t, o.mine)
 	for _, p := range append(o.injected, p) {
@@ -179,7 +179,7 @@ func (o *ourRMA) run(r rmaRow, first int) (out rmaOutcome) {
 		}
 	}
 	o.injected = nil
-	// A fenced write behind them tells what makes no completion from what is late.
+	// A fenced write after them distinguishes operations without completion from late ones.
 	err := o.w.a.WriteMsg(Msg{
 		Local: []Span{o.scratch.All()}, Peer: o.w.ab, Remote: []RemoteSpan{o.keys['m'].All()}, Context: rmaMark,
 	}, FlagFence|FlagCompletion)
@@ -203,7 +203,7 @@ func (o *ourRMA) run(r rmaRow, first int) (out rmaOutcome) {
 		if n := must(o.w.b.Poll(c[:]))(o.t); n == 0 {
 			break
 		}
-		if c[0].Err == nil { // receives that a lost connection has flushed are nobody's concern
+		if c[0].Err == nil { // skip receives that a lost connection has flushed
 			out.Far = append(out.Far, o.event(c[0]))
 		}
 	}
@@ -217,7 +217,7 @@ func fnv1a(p []byte) string {
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-// event is a completion in libfabric's words.
+// event returns a completion in libfabric's form.
 func (o *ourRMA) event(c Completion) rmaEvent {
 	e := rmaEvent{}
 	e.Context, _ = c.Context.(int)
@@ -234,7 +234,7 @@ func (o *ourRMA) event(c Completion) rmaEvent {
 	if c.Flags&FlagRemoteCQData != 0 {
 		e.Flags += "|remote-cq-data"
 		e.Data = uint64(c.Data)
-		if !o.connectionless { // of which ofi_rxm says nothing
+		if !o.connectionless { // ofi_rxm does not report these
 			e.Len = c.Len
 		}
 	}
@@ -306,8 +306,8 @@ func (o *ourRMA) post(op *rmaOp, context int) error {
 	return e.InjectWrite(p, peer, remote[0])
 }
 
-// TestRMARows runs the rows without libfabric: what moves bytes does, what
-// should not does not, and nothing is refused but what differs from libfabric.
+// TestRMARows runs the rows without libfabric. It checks that bytes move only if they should,
+// and that only rows that differ from libfabric are refused.
 func TestRMARows(t *testing.T) {
 	for _, x := range rmaSessions {
 		t.Run(x.name, func(t *testing.T) {
@@ -339,7 +339,7 @@ func (o *ourRMA) checkMoved(t *testing.T, r rmaRow, out rmaOutcome) {
 	for _, op := range r.ops {
 		if op.change {
 			o.injected = nil
-			return // of course they have
+			return // bytes have changed, as expected
 		}
 	}
 	o.fill()
@@ -354,7 +354,7 @@ func (o *ourRMA) checkMoved(t *testing.T, r rmaRow, out rmaOutcome) {
 	}
 }
 
-// rmaSession is rows that have endpoints in common.
+// rmaSession is a list of rows that share endpoints.
 type rmaSession struct {
 	name                      string
 	selective, connectionless bool

@@ -2,19 +2,18 @@
 
 package gpurdma
 
-// rmaRow is one operation or a few, posted one after the other, of which all
-// completions are taken before the next row.
+// rmaRow is one operation or a few, posted one after the other. All their completions are
+// taken before the next row.
 type rmaRow struct {
 	name  string
 	ops   []rmaOp
-	still bool // no byte changes
+	still bool // no byte may change
 }
 
-// rmaOp is a call of libfabric's, and the same of Endpoint's. Both programs read
-// these words: local is "offset+length,...", remote "key:offset+length,...". The
-// keys are a: all is allowed, r: reading, w: writing, x: nobody's. With a "!"
-// behind the key our descriptor of the memory lies, so that the NIC has to
-// refuse what we would.
+// rmaOp is a call of libfabric's, and the same call of Endpoint's. Both programs read these
+// words: local is "offset+length,...", remote "key:offset+length,...". The keys are a: all
+// access, r: reading, w: writing, x: an invalid key. With "!" after the key the descriptor of
+// the memory is wrong, so that the NIC has to refuse the operation instead of Endpoint.
 type rmaOp struct {
 	call   string
 	flags  Flags
@@ -30,7 +29,7 @@ func still(name string, op rmaOp) rmaRow { return rmaRow{name: name, ops: []rmaO
 // rmaSize is the size of either buffer.
 const rmaSize = 16384
 
-// plainRows: every operation makes a completion.
+// plainRows have a completion for every operation.
 var plainRows = []rmaRow{
 	one("fi_read", rmaOp{"fi_read", 0, "300+500", "a:7+500", 0, false}),
 	one("fi_read of many packets", rmaOp{"fi_read", 0, "1+12000", "a:4000+12000", 0, false}),
@@ -124,7 +123,7 @@ var plainRows = []rmaRow{
 	}, true},
 }
 
-// selectiveRows: completions are made where FI_COMPLETION asks for them.
+// selectiveRows have completions only with FI_COMPLETION.
 var selectiveRows = []rmaRow{
 	one("fi_write", rmaOp{"fi_write", 0, "0+100", "a:9+100", 0, false}),
 	one("fi_writev", rmaOp{"fi_writev", 0, "0+100,200+1", "a:9+101", 0, false}),

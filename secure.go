@@ -14,8 +14,8 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
-// protect makes a connection what the options ask for: mutual TLS, or what is on this
-// machine only, or the clear in words. It is done before a byte is exchanged.
+// protect applies the protection that the options ask for: mutual TLS, a loopback address, or
+// plaintext if AllowPlaintext is set. It runs before any byte is exchanged.
 func (o *EndpointOptions) protect(ctx context.Context, c net.Conn, host string, client bool) (net.Conn, error) {
 	if o.TLS == nil {
 		return c, o.mayBePlain(c.RemoteAddr())
@@ -36,7 +36,7 @@ func (o *EndpointOptions) protect(ctx context.Context, c net.Conn, host string, 
 	return t, nil
 }
 
-// mutual is the configuration, with nothing left out.
+// mutual returns a TLS configuration that requires certificates of both sides.
 func (o *EndpointOptions) mutual(host string, client bool) (*tls.Config, error) {
 	refuse := func(detail, remedy string) error {
 		return &dmabuf.Error{Op: "protect the exchange", Detail: detail, Remedy: remedy, Err: ErrUnsafe}
@@ -49,7 +49,7 @@ func (o *EndpointOptions) mutual(host string, client bool) (*tls.Config, error) 
 	case cfg.InsecureSkipVerify:
 		return nil, refuse("InsecureSkipVerify", "set TLS.RootCAs")
 	case !client && cfg.GetConfigForClient != nil:
-		return nil, refuse("GetConfigForClient", "leave it out: what it returns need not ask clients for certificates")
+		return nil, refuse("GetConfigForClient", "leave it out: the configuration that it returns may not ask clients for certificates")
 	case !client && cfg.ClientCAs == nil:
 		return nil, refuse("nothing says which clients are trusted", "set TLS.ClientCAs")
 	}
@@ -60,14 +60,15 @@ func (o *EndpointOptions) mutual(host string, client bool) (*tls.Config, error) 
 	return cfg, nil
 }
 
-// mayBePlain refuses an address that is not on this machine.
+// mayBePlain refuses plaintext to an address that is not a loopback address, unless
+// AllowPlaintext is set.
 func (o *EndpointOptions) mayBePlain(a net.Addr) error {
 	if o.AllowPlaintext || loopback(a) {
 		return nil
 	}
 	return &dmabuf.Error{
 		Op: "protect the exchange", Device: a.String(), Detail: "the address is not a loopback address, and there is no TLS",
-		Remedy: "set EndpointOptions.TLS, or AllowPlaintext on a network where nobody else is", Err: ErrUnsafe,
+		Remedy: "set EndpointOptions.TLS, or AllowPlaintext on a network without other hosts", Err: ErrUnsafe,
 	}
 }
 
@@ -81,12 +82,12 @@ func loopback(a net.Addr) bool {
 	return false
 }
 
-// keepalive finds a peer whose machine is gone.
+// keepalive detects a peer whose machine is gone.
 func keepalive(c net.Conn) {
 	if t, ok := c.(*net.TCPConn); ok {
 		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepIdle, Interval: keepEvery, Count: keepCount})
 		_ = t.SetNoDelay(true)
-		// What was sent and not acknowledged counts too.
+		// Bytes that were sent and not acknowledged count, too.
 		if raw, err := t.SyscallConn(); err == nil {
 			_ = raw.Control(func(fd uintptr) {
 				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int((keepIdle + time.Duration(keepCount)*keepEvery).Milliseconds()))

@@ -4,21 +4,28 @@ package gpurdma
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
-// slab is registered host memory from which injected data is sent.
+// slab is registered host memory from which injected data is sent. It is made at its first
+// use.
 type slab struct {
-	buf  *Buffer
-	size int64 // of a slot
+	mu   sync.Mutex
+	buf  *Buffer // nil until the first use
+	size int64   // of a slot
 	free []int
-	sink Piece // where bytes are read to that only the reading matters of
+	sink Piece // memory for bytes that are read only for the sake of the read
 }
 
 // needSlab makes the slab at its first use.
 func (e *Endpoint) needSlab() error {
-	if e.slab != nil {
+	s := &e.slab
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.buf != nil {
 		return nil
 	}
 	slots := e.opt.Depth
@@ -27,17 +34,54 @@ func (e *Endpoint) needSlab() error {
 	if err != nil {
 		return err
 	}
-	s := &slab{buf: buf, size: size}
+	s.buf, s.size = buf, size
 	for i := range slots {
 		s.free = append(s.free, slots-1-i)
 	}
-	local := buf.core.local.pieces[0]
-	s.sink = Piece{local.Addr + uint64(size*int64(slots)), 8, local.Key}
-	e.slab = s
+	local := buf.core.local.Memory[0]
+	s.sink = Piece{Addr: local.Addr + uint64(size*int64(slots)), Length: 8, Key: local.Key}
 	return nil
 }
 
-// inject takes the data of n bytes; fill puts it into the slot.
+// take returns a free slot.
+func (s *slab) take() (slot int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.free)
+	if n == 0 {
+		return 0, false
+	}
+	slot = s.free[n-1]
+	s.free = s.free[:n-1]
+	return slot, true
+}
+
+func (s *slab) put(slot int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = append(s.free, slot)
+}
+
+// hold keeps the memory, if there is any, until the returned function is called.
+func (s *slab) hold() func() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.buf == nil || s.buf.use() != nil {
+		return func() {}
+	}
+	return s.buf.core.unuse
+}
+
+func (s *slab) release() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.buf == nil {
+		return nil
+	}
+	return s.buf.Release()
+}
+
+// inject replaces the op's local memory by a slot of n bytes, which fill fills.
 func (o *op) inject(e *Endpoint, n int64, fill func(p []byte) error) error {
 	if n > int64(e.opt.InjectSize) {
 		return &dmabuf.Error{
@@ -48,19 +92,21 @@ func (o *op) inject(e *Endpoint, n int64, fill func(p []byte) error) error {
 	if err := e.needSlab(); err != nil {
 		return err
 	}
-	s := e.slab
-	if len(s.free) == 0 {
+	s := &e.slab
+	if err := s.buf.use(); err != nil { // the endpoint is closed
+		return err
+	}
+	defer s.buf.core.unuse()
+	if o.slot, o.injected = s.take(); !o.injected {
 		return ErrQueueFull
 	}
-	o.slot, o.injected = s.free[len(s.free)-1], true
-	s.free = s.free[:len(s.free)-1]
 	off := int64(o.slot) * s.size
 	if err := fill(s.buf.core.hostMem.Bytes()[off : off+n]); err != nil {
 		return err
 	}
-	o.local = o.local[:0]
+	o.local, o.staged = o.local[:0], false
 	if n > 0 {
-		o.local = append(o.local, window{s.buf.root, s.buf.mem, off, n})
+		o.local = append(o.local, lower.Window{Layout: s.buf.layout, Spaces: s.buf.mem, Off: off, Len: n})
 	}
 	o.length = n
 	return nil

@@ -11,21 +11,37 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
-// Span is local memory of an operation: Length bytes from Offset on, of a Buffer
-// or of a Region. The zero Span is no bytes.
+// Span is local memory of an operation: Length bytes from Offset on, of a Buffer or of a
+// Region. The zero Span has no bytes.
 type Span struct {
 	Buf            *Buffer // or
 	Region         *Region
 	Offset, Length int64
+
+	layout layout.Layout // of the Region; if empty, the Region's layout when an operation takes the Span
 }
 
-// All are all bytes of the Buffer.
+// All returns all bytes of the Buffer.
 func (b *Buffer) All() Span { return Span{Buf: b, Length: b.size} }
 
-// All are all bytes that the region's layout takes now.
-func (r *Region) All() Span { return Span{Region: r, Length: r.Size()} }
+// All returns all bytes of the region's current layout. The Span keeps this layout when the
+// region is assigned another one.
+func (r *Region) All() Span {
+	l := r.Layout()
+	return Span{Region: r, Length: l.Size(), layout: l}
+}
+
+// shape returns the layout through which the Region is seen.
+func (s *Span) shape() layout.Layout {
+	if s.layout.Size() > 0 {
+		return s.layout
+	}
+	return s.Region.Layout()
+}
 
 // RemoteSpan is a peer's memory in an operation: Length bytes from Offset on
 // (struct fi_rma_iov).
@@ -34,17 +50,17 @@ type RemoteSpan struct {
 	Offset, Length int64
 }
 
-// All are all bytes of the remote buffer.
+// All returns all bytes of the remote buffer.
 func (r *RemoteBuffer) All() RemoteSpan { return RemoteSpan{Buf: r, Length: r.Size()} }
 
-// Part is length bytes of the remote buffer from offset on.
+// Part returns length bytes of the remote buffer from offset on.
 func (r *RemoteBuffer) Part(offset, length int64) RemoteSpan {
 	return RemoteSpan{Buf: r, Offset: offset, Length: length}
 }
 
-// operand is a Span that is in use: its memory stays until drop.
+// operand is a Span in use: its memory stays until drop.
 type operand struct {
-	window
+	lower.Window
 	buf    *Buffer
 	region *Region
 }
@@ -55,28 +71,29 @@ func (s Span) take(nic *NIC, op Op, write bool) (o operand, err error) {
 	case s.Buf != nil && s.Region != nil:
 		return o, &dmabuf.Error{Op: op.String(), Detail: "a span of a buffer and of a region", Err: unix.EINVAL}
 	case s.Buf != nil:
-		o.buf, o.window = s.Buf, window{s.Buf.root, s.Buf.mem, s.Offset, s.Length}
+		o.buf, o.Window = s.Buf, lower.Window{Layout: s.Buf.layout, Spaces: s.Buf.mem, Off: s.Offset, Len: s.Length}
 	case s.Region != nil:
 		s.Region.mu.RLock()
 		defer s.Region.mu.RUnlock()
 		if s.Region.closed {
 			return o, os.ErrClosed
 		}
-		o.region, o.window = s.Region, window{s.Region.layout.root, s.Region.spaces, s.Offset, s.Length}
+		shape := s.layout
+		if shape.Size() == 0 {
+			shape = s.Region.layout
+		}
+		o.region, o.Window = s.Region, lower.Window{Layout: shape, Spaces: s.Region.spaces, Off: s.Offset, Len: s.Length}
 	case s.Length == 0:
 		return o, nil
 	default:
 		return o, &dmabuf.Error{Op: op.String(), Detail: "a span of nothing", Remedy: "set Buf or Region", Err: unix.EINVAL}
 	}
-	size := int64(0)
-	if o.root != nil {
-		size = o.root.size
-	}
+	size := o.Layout.Size()
 	if !within(s.Offset, s.Length, size) {
 		return o, outOfRange(op.String(), s.Offset, s.Length, size)
 	}
 	if write {
-		if b := o.reached((*Buffer).ReadOnly); b != nil {
+		if b := o.findBuffer((*Buffer).ReadOnly); b != nil {
 			return operand{}, b.denied(op.String())
 		}
 	}
@@ -99,15 +116,15 @@ func (b *Buffer) usable(nic *NIC) error {
 	return b.use()
 }
 
-// reached is a Buffer that is so and that some of the operand's bytes are of; nil if
-// there is none.
-func (o *operand) reached(is func(*Buffer) bool) *Buffer {
+// findBuffer returns a Buffer for which is returns true and that has bytes of the operand; nil
+// if there is none.
+func (o *operand) findBuffer(is func(*Buffer) bool) *Buffer {
 	bufs := o.bufs()
 	if !slices.ContainsFunc(bufs, is) {
-		return nil // mostly
+		return nil // the usual case
 	}
-	i := o.root.source(o.offset, o.length, func(source int) bool { return is(bufs[source]) })
-	if i < 0 {
+	i, ok := o.Layout.FindSource(o.Off, o.Len, func(source int) bool { return is(bufs[source]) })
+	if !ok {
 		return nil
 	}
 	return bufs[i]
@@ -125,11 +142,11 @@ func (o *operand) bufs() []*Buffer {
 
 func (o *operand) drop() {
 	for _, b := range o.bufs() {
-		b.core.unuse()
+		b.core.unuseLater()
 	}
 }
 
-// host reports whether all of it is the host's memory.
+// host reports whether all of the operand is host memory.
 func (o *operand) host() bool {
 	for _, b := range o.bufs() {
 		if !b.core.host() {
@@ -139,43 +156,49 @@ func (o *operand) host() bool {
 	return true
 }
 
-// staged runs do on what stands in for the first n bytes of the operand.
-func (o *operand) staged(n int64, do func(s *standIn, off, length int64) error) error {
-	some := false
+// isStaged reports whether some of the operand is staged.
+func (o *operand) isStaged() bool {
 	for _, b := range o.bufs() {
-		some = some || b.core.stand != nil
+		if b.core.staging != nil {
+			return true
+		}
 	}
-	if !some {
+	return false
+}
+
+// staged runs do on the staging buffers of the first n bytes of the operand.
+func (o *operand) staged(n int64, do func(s *stagingBuffer, off, length int64) error) error {
+	if !o.isStaged() {
 		return nil
 	}
 	bufs := o.bufs()
-	for g := range (Layout{o.root}).Part(o.offset, min(n, o.length)) {
+	for g := range o.Layout.Part(o.Off, min(n, o.Len)) {
 		b := bufs[g.Source]
-		if b.core.stand == nil {
+		if b.core.staging == nil {
 			continue
 		}
-		if err := do(b.core.stand, b.off+g.Offset, g.Length); err != nil {
+		if err := do(b.core.staging, b.off+g.Off, g.Len); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// copy moves bytes between p and the operand, by CPU. It asks no Buffer: they may
+// copy moves bytes between p and the operand, by CPU. It does not check the Buffers: they may
 // have been released since take, which has checked them and keeps their memory.
 func (o *operand) copy(p []byte, do func(c *core, p []byte, off int64) (int, error)) error {
 	bufs, n := o.bufs(), int64(0)
-	for g := range (Layout{o.root}).Part(o.offset, min(int64(len(p)), o.length)) {
+	for g := range o.Layout.Part(o.Off, min(int64(len(p)), o.Len)) {
 		b := bufs[g.Source]
-		if _, err := do(b.core, p[n:n+g.Length], b.off+g.Offset); err != nil {
+		if _, err := do(b.core, p[n:n+g.Len], b.off+g.Off); err != nil {
 			return err
 		}
-		n += g.Length
+		n += g.Len
 	}
 	return nil
 }
 
-// check is what can be known of a remote span before the peer's NIC is asked.
+// check checks a remote span as far as that is possible without the peer's NIC.
 func (r *RemoteSpan) check(op Op, need ibvfd.Access) error {
 	switch {
 	case r.Buf == nil && r.Length == 0 && r.Offset == 0:
@@ -195,6 +218,6 @@ func (r *RemoteSpan) check(op Op, need ibvfd.Access) error {
 	return nil
 }
 
-func (r *RemoteSpan) window() window {
-	return window{r.Buf.layout.root, r.Buf.spaces, r.Offset, r.Length}
+func (r *RemoteSpan) window() lower.Window {
+	return lower.Window{Layout: r.Buf.layout, Spaces: r.Buf.spaces, Off: r.Offset, Len: r.Length}
 }

@@ -14,12 +14,12 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/cm"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 )
 
-// stream is a net.Conn over a queue pair that rdma_cm has connected: what the
-// exchange runs over, as it does over TCP. Bytes go as messages of a chunk at
-// most, each waited for; a receiver that falls behind is waited for by the NIC
-// (receiver not ready), as TCP's window would.
+// stream is a net.Conn over a queue pair that rdma_cm has connected; the exchange uses it as
+// it uses TCP. Bytes go as messages of at most a chunk. Write waits for each; the NIC waits
+// for a receiver that falls behind (receiver not ready), as TCP's window would.
 type stream struct {
 	nic    *NIC
 	id     *cm.ID
@@ -27,10 +27,10 @@ type stream struct {
 	remote cmAddr
 	client bool
 	tune   ibvfd.ConnectAttr
-	every  time.Duration // between signs of life
+	every  time.Duration // between keepalive WRITEs
 
 	pd             *ibvfd.PD
-	mem            *ibvfd.HostBuf
+	mem            *hostmem.Buf
 	mr             *ibvfd.MR
 	sendCQ, recvCQ *ibvfd.CQ
 	qp             *ibvfd.QP
@@ -39,24 +39,24 @@ type stream struct {
 	life  context.Context
 	end   context.CancelCauseFunc
 	watch sync.WaitGroup
-	ended chan struct{} // closed when there is a cause
-	cause error         // why there is nothing to read any more
-	first sync.Once     // one cause
+	ended chan struct{} // closed when cause is set
+	cause error         // why nothing more can be read
+	first sync.Once     // sets cause once
 
 	read struct {
 		sync.Mutex
 		*deadline
 		broken error
-		slot   int    // that rest is of
+		slot   int    // the slot of rest
 		rest   []byte // received and not read
 	}
 	write struct {
 		sync.Mutex
 		*deadline
 		broken error
-		last   time.Time // when the peer's NIC was last heard of
+		last   time.Time // the last answer of the peer's NIC
 	}
-	alive atomic.Int32 // signs of life, for tests
+	alive atomic.Int32 // keepalive WRITEs, for tests
 
 	closing sync.Mutex
 	closed  bool
@@ -64,11 +64,11 @@ type stream struct {
 
 const (
 	streamChunk = 4 << 10
-	streamSlots = 16 // chunks that may come before somebody reads
+	streamSlots = 16 // chunks that may arrive before a Read
 	streamSize  = (streamSlots + 1) * streamChunk
 )
 
-// newStream takes an ID over; establish makes a connection of it.
+// newStream takes an ID over; establish connects it.
 func newStream(n *NIC, id *cm.ID, client bool, tune ibvfd.ConnectAttr) *stream {
 	s := &stream{nic: n, id: id, local: cmAddr(id.LocalAddr()), remote: cmAddr(id.RemoteAddr()), client: client, tune: tune, every: keepIdle, ended: make(chan struct{})}
 	s.life, s.end = context.WithCancelCause(context.Background())
@@ -76,12 +76,12 @@ func newStream(n *NIC, id *cm.ID, client bool, tune ibvfd.ConnectAttr) *stream {
 	return s
 }
 
-// helloCM is what endpoints say with rdma_cm's request, to be told from other
-// programs.
+// helloCM is the private data of rdma_cm requests by endpoints. It distinguishes them from
+// requests of other programs.
 var helloCM = []byte("GPR1 gpurdma")
 
-// establish makes the queue pair and connects it. Until then nothing can be read
-// or written.
+// establish makes the queue pair and connects it. Before that the stream cannot be read or
+// written.
 func (s *stream) establish(ctx context.Context) error {
 	d, ok := s.nic.dev.(*verbsDevice)
 	if !ok || s.id.Device() != s.nic.Name() {
@@ -112,12 +112,12 @@ func (s *stream) establish(ctx context.Context) error {
 	return nil
 }
 
-// param is what rdma_cm is asked for. What it does not take, [ibvfd.Zero] above all, is
-// for the data's queue pairs: the exchange has a default then.
+// param returns the parameters for rdma_cm. Values that it does not accept, [ibvfd.Zero] above
+// all, apply only to the queue pairs for data: the exchange uses a default then.
 func (s *stream) param() cm.Param {
 	p := cm.Param{
 		PrivateData: helloCM, RNRRetry: 7, ResponderResources: 1, InitiatorDepth: 1,
-		Access: ibvfd.AccessRemoteWrite, // of nothing: signs of life
+		Access: ibvfd.AccessRemoteWrite, // for keepalive WRITEs of 0 bytes
 	}
 	if s.tune.Timeout <= 31 {
 		p.Timeout = s.tune.Timeout
@@ -128,9 +128,9 @@ func (s *stream) param() cm.Param {
 	return p
 }
 
-// open makes the queue pair, with receives posted. Nobody knows yet who is at the
-// other end, so it has a protection domain of its own: in the NIC's, whoever
-// guesses a key would reach what is shared with others.
+// open makes the queue pair, with receives posted. The peer is not known yet, so the queue
+// pair has a protection domain of its own: in the NIC's domain, a peer that guesses a key
+// would reach memory that is shared with others.
 func (s *stream) open(d *verbsDevice) (err error) {
 	if err := s.nic.pin(streamSize, "an exchange over rdma_cm"); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (s *stream) open(d *verbsDevice) (err error) {
 	if s.pd, err = d.ctx.AllocPD(); err != nil {
 		return err
 	}
-	if s.mem, err = ibvfd.AllocHost(streamSize); err != nil {
+	if s.mem, err = hostmem.Alloc(streamSize); err != nil {
 		return err
 	}
 	if s.mr, err = s.pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.HostMemory, Host: s.mem.Bytes(), Length: streamSize, Access: ibvfd.AccessLocalWrite, Owner: s.mem}); err != nil {
@@ -176,7 +176,7 @@ func (s *stream) sge(off, n int) ibvfd.SGE {
 	return ibvfd.SGE{Addr: s.mr.IOVA() + uint64(off), Length: uint32(n), LKey: s.mr.LKey()}
 }
 
-// listen waits for the peer's end.
+// listen waits until the peer ends the connection.
 func (s *stream) listen() {
 	err := s.id.Wait(s.life)
 	if s.life.Err() != nil {
@@ -188,17 +188,17 @@ func (s *stream) listen() {
 	s.fail(err)
 }
 
-// fail has reading end with cause, once what came before it is read.
+// fail makes Read return cause, after the bytes that came before.
 func (s *stream) fail(cause error) {
 	s.first.Do(func() {
 		s.cause = cause
 		close(s.ended)
 	})
-	_ = s.qp.Err() // flushes the receives; fails if it is closed, or its device is gone
+	_ = s.qp.Err() // flushes the receives; fails if the queue pair is closed, or its device is gone
 }
 
-// keepalive finds a peer whose machine is gone: a WRITE of nothing is answered by
-// the peer's NIC, and disturbs nobody.
+// keepalive detects a peer whose machine is gone: the peer's NIC answers a WRITE of 0 bytes,
+// without any effect on the peer.
 func (s *stream) keepalive() {
 	tick := time.NewTicker(s.every)
 	defer tick.Stop()
@@ -209,7 +209,7 @@ func (s *stream) keepalive() {
 			return
 		}
 		if !s.write.TryLock() {
-			continue // who writes hears of the peer
+			continue // a Write under way detects it itself
 		}
 		var err error
 		if s.write.broken == nil && time.Since(s.write.last) >= s.every {
@@ -225,7 +225,7 @@ func (s *stream) keepalive() {
 	}
 }
 
-// Read takes what has come.
+// Read returns bytes that have arrived.
 func (s *stream) Read(p []byte) (int, error) {
 	s.read.Lock()
 	defer s.read.Unlock()
@@ -241,7 +241,7 @@ func (s *stream) Read(p []byte) (int, error) {
 		}
 		var wc [1]ibvfd.WC
 		if err := s.read.wait(func(ctx context.Context) error {
-			if ctx.Err() != nil { // before what is there: a deadline that has passed
+			if ctx.Err() != nil { // a deadline that has passed goes before bytes that have arrived
 				return ctx.Err()
 			}
 			_, err := s.recvCQ.Wait(ctx, wc[:])
@@ -252,7 +252,7 @@ func (s *stream) Read(p []byte) (int, error) {
 		switch {
 		case wc[0].Status != ibvfd.WCSuccess:
 			s.read.broken = s.over(&wc[0])
-		case wc[0].Opcode != ibvfd.WCOpRecv || wc[0].ByteLen == 0 || wc[0].ByteLen > streamChunk: // no stream's
+		case wc[0].Opcode != ibvfd.WCOpRecv || wc[0].ByteLen == 0 || wc[0].ByteLen > streamChunk: // not from a stream
 			s.read.broken = fmt.Errorf("%w: completion %d of %d bytes", ErrMalformed, wc[0].Opcode, wc[0].ByteLen)
 			s.fail(s.read.broken)
 		default:
@@ -269,8 +269,8 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// over is why a receive was flushed: a send that failed flushes it too, and who
-// sent hears of that at about the same time.
+// over returns the reason why a receive was flushed. A failed send also flushes receives, and
+// sets the cause at about the same time.
 func (s *stream) over(wc *ibvfd.WC) error {
 	select {
 	case <-s.ended:
@@ -282,8 +282,8 @@ func (s *stream) over(wc *ibvfd.WC) error {
 	}
 }
 
-// Write returns when the peer's NIC has all of p. One that does not end in time
-// leaves a stream that cannot be written to.
+// Write returns when the peer's NIC has received all of p. After a Write that missed its
+// deadline the stream cannot be written to.
 func (s *stream) Write(p []byte) (n int, err error) {
 	s.write.Lock()
 	defer s.write.Unlock()
@@ -305,7 +305,7 @@ func (s *stream) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// send posts one and waits for its completion. The caller has the write lock.
+// send posts one work request and waits for its completion. The caller holds the write lock.
 func (s *stream) send(wr ibvfd.SendWR, waiting func(func(context.Context) error) error) (err error) {
 	defer func() { s.write.broken = err }()
 	if _, err := s.qp.PostSend([]ibvfd.SendWR{wr}); err != nil {
@@ -327,7 +327,7 @@ func (s *stream) send(wr ibvfd.SendWR, waiting func(func(context.Context) error)
 	return nil
 }
 
-// Close ends the connection: the peer reads io.EOF. Closing again does nothing.
+// Close ends the connection: the peer reads io.EOF. A second Close does nothing.
 func (s *stream) Close() error {
 	s.end(net.ErrClosed)
 	s.closing.Lock()
@@ -336,7 +336,7 @@ func (s *stream) Close() error {
 		return nil
 	}
 	s.closed = true
-	// Who reads or writes ends now, and uses the memory no more.
+	// Reads and Writes under way end now, and do not use the memory any more.
 	s.read.Lock()
 	defer s.read.Unlock()
 	s.write.Lock()
@@ -345,7 +345,7 @@ func (s *stream) Close() error {
 	return s.nic.end(s.free)
 }
 
-// free lets go of everything, in order; it may be tried again.
+// free frees everything, in order; it may be tried again.
 func (s *stream) free() error {
 	if err := s.id.Close(); err != nil {
 		return err
@@ -384,18 +384,18 @@ func (s *stream) free() error {
 	return nil
 }
 
-// LocalAddr is this side's address.
+// LocalAddr returns this side's address.
 func (s *stream) LocalAddr() net.Addr { return s.local }
 
-// RemoteAddr is the peer's, as the peer says.
+// RemoteAddr returns the peer's address, as the peer states it.
 func (s *stream) RemoteAddr() net.Addr { return s.remote }
 
-// SetDeadline sets both.
+// SetDeadline sets both deadlines.
 func (s *stream) SetDeadline(t time.Time) error {
 	return errors.Join(s.SetReadDeadline(t), s.SetWriteDeadline(t))
 }
 
-// SetReadDeadline bounds Reads, also one that waits now.
+// SetReadDeadline bounds Reads, including one that waits now.
 func (s *stream) SetReadDeadline(t time.Time) error {
 	s.read.set(t)
 	return nil

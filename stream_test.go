@@ -8,8 +8,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// What the data's queue pairs take for nothing rdma_cm would refuse: an exchange has
-// its defaults there.
+// The stream uses defaults for values that only the queue pairs for data accept, and rdma_cm
+// would refuse.
 func TestStreamParam(t *testing.T) {
 	for _, c := range []struct{ timeout, wantTimeout, retries, wantRetries uint8 }{
 		{0, 0, 0, 0}, {17, 17, 6, 6}, {31, 31, 7, 7}, {ibvfd.Zero, 0, ibvfd.Zero, 0},

@@ -26,7 +26,7 @@ func (o *ownedSource) Close() error {
 	return nil
 }
 
-// stubborn has the registration refuse to end so often.
+// stubborn makes the first refuse calls of r's close fail.
 func stubborn(r *registration, refuse int) {
 	end := r.close
 	r.close = func() error {
@@ -37,8 +37,7 @@ func stubborn(r *registration, refuse int) {
 	}
 }
 
-// What Close could not free, it frees when it is tried again, and until then
-// says so.
+// A second Close frees what the first could not free; the first one returns an error.
 func TestCloseAgain(t *testing.T) {
 	n := inMemory(t).open(t, NICOptions{})
 	src := &ownedSource{memSource: memSource{mem: make([]byte, 64)}, refuse: 2}
@@ -75,7 +74,7 @@ func TestCloseAgain(t *testing.T) {
 	}
 }
 
-// What nobody waits for is freed by the NIC's Close.
+// The NIC's Close frees memory that could not be freed in the background.
 func TestReleaseAgain(t *testing.T) {
 	for name, release := range map[string]func(b *Buffer) error{
 		"Release": (*Buffer).Release,
@@ -96,7 +95,7 @@ func TestReleaseAgain(t *testing.T) {
 			}
 			err := b.Release()
 			b.core.unuse()
-			return errors.Join(err, unix.EBUSY) // nobody was told
+			return errors.Join(err, unix.EBUSY) // no caller got this error
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +149,7 @@ func TestUnshareAgain(t *testing.T) {
 	w.ok(b.Close())
 }
 
-// stuckLink does not close so often.
+// stuckLink is a link whose first closes fail.
 type stuckLink struct {
 	link
 	stays int
@@ -163,15 +162,15 @@ func (l *stuckLink) close() error {
 	return l.link.close()
 }
 
-// As long as a link is not closed, the memory of what was under way on it stays.
+// While a link is not closed, the memory of operations that were under way on it stays.
 func TestStuckLink(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
 	rb := w.share(theirs.All(), allAccess)
-	w.a.mu.Lock()
-	c := w.a.peers[w.ab-1].conn
+	c := w.a.connTo(w.ab)
+	c.mu.Lock()
 	c.link = &stuckLink{link: c.link, stays: 2}
-	w.a.mu.Unlock()
+	c.mu.Unlock()
 	w.ok(w.a.Recv(mine.All(), w.ab, "receive"))
 	w.ok(w.a.InjectWrite([]byte{1}, w.ab, rb.Part(0, 1)))
 	slots := len(w.a.slab.free)
@@ -185,7 +184,7 @@ func TestStuckLink(t *testing.T) {
 		if err := mine.Close(); !errors.Is(err, dmabuf.ErrInUse) || len(w.a.slab.free) != slots {
 			t.Errorf("close of memory that the NIC may touch: %v", err)
 		}
-		_ = w.a.nic.Close() // tries again
+		_ = w.a.nic.Close() // the NIC tries again
 	}
 	w.ok(mine.Close())
 	if len(w.a.slab.free) != slots+1 {
@@ -193,16 +192,16 @@ func TestStuckLink(t *testing.T) {
 	}
 }
 
-// Nor does the memory go with its endpoint from which data were injected.
+// The slab of injected data also outlives its endpoint.
 func TestStuckLinkOutlivesItsEndpoint(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	theirs := hostKind.make(t, w.b.nic, 64)
 	rb := w.share(theirs.All(), allAccess)
 	w.ok(w.a.InjectWrite([]byte{1}, w.ab, rb.Part(0, 1)))
-	w.a.mu.Lock()
-	c := w.a.peers[w.ab-1].conn
+	c := w.a.connTo(w.ab)
+	c.mu.Lock()
 	c.link = &stuckLink{link: c.link, stays: 2}
-	w.a.mu.Unlock()
+	c.mu.Unlock()
 	pinned := w.a.nic.Stats().Pinned
 	w.ok(w.a.Close())
 	if err := w.a.nic.Close(); !errors.Is(err, unix.EBUSY) || pinned == 0 || w.a.nic.Stats().Pinned != pinned {

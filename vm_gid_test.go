@@ -12,18 +12,18 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// addresses gives the NIC's network device more of them, for as long as the test
-// runs, and waits for the kernel to fill the GID table, which it does in its own
-// time.
+// addresses gives the NIC's network device more addresses until the test ends. It waits for
+// the kernel to fill the GID table, which takes some time.
 func addresses(t testing.TB, list ...string) {
 	t.Helper()
 	c := must(ibvfd.Open(testNIC))(t)
 	closing(t, c)
 	there := func(p netip.Prefix) bool {
-		_, _, err := c.ChooseGID(1, ibvfd.GIDWish{Subnet: netip.PrefixFrom(p.Addr(), p.Addr().BitLen())})
+		_, _, err := c.ChooseGID(1, gid.Wish{Subnet: netip.PrefixFrom(p.Addr(), p.Addr().BitLen())})
 		return err == nil
 	}
 	until := func(p netip.Prefix, want bool) {
@@ -52,19 +52,18 @@ func noDAD(p netip.Prefix) string {
 	return ""
 }
 
-// A NIC with several addresses: queue pairs go over the one that TCP goes over, or
-// over what the program wishes, or over the one that the peer has taken; whatever is
-// first in the table.
+// A NIC has several addresses: queue pairs use the one that TCP uses, or the program's wish,
+// or the one that matches the peer's choice; the order of the table does not matter.
 func TestVMGIDOfConnections(t *testing.T) {
 	const first, second, sixth = "10.9.0.1", "10.9.5.1", "fd00:9::1"
 	s := onNIC(t).few()
 	addresses(t, second+"/24", sixth+"/64")
-	r := seeded(t)
-	in := func(p string) ibvfd.GIDWish { return ibvfd.GIDWish{Subnet: netip.MustParsePrefix(p)} }
+	r := testenv.Seeded(t)
+	in := func(p string) gid.Wish { return gid.Wish{Subnet: netip.MustParsePrefix(p)} }
 	for name, c := range map[string]struct {
 		listen string
-		a, b   ibvfd.GIDWish // of who connects, and who listens
-		want   string        // of both
+		a, b   gid.Wish // of the connecting side and the listening side
+		want   string   // for both
 		why    [2]string
 	}{
 		"the first":          {listen: first + ":0", want: first, why: [2]string{"TCP comes through it", "TCP comes through it"}},
@@ -73,7 +72,7 @@ func TestVMGIDOfConnections(t *testing.T) {
 		"loopback":           {listen: "127.0.0.1:0", want: first, why: [2]string{"says nothing of the NIC", "the peer's GID is"}},
 		"wished":             {listen: "127.0.0.1:0", a: in("10.9.5.0/24"), b: in("10.9.5.0/24"), want: second, why: [2]string{"says nothing of the NIC", "the peer's GID is"}},
 		"wished by one":      {listen: "127.0.0.1:0", a: in("10.9.5.0/24"), want: second, why: [2]string{"says nothing of the NIC", "the peer's GID is"}},
-		"wished against TCP": {listen: first + ":0", a: ibvfd.GIDWish{Family: ibvfd.IPv6, Subnet: netip.MustParsePrefix("fd00::/8")}, want: sixth, why: [2]string{"none reaches TCP's", "the peer's GID is"}},
+		"wished against TCP": {listen: first + ":0", a: gid.Wish{Family: gid.IPv6, Subnet: netip.MustParsePrefix("fd00::/8")}, want: sixth, why: [2]string{"none reaches TCP's", "the peer's GID is"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{t: t, listen: c.listen,
@@ -105,16 +104,16 @@ func TestVMGIDOfConnections(t *testing.T) {
 		b := s.endpoint(t, EndpointOptions{})
 		a := s.endpoint(t, EndpointOptions{GID: in("192.0.2.0/24")})
 		_, err := a.Connect(limited(t), must(b.Listen("127.0.0.1:0"))(t).String())
-		if !errors.Is(err, ibvfd.ErrNoGID) || !strings.Contains(err.Error(), "outside 192.0.2.0/24") {
+		if !errors.Is(err, gid.ErrNone) || !strings.Contains(err.Error(), "outside 192.0.2.0/24") {
 			t.Error(err)
 		}
 		if list := a.Peers(); len(list) != 0 {
 			t.Errorf("peers %v", list)
 		}
 	})
-	// Of two that cannot reach each other either side says which they are.
+	// If two GIDs cannot reach each other, the errors of both sides name them.
 	t.Run("no way", func(t *testing.T) {
-		b := s.endpoint(t, EndpointOptions{GID: ibvfd.GIDWish{Family: ibvfd.IPv4}})
+		b := s.endpoint(t, EndpointOptions{GID: gid.Wish{Family: gid.IPv4}})
 		a := s.endpoint(t, EndpointOptions{GID: in("fd00::/8")})
 		_, err := a.Connect(limited(t), must(b.Listen("127.0.0.1:0"))(t).String())
 		if err == nil || !strings.Contains(err.Error(), "the peer was told of port 1 of "+testNIC+", "+sixth) {

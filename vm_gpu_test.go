@@ -10,7 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// ofGPU is memory of a software GPU, which stays where registration has put it.
+// ofGPU returns memory of a software GPU that stays where registration has put it.
 func ofGPU(p testenv.GPUPlace) kind {
 	k := exported(p.Name, p.Spec, PreferDirect)
 	allocate := k.make
@@ -29,7 +29,7 @@ func ofGPU(p testenv.GPUPlace) kind {
 		check()
 		t.Cleanup(func() {
 			if b.use() != nil {
-				return // closed
+				return // the endpoint is closed
 			}
 			check()
 			b.core.unuse()
@@ -39,8 +39,7 @@ func ofGPU(p testenv.GPUPlace) kind {
 	return k
 }
 
-// onGPU is the setting beside a software GPU: its memory in every place, and the
-// host's.
+// onGPU is the setting with a software GPU: its memory in every place, and host memory.
 func onGPU(t testing.TB, places []testenv.GPUPlace) setting {
 	noGrowth(t, testNIC)
 	s := hostOnly(testNIC)
@@ -54,7 +53,7 @@ func onEachGPU(t *testing.T, run func(t *testing.T, s setting)) {
 	testenv.EachGPU(t, func(t *testing.T, places []testenv.GPUPlace) { run(t, onGPU(t, places)) })
 }
 
-// ofEachGPU is that without the host's memory, which other machines have, too.
+// ofEachGPU is that without host memory, which other machines have, too.
 func ofEachGPU(t *testing.T, run func(t *testing.T, s setting)) {
 	onEachGPU(t, func(t *testing.T, s setting) {
 		s.kinds = s.kinds[1:]
@@ -62,8 +61,8 @@ func ofEachGPU(t *testing.T, run func(t *testing.T, s setting)) {
 	})
 }
 
-// Every operation between every two places of a GPU's memory, and the host's; on
-// a kernel without peer-to-peer all of it is in system memory.
+// Every operation between every two places of a GPU's memory, and the host's; on a kernel
+// without peer-to-peer all of it is in system memory.
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12

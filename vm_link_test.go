@@ -15,8 +15,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// The link goes down under traffic: everything that is under way is told, on
-// both sides; a connection that is made when the link is up again works.
+// The link goes down under traffic: every operation under way completes, on both sides; a
+// connection that is made when the link is up again works.
 func TestVMLinkDown(t *testing.T) {
 	s := onNIC(t).few()
 	for _, k := range s.kinds {
@@ -26,10 +26,10 @@ func TestVMLinkDown(t *testing.T) {
 
 func linkDown(t *testing.T, s setting, k kind) {
 	const size, writes = 1 << 20, 8
-	// Half a second, four times: more than the link takes, less than the default.
+	// Half a second, four times: more than the link needs, less than the default.
 	w := s.world(t, EndpointOptions{Connect: ibvfd.ConnectAttr{Timeout: 17, RetryCount: 3}})
 	mine, theirs := k.make(t, w.a.nic, size), k.make(t, w.b.nic, size)
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	want := random(t, r, mine, size)
 	rb := w.share(theirs.All(), allAccess)
 	w.ok(w.a.Write(mine.All(), w.ab, rb.All(), "first"))
@@ -58,7 +58,7 @@ func linkDown(t *testing.T, s setting, k kind) {
 	}
 	up := testenv.LinkDown(t)
 	hears(ibvfd.EventPortErr)
-	// What was quicker than the link has succeeded; one after that cannot.
+	// Operations that completed before the link went down have succeeded; later ones cannot.
 	left := writes + 1 // and the receive
 	if err := w.a.Write(mine.All(), w.ab, rb.All(), writes); !errors.Is(err, ErrNotConnected) {
 		w.ok(err)
@@ -79,8 +79,8 @@ func linkDown(t *testing.T, s setting, k kind) {
 		}
 	}
 	t.Logf("the first error: %v", first)
-	// A NIC finds out by its retries. rxe does as it sends: an error of its own on
-	// 6.1, and later ones flush the work request.
+	// A NIC detects the loss by its retries. rxe detects it as it sends: 6.1 reports an error
+	// of its own, and later versions flush the work request.
 	var wc *ibvfd.WCError
 	if !errors.As(first, &wc) || !strings.Contains(first.Error(), "port 1 is down") ||
 		!slices.Contains([]ibvfd.WCStatus{ibvfd.WCRetryExcErr, ibvfd.WCLocQPOpErr, ibvfd.WCWRFlushErr}, wc.Status) {
@@ -94,7 +94,7 @@ func linkDown(t *testing.T, s setting, k kind) {
 
 	up()
 	hears(ibvfd.EventPortActive)
-	// The kernel fills the GID table in its own time.
+	// The kernel fills the GID table with a delay.
 	for end := time.Now().Add(testenv.Limit(20 * time.Second)); !hasIPv4(t, testNIC); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the NIC's address does not come back")

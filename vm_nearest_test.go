@@ -12,8 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// The NIC nearest to a GPU's Buffer is the one beside the GPU, whichever NIC it is
-// registered with; memory that is on no GPU has none that is nearer than others.
+// Nearest returns the NIC beside a Buffer's GPU, whichever NIC the Buffer is registered with;
+// no NIC is nearest to memory that is on no GPU.
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 6.12

@@ -15,8 +15,8 @@ import (
 	"github.com/gpurdma/gpurdma/trace"
 )
 
-// A tracer says of a Buffer what its driver does: VRAM that stays is proven to be
-// behind the GPU's BAR, what registration has moved is not, and yet registered.
+// A tracer reports a Buffer's memory as its driver places it: VRAM that stays is proven to be
+// behind the GPU's BAR; memory that registration has moved is registered and not proven.
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
@@ -30,7 +30,7 @@ func TestVMBufferProve(t *testing.T) {
 				if p.Where == "vram" {
 					direct, memory = Proven, placement.PeerToPeer
 				}
-				// GPUDirect is about what was asked for: it stays true of what was moved.
+				// GPUDirect depends on the memory that was asked for: it stays true after a move.
 				got := proven(t, tr, ofGPU(p), direct, memory, p.Name != "system")
 				if bar := p.GPU.PCI + " BAR 2"; (direct == Proven) != strings.Contains(got.String(), "peer-to-peer: "+bar) ||
 					direct == Proven && (!got.GPU() || got.Direct() != placement.Yes) {
@@ -48,7 +48,7 @@ func TestVMBufferProve(t *testing.T) {
 		})
 	})
 	tr := tracing(t)
-	// Memory that no device has is registered, and nothing is to be proven of it.
+	// Memory without a device is registered, and there is nothing to prove.
 	for _, spec := range []string{"drm:vgem", "udmabuf"} {
 		t.Run(spec, func(t *testing.T) {
 			noGrowth(t, testNIC)
@@ -59,7 +59,7 @@ func TestVMBufferProve(t *testing.T) {
 
 func openTestNIC(t *testing.T) *NIC { return hostOnly(testNIC).open(t, NICOptions{}) }
 
-// tracing watches this process from now on.
+// tracing returns a tracer that watches this process from now on.
 func tracing(t *testing.T) *trace.Tracer {
 	t.Helper()
 	tr := must(trace.Open(trace.Config{Self: true, RDMAOnly: true, NoInventory: true}))(t)
@@ -67,8 +67,8 @@ func tracing(t *testing.T) *trace.Tracer {
 	return tr
 }
 
-// proven makes two Buffers under a tracer's eyes, so that one could be taken for the
-// other, and has it say where each is.
+// proven makes two traced Buffers, so that the tracer could confuse them, and returns the
+// placement.
 func proven(t *testing.T, tr *trace.Tracer, k kind, direct Direct, memory placement.Memory, gpu bool) placement.Placement {
 	t.Helper()
 	n := openTestNIC(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// cmListen is where the testbed's NIC is for rdma_cm.
+// cmListen is the testbed NIC's address for rdma_cm.
 const cmListen = "rdma_cm://10.9.0.1:0"
 
 // onRDMACM is the setting in which connections are made over rdma_cm.
@@ -34,7 +34,7 @@ func onRDMACM(t testing.TB) setting {
 	return s
 }
 
-// What moves bytes is what TCP's exchange makes: some of the tests of that.
+// Operations work as over TCP's exchange: some of its tests.
 //
 //testbed:kernel 7.2 6.12 6.1
 func TestVMOperationsOverRDMACM(t *testing.T) { testOperations(t, onRDMACM(t)) }
@@ -62,10 +62,10 @@ func TestVMRDMACMIsProtected(t *testing.T) {
 	if !strings.HasPrefix(addr, cmScheme) {
 		t.Errorf("listens at %q", addr)
 	}
-	stranger := EndpointOptions{TLS: evil.config(t, good), ConnectTimeout: testenv.Limit(10 * time.Second)}
-	stranger.TLS.ServerName = "127.0.0.1"
+	unknown := EndpointOptions{TLS: evil.config(t, good), ConnectTimeout: testenv.Limit(10 * time.Second)}
+	unknown.TLS.ServerName = "127.0.0.1"
 	for name, opt := range map[string]EndpointOptions{
-		"in the clear": {AllowPlaintext: true, ConnectTimeout: testenv.Limit(time.Second)}, "of another authority": stranger,
+		"in the clear": {AllowPlaintext: true, ConnectTimeout: testenv.Limit(time.Second)}, "of another authority": unknown,
 	} {
 		if _, err := s.endpoint(t, opt).Connect(limited(t), addr); err == nil {
 			t.Errorf("a client %s got in", name)
@@ -77,15 +77,15 @@ func TestVMRDMACMIsProtected(t *testing.T) {
 	peer := must(w.a.Insert(addr))(t)
 	buf := hostKind.make(t, w.b.nic, 64)
 	mine := hostKind.make(t, w.a.nic, 64)
-	want := random(t, seeded(t), buf, 64)
+	want := random(t, testenv.Seeded(t), buf, 64)
 	all := must(w.b.Share(0, buf.All(), allAccess))(t)
 	w.ok(w.a.Read(mine.All(), peer, all.All(), 1))
 	w.done(w.a, OpRead, 1)
 	same(t, "over TLS over rdma_cm", mine, want)
 }
 
-// Another program, and one that says nonsense, get nowhere; the endpoint serves
-// the next one.
+// Another program, and one that sends invalid bytes, cannot connect; the endpoint serves the
+// next one.
 //
 //testbed:kernel 6.12
 func TestVMHostileCallersOverRDMACM(t *testing.T) {
@@ -123,11 +123,11 @@ func TestVMHostileCallersOverRDMACM(t *testing.T) {
 		}
 		w.ok(c.Close())
 	}
-	// Nor who posts what a stream does not, nor who knows a key before it has said
-	// who it is.
+	// Nor can a peer that posts other work requests than a stream does, nor one that uses a key
+	// before its hello.
 	theirs := hostKind.make(t, w.b.nic, 8)
 	all := must(w.b.Share(0, theirs.All(), allAccess))(t)
-	key := all.spaces[0].pieces[0]
+	key := all.spaces[0].Memory[0]
 	for name, wr := range map[string]ibvfd.SendWR{
 		"a message of nothing": {Op: ibvfd.OpSend}, "a WRITE with data": {Op: ibvfd.OpWriteImm}, "a key": {Op: ibvfd.OpWrite, RemoteAddr: key.Addr, RKey: key.Key},
 	} {
@@ -155,7 +155,7 @@ func TestVMHostileCallersOverRDMACM(t *testing.T) {
 	}
 }
 
-// streams are two ends of one.
+// streams returns the two ends of a stream.
 func streams(t testing.TB, s setting, tune ibvfd.ConnectAttr, every time.Duration) (a, b *stream) {
 	l := must(cm.Listen(strings.TrimPrefix(cmListen, cmScheme)))(t)
 	defer l.Close()
@@ -174,7 +174,7 @@ func streams(t testing.TB, s setting, tune ibvfd.ConnectAttr, every time.Duratio
 	return a, b
 }
 
-// quick finds a dead peer soon.
+// quick makes the NIC detect a dead peer soon.
 var quick = ibvfd.ConnectAttr{Timeout: 14, RetryCount: 2}
 
 //testbed:kernel 6.12
@@ -236,8 +236,7 @@ func TestVMStream(t *testing.T) {
 	streams(t, s, ibvfd.ConnectAttr{Timeout: ibvfd.Zero, RetryCount: ibvfd.Zero}, time.Hour)
 }
 
-// A peer that says nothing is asked whether it is there, and given up when it is
-// not.
+// A silent peer is probed, and given up if it does not answer.
 //
 //testbed:kernel 6.12
 func TestVMStreamKeepalive(t *testing.T) {
@@ -248,7 +247,7 @@ func TestVMStreamKeepalive(t *testing.T) {
 			t.Fatalf("%d and %d signs of life", a.alive.Load(), b.alive.Load())
 		}
 	}
-	// As if its machine were gone: nobody says goodbye.
+	// Simulate the loss of its machine: there is no close message.
 	if err := b.qp.Reset(); err != nil {
 		t.Fatal(err)
 	}

@@ -22,11 +22,10 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// What a GPU's driver does to memory under traffic, with each kind of NIC that
-// docs/kernel-rxe.md has.
+// These tests let a GPU's driver move or revoke memory under traffic, with each kind of NIC
+// that docs/kernel-rxe.md has.
 
-// besideGPU is the setting with a software GPU, beside a NIC that imports that
-// way.
+// besideGPU is the setting with a software GPU, and a NIC that imports memory in that way.
 func besideGPU(t *testing.T, importer string) (setting, testenv.GPUPlace) {
 	vram := testenv.GPUPlaces(t, "amdgpu")[0]
 	testenv.SetImporter(t, testNIC, importer)
@@ -36,8 +35,7 @@ func besideGPU(t *testing.T, importer string) (setting, testenv.GPUPlace) {
 
 func inode(b *Buffer) string { return fmt.Sprint(b.core.inodes[0]) }
 
-// traffic writes, reads back, compares and counts, until it is told to stop or
-// an operation fails.
+// traffic writes, reads back, compares and counts, until it is stopped or an operation fails.
 type traffic struct {
 	w      *world
 	mine   *Buffer
@@ -48,12 +46,12 @@ type traffic struct {
 	err    error // after ended
 }
 
-// trafficSize is what it takes of each buffer: half of it, and a counter.
+// trafficSize is the part of each buffer that it uses: half of the buffer, and a counter.
 const trafficSize, trafficPart = 64 << 10, 24 << 10
 
 func (w *world) traffic(t *testing.T, mine *Buffer, rb *RemoteBuffer) *traffic {
 	x := &traffic{w: w, mine: mine, rb: rb, ended: make(chan struct{})}
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	ctx := limited(t)
 	go func() {
 		defer close(x.ended)
@@ -69,7 +67,7 @@ func (w *world) traffic(t *testing.T, mine *Buffer, rb *RemoteBuffer) *traffic {
 	return x
 }
 
-// wait waits until there have been so many rounds.
+// wait waits until there have been that many rounds.
 func (x *traffic) wait(t *testing.T, rounds int64) {
 	t.Helper()
 	for end := time.Now().Add(bound); x.rounds.Load() < rounds; time.Sleep(time.Millisecond) {
@@ -94,7 +92,7 @@ func (x *traffic) finish(t *testing.T) {
 	}
 }
 
-// fails waits for an operation to fail, and says how it did.
+// fails waits for an operation to fail, and returns its error.
 func (x *traffic) fails(t *testing.T) error {
 	t.Helper()
 	<-x.ended // or at its limit, which is an error, too
@@ -146,8 +144,8 @@ func (x *traffic) round(ctx context.Context, r *rand.Rand) error {
 	return nil
 }
 
-// A NIC that follows the buffer (mlx5): it is moved again and again under
-// traffic, which goes on, and no byte is lost.
+// A NIC that follows the buffer (mlx5): the buffer is moved again and again under traffic,
+// which continues, and no byte is lost.
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 7.2
@@ -169,7 +167,7 @@ func TestVMEvictedUnderTraffic(t *testing.T) {
 			for range moves {
 				for _, b := range []*Buffer{mine, theirs} {
 					if b.core.gpu {
-						// Traffic has brought it back.
+						// Traffic has moved it back.
 						if at := vram.GPU.Place(t, b.core.inodes[0]); at != "vram" {
 							t.Errorf("it is in %q", at)
 						}
@@ -180,7 +178,7 @@ func TestVMEvictedUnderTraffic(t *testing.T) {
 			}
 			x.finish(t)
 			t.Logf("%d moves in %d rounds", moves, x.rounds.Load())
-			// The last round, as the CPU sees it, and nothing beside it.
+			// The last round, as the CPU sees it; other bytes are unchanged.
 			here, there := content(t, mine), content(t, theirs)
 			copy(zero[4099:], here[:trafficPart])
 			binary.NativeEndian.PutUint64(zero[60<<10:], uint64(x.rounds.Load()))
@@ -191,8 +189,8 @@ func TestVMEvictedUnderTraffic(t *testing.T) {
 	}
 }
 
-// A NIC that was promised that the buffer stays (bnxt_re, efa): the GPU's driver
-// is refused, and traffic goes on.
+// A NIC that pins the buffer (bnxt_re, efa): the GPU's driver cannot move it, and traffic
+// continues.
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 7.2
@@ -218,10 +216,10 @@ func TestVMPinnedUnderTraffic(t *testing.T) {
 	x.finish(t)
 }
 
-// A NIC that lets go of what is taken away (irdma): traffic to memory of the
-// peer that is revoked ends with a remote access error, and nothing is written
-// any more. Both connections are lost, and the endpoints go on with a new one
-// and a new key, once the driver has given the memory back.
+// A NIC that drops revoked memory (irdma): traffic to revoked memory of the peer ends with a
+// remote access error, and no byte is written any more. Both connections are lost; the
+// endpoints continue with a new connection and a new key, after the driver has given the
+// memory back.
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 7.2
@@ -243,7 +241,7 @@ func TestVMRevokedUnderTraffic(t *testing.T) {
 		w.ok(w.b.Recv(Span{}, w.ba, "receive"))
 		x := w.traffic(t, mine, old)
 		vram.GPU.Set(t, "revoke", inode(theirs))
-		want := random(t, seeded(t), theirs, trafficSize)
+		want := random(t, testenv.Seeded(t), theirs, trafficSize)
 		if err := x.fails(t); !errors.Is(err, &ibvfd.WCError{Status: ibvfd.WCRemAccessErr}) {
 			t.Errorf("the traffic ended with %v, want a remote access error", err)
 		}
@@ -254,14 +252,14 @@ func TestVMRevokedUnderTraffic(t *testing.T) {
 		}
 		w.lost(w.b, w.ba)
 
-		// There is no key to memory that is away.
+		// Revoked memory cannot be shared.
 		w.connect()
 		var reg *ibvfd.RegError
 		if _, err := w.b.Share(w.ba, theirs.All(), allAccess); !errors.As(err, &reg) || !errors.Is(err, unix.ENODEV) {
 			t.Errorf("a key to memory that was revoked: %v", err)
 		}
 		vram.GPU.Set(t, "unrevoke", inode(theirs))
-		// What was registered before stays of no use, here ...
+		// The old registration stays unusable, here ...
 		into := must(w.a.Share(w.ab, mine.All(), allAccess))(t)
 		w.ok(w.a.Offer(limited(t), w.ab, into))
 		into = must(w.b.Offered(limited(t), w.ba))(t)
@@ -272,13 +270,13 @@ func TestVMRevokedUnderTraffic(t *testing.T) {
 		}
 		w.lost(w.b, w.ba)
 		w.lost(w.a, w.ab)
-		// ... and by its key. A new key is good.
+		// ... and by its key. A new key works.
 		w.connect()
 		w.ok(w.a.Write(mine.All(), w.ab, w.share(theirs.All(), allAccess).All(), "new key"))
 		w.done(w.a, OpWrite, "new key")
 		want = content(t, mine)
 		same(t, "by a new key", theirs, want)
-		random(t, seeded(t), mine, trafficSize)
+		random(t, testenv.Seeded(t), mine, trafficSize)
 		w.ok(w.a.Write(mine.All(), w.ab, old.All(), "old key"))
 		w.failed(w.a, "old key", ibvfd.WCRemAccessErr)
 		w.lost(w.a, w.ab)
@@ -286,7 +284,7 @@ func TestVMRevokedUnderTraffic(t *testing.T) {
 		same(t, "by the old key", theirs, want)
 		w.ok(w.b.Unshare(old))
 
-		// Registered anew it is good, both ways.
+		// After a new registration the memory works, both ways.
 		w.connect()
 		w.ok(theirs.Close())
 		theirs = must(w.b.nic.Register(mem, BufferOptions{Policy: DirectOnly}))(t)
@@ -302,15 +300,15 @@ func TestVMRevokedUnderTraffic(t *testing.T) {
 		into = must(w.a.Share(w.ab, mine.All(), allAccess))(t)
 		w.ok(w.a.Offer(limited(t), w.ab, into))
 		into = must(w.b.Offered(limited(t), w.ba))(t)
-		want = random(t, seeded(t), theirs, trafficSize)
+		want = random(t, testenv.Seeded(t), theirs, trafficSize)
 		w.ok(w.b.Write(theirs.All(), w.ba, into.All(), "again"))
 		w.done(w.b, OpWrite, "again")
 		same(t, "written from it", mine, want)
 	}
 }
 
-// localFault is the error of an operation whose own memory the NIC could not
-// use; rxe flushes such a one at times. Else it is nil.
+// localFault returns the error of an operation whose own memory the NIC could not use, and nil
+// for other errors; rxe sometimes flushes such an operation.
 func localFault(err error) error {
 	for _, s := range []ibvfd.WCStatus{ibvfd.WCLocProtErr, ibvfd.WCLocAccessErr, ibvfd.WCLocQPOpErr, ibvfd.WCWRFlushErr} {
 		if errors.Is(err, &ibvfd.WCError{Status: s}) {
@@ -320,8 +318,8 @@ func localFault(err error) error {
 	return nil
 }
 
-// The same where it is the operations' own memory that is taken away: they fail
-// here, and the peer's memory has what it had.
+// The same with the operations' own memory: they fail at this side, and the peer's memory does
+// not change.
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 7.2

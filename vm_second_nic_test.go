@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// oneSubnet gives the machine a cable, of which both ends have an RDMA device, in one
-// subnet: two NICs, of which the routing table chooses the wrong one. The kernel's
-// rdma_cm misses an answer to ARP that comes at once, and waits till its time is up.
+// oneSubnet makes a veth pair with an RDMA device at both ends, in one subnet: two NICs, of
+// which the routing table chooses the wrong one. The kernel's rdma_cm misses an answer to ARP
+// that comes at once, and waits until its timeout.
 func oneSubnet(t testing.TB) {
 	const near, far = "02:00:0a:09:07:01", "02:00:0a:09:07:02"
 	for _, step := range []struct{ do, undo string }{
@@ -39,7 +40,7 @@ func oneSubnet(t testing.TB) {
 			t.Cleanup(func() { command(t, step.undo) })
 		}
 	}
-	for _, dev := range []string{"near", "far"} { // what comes by the cable comes from this machine
+	for _, dev := range []string{"near", "far"} { // packets over the cable come from this machine
 		for name, value := range map[string]string{"accept_local": "1", "rp_filter": "0"} {
 			if err := os.WriteFile("/proc/sys/net/ipv4/conf/"+dev+"/"+name, []byte(value), 0); err != nil {
 				t.Fatal(err)
@@ -49,7 +50,7 @@ func oneSubnet(t testing.TB) {
 	for nic, addrs := range map[string][]string{nearNIC: {"10.9.7.3", "10.9.7.9"}, farNIC: {"10.9.7.2"}} {
 		c := must(ibvfd.Open(nic))(t)
 		for _, a := range addrs {
-			wish := ibvfd.GIDWish{Subnet: netip.PrefixFrom(netip.MustParseAddr(a), 32)}
+			wish := gid.Wish{Subnet: netip.PrefixFrom(netip.MustParseAddr(a), 32)}
 			for end := time.Now().Add(testenv.Limit(20 * time.Second)); ; time.Sleep(10 * time.Millisecond) {
 				_, _, err := c.ChooseGID(1, wish)
 				if err == nil {
@@ -66,8 +67,8 @@ func oneSubnet(t testing.TB) {
 	}
 }
 
-// An endpoint connects over rdma_cm by its own NIC, from an address that it wishes,
-// also where the routing table has another NIC's for the peer's.
+// An endpoint connects over rdma_cm by its own NIC, from the address in its options, even if
+// the routing table prefers another NIC's address.
 //
 //testbed:kernel 7.2 6.12 6.1
 func TestVMSecondNICOverRDMACM(t *testing.T) {
@@ -78,7 +79,8 @@ func TestVMSecondNICOverRDMACM(t *testing.T) {
 		return
 	}
 	oneSubnet(t)
-	// librdmacm keeps devices open, which are deleted when nobody does.
+	// librdmacm keeps devices open, and devices are deleted only when they are closed: use a
+	// process.
 	cmd := exec.Command(must(os.Executable())(t), "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), child+"=1")
 	out, err := cmd.CombinedOutput()
@@ -90,13 +92,13 @@ func TestVMSecondNICOverRDMACM(t *testing.T) {
 
 func testSecondNIC(t *testing.T) {
 	near, far := hostOnly(nearNIC), hostOnly(farNIC)
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	for name, c := range map[string]struct {
-		wish ibvfd.GIDWish
+		wish gid.Wish
 		want string
 	}{
 		"nearest": {want: "10.9.7.3"},
-		"wished":  {ibvfd.GIDWish{Subnet: netip.MustParsePrefix("10.9.7.9/32")}, "10.9.7.9"},
+		"wished":  {gid.Wish{Subnet: netip.MustParsePrefix("10.9.7.9/32")}, "10.9.7.9"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{
@@ -115,8 +117,8 @@ func testSecondNIC(t *testing.T) {
 			same(t, "over "+c.want, theirs, want)
 		})
 	}
-	// Where no address of the NIC's will do, the routing table's is another NIC's.
-	a := near.endpoint(t, EndpointOptions{AllowPlaintext: true, GID: ibvfd.GIDWish{Family: ibvfd.IPv6}})
+	// If no address of the NIC fits, the routing table's belongs to another NIC.
+	a := near.endpoint(t, EndpointOptions{AllowPlaintext: true, GID: gid.Wish{Family: gid.IPv6}})
 	b := far.endpoint(t, EndpointOptions{AllowPlaintext: true})
 	addr := must(b.Listen("rdma_cm://10.9.7.2:0"))(t).String()
 	if _, err := a.Connect(limited(t), addr); err == nil || !strings.Contains(err.Error(), "the endpoint is "+nearNIC+"'s") {

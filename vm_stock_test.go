@@ -15,16 +15,17 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// Debian's own rxe registers no dma-bufs: a real refusal. A Buffer is staged then,
-// says why and who refused, and every byte arrives, each copied once; with DirectOnly
-// the refusal is the answer, and nothing is left.
+// Debian's own rxe registers no dma-bufs: a real refusal. Then a Buffer is staged, Path
+// reports the reason and the refusing part, and every byte arrives, copied once; with
+// DirectOnly Register returns the refusal, and frees everything.
 func TestVMStockRefusedIsStaged(t *testing.T) {
 	testenv.VM(t)
 	noGrowth(t, testNIC)
-	size := int64(3*syncChunk + os.Getpagesize()) // of whole pages: what is allocated has no more
+	size := int64(3*syncChunk + os.Getpagesize()) // of whole pages: the allocator does not round it up
 	w := hostOnly(testNIC).world(t, EndpointOptions{})
 	refused := func(what string, err error) {
 		t.Helper()
@@ -32,7 +33,7 @@ func TestVMStockRefusedIsStaged(t *testing.T) {
 		if !errors.As(err, &reg) {
 			t.Fatalf("%s: %v", what, err)
 		}
-		if reg.Device != testNIC || reg.Cause != ibvfd.CauseNoDriverOp || reg.Errno != unix.EOPNOTSUPP || reg.Latest != ibvfd.StageUverbs || !errors.Is(err, errors.ErrUnsupported) {
+		if reg.Device != testNIC || reg.Cause != fault.CauseNoDriverOp || reg.Errno != unix.EOPNOTSUPP || reg.Latest != fault.StageUverbs || !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s: %+v", what, reg)
 		}
 	}
@@ -64,7 +65,7 @@ func TestVMStockRefusedIsStaged(t *testing.T) {
 		t.Error("registered by a driver that cannot")
 	}
 	refused("allocated, direct only", err)
-	// Nor does anybody here know device pointers, which is said as well.
+	// Device pointers are not known here either, and the error says so.
 	_, err = w.a.nic.Allocate(t.Context(), vgem, size, BufferOptions{Policy: DirectOnly, PeerDirect: true})
 	refused("by a device pointer", err)
 	if !strings.Contains(err.Error(), "no peer-memory client is registered") {
@@ -73,7 +74,7 @@ func TestVMStockRefusedIsStaged(t *testing.T) {
 	if got := w.a.nic.Stats().Pinned; got != pinned {
 		t.Errorf("%d bytes are pinned, %d were before", got, pinned)
 	}
-	w.ok(src.Close()) // nobody holds it
+	w.ok(src.Close()) // it is not held
 	if err := second(src.ReadAt(make([]byte, 1), 0)); err == nil {
 		t.Error("a closed source is read")
 	}
@@ -84,13 +85,13 @@ func TestVMStockRefusedIsStaged(t *testing.T) {
 		t.Errorf("%d bytes are pinned, want %d more than %d", got, size, pinned)
 	}
 	rb := w.share(theirs.All(), allAccess)
-	r := seeded(t)
-	// Written by what drives the memory, behind the Buffer's back.
+	r := testenv.Seeded(t)
+	// Written by the memory's driver, without the Buffer.
 	fill := func(to *gpualloc.Buffer) []byte {
 		t.Helper()
 		want := make([]byte, size)
 		for i := range want {
-			want[i] = 1 + byte(r.Uint32N(255)) // differs from what a new buffer has
+			want[i] = 1 + byte(r.Uint32N(255)) // differs from a new buffer's bytes
 		}
 		if n, err := to.WriteAt(want, 0); n != len(want) || err != nil {
 			t.Fatal(n, err)

@@ -14,16 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// inNamespace runs do with its thread in a network namespace: sockets that it makes
-// are there.
+// inNamespace runs do with its thread in a network namespace: do's sockets are in that
+// namespace.
 func inNamespace(t testing.TB, name string, do func()) {
 	t.Helper()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		f, err := os.Open("/run/netns/" + name)
 		if err != nil {
 			t.Error(err)
@@ -42,10 +43,9 @@ func inNamespace(t testing.TB, name string, do func()) {
 	}
 }
 
-// The peer's machine is gone, and nothing says so: the exchange's connection, which
-// goes over a veth pair, is cut. One connection is idle, and on another something
-// has been sent that nobody acknowledges. Both end at both sides, and their keys
-// with them, though the NICs still reach each other.
+// The peer's machine disappears silently: the exchange's connection, which goes over a veth
+// pair, is cut. One connection is idle, and on another one sent bytes are not acknowledged.
+// Both end at both sides, with their keys, although the NICs still reach each other.
 func TestVMPeerVanishes(t *testing.T) {
 	s := onNIC(t)
 	idle, every, count := keepIdle, keepEvery, keepCount
@@ -82,7 +82,7 @@ func TestVMPeerVanishes(t *testing.T) {
 	quiet, busy := across(), across()
 	const size = 1000
 	mine, theirs := hostKind.make(t, w.a.nic, size), hostKind.make(t, w.b.nic, size)
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	here := random(t, r, mine, size)
 	keys := map[string]*RemoteBuffer{"idle": quiet.share(theirs.All(), allAccess), "unacknowledged": busy.share(theirs.All(), allAccess)}
 	for name, x := range map[string]*world{"idle": quiet, "unacknowledged": busy} {

@@ -14,17 +14,14 @@ import (
 // asleep waits until that many goroutines sleep in e's Wait.
 func asleep(e *Endpoint, n int) {
 	for {
-		e.mu.Lock()
-		enough := e.sleepers >= n
-		e.mu.Unlock()
-		if enough {
+		if e.done.sleepers.Load() >= int32(n) {
 			return
 		}
 		runtime.Gosched()
 	}
 }
 
-// waited is what a Wait has returned.
+// waited is the result of a Wait.
 type waited struct {
 	Completion
 	n   int
@@ -51,7 +48,7 @@ func (w *world) got(ended chan waited, op Op, context any) {
 
 func TestWaitSleeps(t *testing.T) { testWaitSleeps(t, inMemory(t)) }
 
-// Who sleeps is woken by whatever there is to learn.
+// Every event that Wait reports wakes a sleeping goroutine.
 func testWaitSleeps(t *testing.T, s setting) {
 	w := s.world(t, EndpointOptions{})
 	ctx := limited(t)
@@ -67,7 +64,7 @@ func testWaitSleeps(t *testing.T, s setting) {
 		w.got(ended, OpRecv, i)
 	}
 
-	// What others post while one sleeps, be there more to come or not.
+	// Operations that other goroutines post while one sleeps, with and without FlagMore.
 	for i, flags := range []Flags{0, FlagMore} {
 		ended := waiting(ctx, w.a)
 		asleep(w.a, 1)
@@ -75,7 +72,7 @@ func testWaitSleeps(t *testing.T, s setting) {
 		w.got(ended, OpWrite, i)
 	}
 
-	// A connection that there was not yet.
+	// A new connection.
 	late := s.endpoint(t, EndpointOptions{AutoReceive: 4})
 	ended := waiting(ctx, late)
 	asleep(late, 1)
@@ -117,8 +114,8 @@ func testWaitSleeps(t *testing.T, s setting) {
 
 func TestWaitOfMany(t *testing.T) { testWaitOfMany(t, inMemory(t), 400) }
 
-// Of several that wait each completion goes to one, and none is lost, however
-// they sleep, poll and give up.
+// Several goroutines wait: each completion goes to one of them, and none is lost, however they
+// sleep, poll and give up.
 func testWaitOfMany(t *testing.T, s setting, n int) {
 	w := s.world(t, EndpointOptions{RecvDepth: n})
 	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
@@ -131,7 +128,7 @@ func testWaitOfMany(t *testing.T, s setting, n int) {
 		all.Go(func() {
 			list := make([]Completion, 1+i%2)
 			for ctx.Err() == nil {
-				// One that gives up again and again.
+				// One goroutine gives up again and again.
 				brief, cancel := context.WithCancel(ctx)
 				if i == 0 {
 					go cancel()
@@ -153,7 +150,7 @@ func testWaitOfMany(t *testing.T, s setting, n int) {
 	seen := make([]bool, n)
 	for i := range n {
 		if i%20 == 0 {
-			asleep(w.b, waiters-2) // all but who gives up, and one more that is between two sleeps
+			asleep(w.b, waiters-2) // all but the one that gives up, and one more that is between two sleeps
 		}
 		w.ok(w.b.Recv(theirs.All(), w.ba, i))
 		w.ok(w.a.Send(mine.All(), w.ab, i))
@@ -170,12 +167,11 @@ func testWaitOfMany(t *testing.T, s setting, n int) {
 	all.Wait()
 }
 
-// A queue that raises no events any more ends its connection, and nobody waits
-// for ever.
+// A queue that raises no more events ends its connection, and no goroutine waits for ever.
 func TestWaitWithoutEvents(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine := hostKind.make(t, w.a.nic, 64)
-	l := w.a.peers[w.ab-1].conn.link.(*fakeLink)
+	l := w.a.linkTo(w.ab)
 	l.f.mu.Lock()
 	l.noEvents = os.ErrInvalid
 	l.f.mu.Unlock()
@@ -188,10 +184,10 @@ func TestWaitWithoutEvents(t *testing.T) {
 	}
 }
 
-// Who sleeps does not poll.
+// A sleeping goroutine does not poll.
 func TestWaitDoesNotPoll(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
-	l := w.a.peers[w.ab-1].conn.link.(*fakeLink)
+	l := w.a.linkTo(w.ab)
 	polls := func() int {
 		l.f.mu.Lock()
 		defer l.f.mu.Unlock()

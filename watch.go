@@ -16,28 +16,27 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// EventError is why a connection ended that its NIC has given up by itself: an
-// asynchronous event of its queue pairs or their completion queue, or the end of
-// the device.
+// EventError says that the NIC has given up a connection by itself: by an asynchronous event
+// of its queue pairs or their completion queue, or by the end of the device.
 type EventError struct {
 	NIC   string
 	Event ibvfd.Event
 }
 
-// Error says what the NIC has reported.
+// Error returns what the NIC has reported.
 func (e *EventError) Error() string { return fmt.Sprintf("%s reports: %v", e.NIC, e.Event) }
 
-// watch hears of a device's asynchronous events. Those that are the end of links
-// it tells them: no completion may ever do so.
+// watch receives a device's asynchronous events. It ends the links that an event concerns:
+// there may be no completion for them.
 type watch struct {
 	nic   string
-	heard func(ibvfd.Event) // nil: nobody else wants to know
+	heard func(ibvfd.Event) // nil if the program does not want the events
 	state func(*ibvfd.QP) (ibvfd.QPState, error)
 	ended sync.WaitGroup
 
 	mu    sync.Mutex
 	links []*verbsLink
-	gone  error // why there can be no links any more
+	gone  error // why no more links can be made
 }
 
 func watchDevice(ctx *ibvfd.Context, heard func(ibvfd.Event)) *watch {
@@ -46,12 +45,12 @@ func watchDevice(ctx *ibvfd.Context, heard func(ibvfd.Event)) *watch {
 	return w
 }
 
-// listen returns when the device is closed, or gone. Where events cannot be had
-// at all, completions are all that there is.
+// listen returns when the device is closed or gone. If events are not available, only
+// completions report errors.
 func (w *watch) listen(events iter.Seq2[ibvfd.Event, error]) {
 	for e, err := range events {
 		if err != nil {
-			if errors.Is(err, unix.EIO) || errors.Is(err, unix.ENODEV) { // uverbs has let go of the device
+			if errors.Is(err, unix.EIO) || errors.Is(err, unix.ENODEV) { // uverbs has released the device
 				w.lose(err)
 			}
 			return
@@ -73,14 +72,14 @@ func (w *watch) listen(events iter.Seq2[ibvfd.Event, error]) {
 	}
 }
 
-// answerLooks bounds how long a NIC is given to answer what it has refused, in looks
-// a millisecond apart.
+// answerLooks bounds the time that a NIC has to answer a request that it has refused, as a
+// number of looks a millisecond apart.
 const answerLooks = 250
 
-// answered waits until a queue pair that has refused a request is in the error state
-// by itself. rxe reports the event before it sends the NAK, and sends none from a queue
-// pair that somebody else has put there: the peer would learn of a lost connection,
-// and not which of its requests was refused, and why.
+// answered waits until a queue pair that has refused a request is in the error state. rxe
+// reports the event before it sends the NAK; if software has put the queue pair into the error
+// state before, it sends none, and the peer would see only a lost connection, not which of its
+// requests was refused, and why.
 func (w *watch) answered(q *ibvfd.QP) {
 	if q == nil { // closed meanwhile
 		return
@@ -93,18 +92,18 @@ func (w *watch) answered(q *ibvfd.QP) {
 	}
 }
 
-// tell ends the links that an event is of.
+// tell ends the links that an event concerns.
 func (w *watch) tell(e ibvfd.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range w.links {
 		if e.CQ != nil && e.CQ == l.cq || e.QP != nil && slices.Contains(l.qps[:], e.QP) {
-			l.broke(&EventError{w.nic, e})
+			l.a.broke(&EventError{w.nic, e})
 		}
 	}
 }
 
-// lose ends all links, and those to come.
+// lose ends all links, and refuses new ones.
 func (w *watch) lose(why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,11 +111,11 @@ func (w *watch) lose(why error) {
 		w.gone = why
 	}
 	for _, l := range w.links {
-		l.broke(why)
+		l.a.broke(why)
 	}
 }
 
-// add has a link told; remove ends that.
+// add adds a link that is to be ended by events; remove removes it.
 func (w *watch) add(l *verbsLink) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -3,6 +3,7 @@
 package gpurdma
 
 import (
+	"cmp"
 	"errors"
 	"iter"
 	"os"
@@ -29,7 +30,7 @@ func scripted(end error, events ...ibvfd.Event) iter.Seq2[ibvfd.Event, error] {
 	}
 }
 
-// Each event ends the links that it is of, and no others.
+// Each event ends the links that it concerns, and no others.
 func TestWatch(t *testing.T) {
 	cqs := []*ibvfd.CQ{new(ibvfd.CQ), new(ibvfd.CQ), new(ibvfd.CQ)}
 	qps := []*ibvfd.QP{new(ibvfd.QP), new(ibvfd.QP), new(ibvfd.QP), new(ibvfd.QP), new(ibvfd.QP)}
@@ -37,7 +38,7 @@ func TestWatch(t *testing.T) {
 	for name, c := range map[string]struct {
 		events []ibvfd.Event
 		end    error
-		broken []int // which links
+		broken []int // indexes of links
 	}{
 		"nothing":               {end: unix.EBADF},
 		"port":                  {events: []ibvfd.Event{{Type: ibvfd.EventPortErr, Port: 1}, {Type: ibvfd.EventPortActive, Port: 1}, {Type: ibvfd.EventGIDChange, Port: 1}}, end: unix.EBADF},
@@ -58,12 +59,15 @@ func TestWatch(t *testing.T) {
 				nic: "roce0", heard: func(e ibvfd.Event) { heard = append(heard, e) },
 				state: func(*ibvfd.QP) (ibvfd.QPState, error) { return ibvfd.StateErr, nil },
 			}
-			woken := [3]int{}
+			var broken [3]error
+			broke := func(i int) func(error) {
+				return func(why error) { broken[i] = cmp.Or(broken[i], why) }
+			}
 			var links []*verbsLink
 			for i := range 2 {
-				links = append(links, &verbsLink{cq: cqs[i], qps: [queues]*ibvfd.QP{qps[2*i], qps[2*i+1]}, a: linkAttr{event: func() { woken[i]++ }}})
+				links = append(links, &verbsLink{cq: cqs[i], qps: [queues]*ibvfd.QP{qps[2*i], qps[2*i+1]}, a: linkAttr{broke: broke(i)}})
 			}
-			left := &verbsLink{cq: cqs[2], qps: [queues]*ibvfd.QP{qps[4], qps[4]}, a: linkAttr{event: func() { woken[2]++ }}}
+			left := &verbsLink{cq: cqs[2], qps: [queues]*ibvfd.QP{qps[4], qps[4]}, a: linkAttr{broke: broke(2)}}
 			for _, l := range append(links, left) {
 				if err := w.add(l); err != nil {
 					t.Fatal(err)
@@ -76,18 +80,18 @@ func TestWatch(t *testing.T) {
 			if !slices.Equal(heard, c.events) {
 				t.Errorf("heard %v of %v", heard, c.events)
 			}
-			for i, l := range links {
+			for i := range links {
 				want := slices.Contains(c.broken, i)
-				if (l.broken() != nil) != want || woken[i] > 0 != want {
-					t.Errorf("link %d: %v, woken %d times; want broken: %v", i, l.broken(), woken[i], want)
+				if (broken[i] != nil) != want {
+					t.Errorf("link %d: %v; want broken: %v", i, broken[i], want)
 				}
 				var e *EventError
-				if want && len(c.events) > 0 && (!errors.As(l.broken(), &e) || e.Event != c.events[0] || e.NIC != "roce0") {
-					t.Errorf("link %d: %v does not name the event", i, l.broken())
+				if want && len(c.events) > 0 && (!errors.As(broken[i], &e) || e.Event != c.events[0] || e.NIC != "roce0") {
+					t.Errorf("link %d: %v does not name the event", i, broken[i])
 				}
 			}
-			if left.broken() != nil || woken[2] > 0 {
-				t.Errorf("a link that was closed: %v", left.broken())
+			if broken[2] != nil {
+				t.Errorf("a link that was closed: %v", broken[2])
 			}
 			if err := w.add(left); (err != nil) != (len(c.broken) == 2) {
 				t.Errorf("a link after that: %v", err)
@@ -96,8 +100,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A queue pair that has refused a request is left alone until its NIC has answered
-// it, or will not.
+// A queue pair that has refused a request is not ended until its NIC has answered, or will not
+// answer.
 func TestWatchWaitsForTheAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer int // the look at which the state is the error state; 0: never
@@ -111,11 +115,12 @@ func TestWatchWaitsForTheAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := new(ibvfd.QP)
-			l := &verbsLink{qps: [queues]*ibvfd.QP{q, new(ibvfd.QP)}, a: linkAttr{event: func() {}}}
+			var broken error
+			l := &verbsLink{qps: [queues]*ibvfd.QP{q, new(ibvfd.QP)}, a: linkAttr{broke: func(why error) { broken = why }}}
 			looks := 0
 			w := &watch{state: func(asked *ibvfd.QP) (ibvfd.QPState, error) {
-				if looks++; asked != q || l.broken() != nil {
-					t.Errorf("look %d is at %p, want %p of a link that is not broken: %v", looks, asked, q, l.broken())
+				if looks++; asked != q || broken != nil {
+					t.Errorf("look %d is at %p, want %p of a link that is not broken: %v", looks, asked, q, broken)
 				}
 				if looks == c.answer {
 					return ibvfd.StateErr, nil
@@ -127,15 +132,15 @@ func TestWatchWaitsForTheAnswer(t *testing.T) {
 			}
 			w.listen(scripted(unix.EBADF, ibvfd.Event{Type: ibvfd.EventQPAccessErr, QP: q}))
 			w.ended.Wait()
-			if looks != c.looks || l.broken() == nil {
-				t.Errorf("%d looks, then %v; want %d and the event", looks, l.broken(), c.looks)
+			if looks != c.looks || broken == nil {
+				t.Errorf("%d looks, then %v; want %d and the event", looks, broken, c.looks)
 			}
 		})
 	}
 }
 
-// A connection whose NIC gives it up ends, though nothing completes: who sleeps
-// learns of it and why, the peer does, and a new one works.
+// A connection that its NIC gives up ends without a completion: a sleeping goroutine and the
+// peer get the error, and a new connection works.
 func TestLinkGivenUp(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
@@ -143,7 +148,7 @@ func TestLinkGivenUp(t *testing.T) {
 	ended := waiting(limited(t), w.a)
 	asleep(w.a, 1)
 	fatal := &EventError{"fake0", ibvfd.Event{Type: ibvfd.EventQPAccessErr, QP: new(ibvfd.QP)}}
-	w.a.peers[w.ab-1].conn.link.(*fakeLink).broke(fatal)
+	w.a.linkTo(w.ab).broke(fatal)
 	c := <-ended
 	var why *EventError
 	if c.n != 1 || c.err != nil || c.Context != "receive" || !errors.Is(c.Err, ErrNotConnected) || !errors.As(c.Err, &why) || why != fatal {
@@ -163,7 +168,7 @@ func TestLinkGivenUp(t *testing.T) {
 	w.done(w.b, OpRecv, "again")
 }
 
-// So does one of which nobody takes completions.
+// It also ends if no goroutine takes completions.
 func TestLinkGivenUpUnwatched(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	ended := make(chan error)
@@ -172,7 +177,7 @@ func TestLinkGivenUpUnwatched(t *testing.T) {
 		ended <- err
 	}()
 	fatal := &EventError{"fake0", ibvfd.Event{Type: ibvfd.EventDeviceFatal}}
-	w.a.peers[w.ab-1].conn.link.(*fakeLink).broke(fatal)
+	w.a.linkTo(w.ab).broke(fatal)
 	var why *EventError
 	if err := <-ended; !errors.As(err, &why) || !errors.Is(err, ErrNotConnected) {
 		t.Errorf("waiting for an offer ended with %v", err)
@@ -180,7 +185,7 @@ func TestLinkGivenUpUnwatched(t *testing.T) {
 	w.lost(w.b, w.ba)
 }
 
-// What NICOptions.Event does may ask the NIC something, also while it is closed.
+// NICOptions.Event may call the NIC, even while the NIC is closed.
 func TestEventDuringClose(t *testing.T) {
 	inside, closing := make(chan struct{}), make(chan struct{})
 	var n *NIC
@@ -206,7 +211,7 @@ func TestEventDuringClose(t *testing.T) {
 	}
 }
 
-// listeningDevice has a goroutine as long as it is open.
+// listeningDevice has a goroutine while it is open.
 type listeningDevice struct {
 	*fakeDevice
 	closes atomic.Int32
@@ -220,7 +225,7 @@ func (l *listeningDevice) close() error {
 
 func (l *listeningDevice) ended() { <-l.done }
 
-// A flush whose queue pairs are given up does not wait for their bytes.
+// Flush does not wait for READs of queue pairs that the NIC has given up.
 func TestFlushGivenUp(t *testing.T) {
 	s := inMemory(t)
 	n := s.open(t, NICOptions{})
@@ -229,7 +234,7 @@ func TestFlushGivenUp(t *testing.T) {
 	if err := b.Flush(limited(t)); err != nil {
 		t.Fatal(err)
 	}
-	n.mirror.link.(*fakeLink).broke(unix.EIO)
+	n.readBack.link.(*fakeLink).broke(unix.EIO)
 	if err := b.Flush(limited(t)); !errors.Is(err, unix.EIO) {
 		t.Errorf("%v", err)
 	}

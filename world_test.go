@@ -16,11 +16,11 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// kind is a kind of buffer that everything is tried with.
+// kind is a kind of buffer that tests use.
 type kind struct {
 	name   string
 	staged bool
-	only   bool // by DirectOnly
+	only   bool // by DirectOnly only
 	make   func(t testing.TB, n *NIC, size int64) *Buffer
 }
 
@@ -31,7 +31,7 @@ type setting struct {
 	listen string // where the second endpoint of a world listens; "" is TCP's loopback
 }
 
-// bound is far above what anything here takes; no test asserts a time.
+// bound is far above the time that any test needs; no test asserts a time.
 var bound = testenv.Limit(time.Minute)
 
 func limited(t testing.TB) context.Context {
@@ -50,7 +50,7 @@ func must[T any](v T, err error) func(t testing.TB) T {
 	}
 }
 
-// closing closes at the end, twice: the second time must do nothing.
+// closing closes c when the test ends, twice: the second time must do nothing.
 func closing(t testing.TB, c interface{ Close() error }) {
 	t.Cleanup(func() {
 		for range 2 {
@@ -61,8 +61,8 @@ func closing(t testing.TB, c interface{ Close() error }) {
 	})
 }
 
-// endpointsOf are the endpoints that a test has on a NIC: they are closed
-// before its buffers, to which peers have keys.
+// endpointsOf are the endpoints that a test has on a NIC. They are closed before its buffers,
+// to which peers have keys.
 var endpointsOf sync.Map
 
 func closingBuffer(t testing.TB, b *Buffer) {
@@ -93,7 +93,8 @@ var hostKind = kind{"host", false, false, func(t testing.TB, n *NIC, size int64)
 	return b
 }}
 
-// inMemory is the fabric; each test has its own, and must leave nothing in it.
+// inMemory is the setting with the fabric; each test has its own, and must free everything in
+// it.
 func inMemory(t testing.TB) setting {
 	f := newFabric()
 	t.Cleanup(func() {
@@ -111,7 +112,7 @@ func inMemory(t testing.TB) setting {
 	}
 }
 
-// ofSource is memory that only its source leads to, and the fabric if it is direct.
+// ofSource returns memory with access by its source only, and by the fabric if it is direct.
 func ofSource(name string, direct bool, p Policy) kind {
 	return kind{name, !direct, p == DirectOnly, func(t testing.TB, n *NIC, size int64) *Buffer {
 		src := &memSource{mem: make([]byte, size), direct: direct}
@@ -126,11 +127,11 @@ func ofSource(name string, direct bool, p Policy) kind {
 	}}
 }
 
-// world is two endpoints, each on a NIC of its own, that are connected.
+// world is two connected endpoints, each on its own NIC.
 type world struct {
 	t      testing.TB
 	a, b   *Endpoint
-	ab     Peer // b, as a knows it
+	ab     Peer // b, from a's point of view
 	ba     Peer
 	listen string
 }
@@ -160,8 +161,7 @@ func (w *world) ok(err error) {
 	}
 }
 
-// wait returns the next completion of e. The peer is polled too: it may have
-// something to do.
+// wait returns the next completion of e. It also polls the peer, which may have work to do.
 func (w *world) wait(e *Endpoint) Completion {
 	w.t.Helper()
 	var c [1]Completion
@@ -171,7 +171,7 @@ func (w *world) wait(e *Endpoint) Completion {
 	return c[0]
 }
 
-// done waits for a completion that must be good, with that context.
+// done waits for a completion without error and with that context.
 func (w *world) done(e *Endpoint, op Op, context any) Completion {
 	w.t.Helper()
 	c := w.wait(e)
@@ -181,7 +181,7 @@ func (w *world) done(e *Endpoint, op Op, context any) Completion {
 	return c
 }
 
-// share shares at b and hands the descriptor over to a.
+// share shares memory at b and gives the descriptor to a.
 func (w *world) share(s Span, access ibvfd.Access) *RemoteBuffer {
 	w.t.Helper()
 	rb := must(w.b.Share(w.ba, s, access))(w.t)
@@ -195,7 +195,7 @@ func (w *world) share(s Span, access ibvfd.Access) *RemoteBuffer {
 
 const allAccess = ibvfd.AccessRemoteRead | ibvfd.AccessRemoteWrite | ibvfd.AccessRemoteAtomic
 
-// random fills a buffer, and returns what is in it.
+// random fills a buffer with random bytes, and returns them.
 func random(t testing.TB, r *rand.Rand, b interface {
 	WriteAt(p []byte, off int64) (int, error)
 }, size int64) []byte {
@@ -210,7 +210,7 @@ func random(t testing.TB, r *rand.Rand, b interface {
 	return p
 }
 
-// content is what is in a buffer.
+// content returns the bytes of a buffer.
 func content(t testing.TB, b *Buffer) []byte {
 	t.Helper()
 	p := make([]byte, b.Size())

@@ -30,11 +30,9 @@ type bareLoop struct {
 var bareLoops = []bareLoop{
 	{"post and poll 64: fill, post, poll, look", "ibvfd.test", "PostAndPoll/^batch=64$/^Go$", "cpu-ns/WR", "PostAndPoll/^batch=64$/^C$", 0},
 	{"post and poll 64: what the binding is of it", "ibvfd.test", "PostAndPoll/^batch=64$/^binding$", "cpu-ns/WR", "PostAndPoll/^batch=64$/^C$", 15},
-	{"MR cache hit, 100,000 buffers, 1,000 of them in use", "mrcache.test", "Hit/^buffers=100000$/^asked=1000$", "cpu-ns/op", "", 100},
-	{"MR cache hit, 100,000 buffers in random order", "mrcache.test", "Hit/^buffers=100000$/^asked=100000$", "cpu-ns/op", "", 100},
-	{"layout lowered, 10,000 blocks of a list", "gpurdma.test", "Lower/^list$/^10000$", "cpu-ns/op", "", 1e6},
-	{"layout lowered, 10,000 blocks of a list over 64 MRs", "gpurdma.test", "Lower/^list-64-MRs$/^10000$", "cpu-ns/op", "", 1e6},
-	{"layout lowered, 10,000 interleaved blocks", "gpurdma.test", "Lower/^interleaved$/^10000$", "cpu-ns/op", "", 1e6},
+	{"layout lowered, 10,000 blocks of a list", "lower.test", "Lower/^list$/^10000$", "cpu-ns/op", "", 1e6},
+	{"layout lowered, 10,000 blocks of a list over 64 MRs", "lower.test", "Lower/^list-64-MRs$/^10000$", "cpu-ns/op", "", 1e6},
+	{"layout lowered, 10,000 interleaved blocks", "lower.test", "Lower/^interleaved$/^10000$", "cpu-ns/op", "", 1e6},
 }
 
 // bindingRow is what was seen of a loop.

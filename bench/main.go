@@ -36,7 +36,7 @@ func main() {
 		exporters = flag.String("exporters", "", "comma-separated allocator specs (default: every one that is there)")
 		sizes     = flag.String("sizes", "4096,65536,1048576,16777216,67108864", "buffer sizes in bytes; of traffic \"all\" is every power of two from 64 to 4194304")
 		profile   = flag.String("cpuprofile", "", "write a profile of this process, the Go side, to a file")
-		only      = flag.String("only", "", "registration, allocation, touched, tracing, traffic or binding (default: the first three, which compare Go with C)")
+		only      = flag.String("only", "", "registration, allocation, touched, tracing, traffic, binding or scale (default: the first three, which compare Go with C)")
 		records   = flag.Int("records", 100_000, "tracing: registrations whose cost to the tracer is measured; 0 for none")
 		asJSON    = flag.Bool("json", false, "print one JSON document")
 	)
@@ -121,6 +121,11 @@ func main() {
 	}
 	if *only == "binding" {
 		status := benchBinding(ctx, opt, *tests, *asJSON)
+		stop()
+		os.Exit(status)
+	}
+	if *only == "scale" {
+		status := benchScale(ctx, opt, *asJSON)
 		stop()
 		os.Exit(status)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 )
 
 // traffic is what one run moves. perftest is given the same.
@@ -146,7 +147,7 @@ func newParty(device string, t traffic) (s *party, err error) {
 	// What goes out, and what comes in, as perftest's buffer.
 	page := os.Getpagesize()
 	half := (t.size + page - 1) / page * page
-	host, err := ibvfd.AllocHost(2 * half)
+	host, err := hostmem.Alloc(2 * half)
 	if err != nil {
 		return s, err
 	}

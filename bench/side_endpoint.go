@@ -10,6 +10,8 @@ import (
 
 	"github.com/gpurdma/gpurdma"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
 // application is one end of a connection as a program has it that imports
@@ -75,7 +77,7 @@ func (t traffic) endpointOptions(device string) (gpurdma.EndpointOptions, error)
 }
 
 // gidOf is the GID at the index, by which perftest is told of it.
-func (t traffic) gidOf(device string) (gid ibvfd.GID, err error) {
+func (t traffic) gidOf(device string) (gid ibdev.GID, err error) {
 	c, err := ibvfd.Open(device)
 	if err != nil {
 		return gid, err
@@ -85,12 +87,12 @@ func (t traffic) gidOf(device string) (gid ibvfd.GID, err error) {
 }
 
 // onlyGID is the wish that nothing but this GID fits.
-func onlyGID(g ibvfd.GID) ibvfd.GIDWish {
-	w := ibvfd.GIDWish{Subnet: netip.PrefixFrom(g.Addr(), g.Addr().BitLen())}
+func onlyGID(g ibdev.GID) gid.Wish {
+	w := gid.Wish{Subnet: netip.PrefixFrom(g.Addr(), g.Addr().BitLen())}
 	switch g.Type {
-	case ibvfd.GIDRoCEv1:
+	case ibdev.GIDRoCEv1:
 		w.RoCE = 1
-	case ibvfd.GIDRoCEv2:
+	case ibdev.GIDRoCEv2:
 		w.RoCE = 2
 	}
 	return w

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma"
-	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
 // A side does what it was told to, whichever it is.
@@ -50,14 +50,14 @@ func TestFlagsOfABatch(t *testing.T) {
 
 // An endpoint goes over the GID that perftest is given by its index.
 func TestOnlyGID(t *testing.T) {
-	v4 := ibvfd.GID{Index: 2, GID: [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: 1}, Type: ibvfd.GIDRoCEv2}
+	v4 := ibdev.GID{Index: 2, GID: [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: 1}, Type: ibdev.GIDRoCEv2}
 	v1, near, far := v4, v4, v4
-	v1.Index, v1.Type = 1, ibvfd.GIDRoCEv1
+	v1.Index, v1.Type = 1, ibdev.GIDRoCEv1
 	near.Index, near.GID[15] = 3, 2
 	far.Index, far.GID = 0, [16]byte{0: 0xfe, 1: 0x80, 15: 1}
-	table := []ibvfd.GID{far, v1, v4, near}
+	table := []ibdev.GID{far, v1, v4, near}
 	for _, want := range table {
-		got, _, err := onlyGID(want).Choose(table, ibvfd.LinkEthernet)
+		got, _, err := onlyGID(want).Choose(table, ibdev.LinkEthernet)
 		if err != nil || got.Index != want.Index {
 			t.Errorf("%v, %v; want %v", got, err, want)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
 )
 
 // trafficRow is the comparison of one kind of traffic.
@@ -196,7 +197,7 @@ func trafficKinds(opt options, ops, what []string) (list []*compared, err error)
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	gid, _, err := c.ChooseGID(1, ibvfd.GIDWish{})
+	gid, _, err := c.ChooseGID(1, gid.Wish{})
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ func (w *fakeWire) src() []byte   { return w.out }
 func (w *fakeWire) dst() []byte   { return w.in }
 func (w *fakeWire) settle() error { return nil }
 
-func (w *fakeWire) register(s span, _ uint64, access ibvfd.Access) (region, error) {
+func (w *fakeWire) register(s span, _ uint64, access ibvfd.Access) (registered, error) {
 	w.open++
 	return &fakeRegion{w: w, s: s, access: access}, nil
 }
@@ -89,7 +89,7 @@ func (w *fakeWire) copy(o op, off int64, at, n int) {
 	}
 }
 
-func (w *fakeWire) move(ctx context.Context, o op, r region, off int64, at, n int) (time.Duration, error) {
+func (w *fakeWire) move(ctx context.Context, o op, r registered, off int64, at, n int) (time.Duration, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}

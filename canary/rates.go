@@ -61,7 +61,7 @@ func Compare(ctx context.Context, c *ibvfd.Context, buf *gpualloc.Buffer, opt Co
 	for range opt.Rounds {
 		for _, x := range []struct {
 			o    op
-			r    region
+			r    registered
 			best *float64
 		}{{opWrite, far, &buffer.Write}, {opWrite, near, &host.Write}, {opRead, far, &buffer.Read}, {opRead, near, &host.Read}} {
 			took, err := w.move(ctx, x.o, x.r, 0, 0, int(whole.len))

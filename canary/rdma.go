@@ -12,6 +12,8 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/ibvfd/region"
 )
 
 // rdma is the wire over a real device: a PD, a CQ, two pieces of host memory
@@ -36,7 +38,7 @@ type rdma struct {
 
 // hostMR is registered host memory.
 type hostMR struct {
-	mem *ibvfd.HostBuf
+	mem *hostmem.Buf
 	mr  *ibvfd.MR
 }
 
@@ -65,7 +67,7 @@ func openRDMA(c *ibvfd.Context, buf *gpualloc.Buffer, opt Options) (w *rdma, err
 const cqDepth = 16
 
 func newHostMR(pd *ibvfd.PD, size int, access ibvfd.Access) (*hostMR, error) {
-	mem, err := ibvfd.AllocHost(size)
+	mem, err := hostmem.Alloc(size)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +182,7 @@ var patient = ibvfd.ConnectAttr{Timeout: 19, RetryCount: 3}
 // rdmaRegion keeps what addressing needs, also after deregistration.
 type rdmaRegion struct {
 	w     *rdma
-	reg   *ibvfd.Region
+	reg   *region.Region
 	parts []part
 	time  time.Duration
 	route ibvfd.Route
@@ -196,12 +198,12 @@ type part struct {
 	mrn  *uint32
 }
 
-func (w *rdma) register(s span, iova uint64, access ibvfd.Access) (region, error) {
-	var segments []ibvfd.Segment
+func (w *rdma) register(s span, iova uint64, access ibvfd.Access) (registered, error) {
+	var segments []region.Segment
 	for _, seg := range w.buf.Segments() {
-		segments = append(segments, ibvfd.Segment{Buf: seg.Buf, Offset: uint64(seg.Offset), Length: uint64(seg.Size), Addr: seg.Addr})
+		segments = append(segments, region.Segment{Buf: seg.Buf, Offset: uint64(seg.Offset), Length: uint64(seg.Size), Addr: seg.Addr})
 	}
-	reg, err := ibvfd.RegisterRegion(ibvfd.RegionAttr{
+	reg, err := region.Register(region.Attr{
 		Segments: segments, Offset: uint64(s.off), Length: uint64(s.len), IOVA: iova,
 		Access: access, Owner: w.buf, Policy: w.opt.Policy, Timed: true,
 	}, w.pd)
@@ -248,7 +250,7 @@ func (r *rdmaRegion) covering(off int64) part {
 	return r.parts[0]
 }
 
-func (w *rdma) move(ctx context.Context, o op, r region, off int64, at, n int) (took time.Duration, _ error) {
+func (w *rdma) move(ctx context.Context, o op, r registered, off int64, at, n int) (took time.Duration, _ error) {
 	qp, err := w.connect(o)
 	if err != nil {
 		return 0, err

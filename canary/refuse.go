@@ -12,7 +12,7 @@ import (
 
 // checkRefused tries an access that the MR does not allow. It must end in a
 // remote access error, and no byte may have moved.
-func (s *session) checkRefused(ctx context.Context, p *plan, r region, c *Case) error {
+func (s *session) checkRefused(ctx context.Context, p *plan, r registered, c *Case) error {
 	if p.closed {
 		if err := r.close(); err != nil {
 			return err

@@ -19,6 +19,7 @@ import (
 	_ "github.com/gpurdma/gpurdma/gpualloc/levelzero"
 	"github.com/gpurdma/gpurdma/gpualloc/rocm"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -139,7 +140,7 @@ func written(t *testing.T, c *ibvfd.Context, buf *gpualloc.Buffer, mrs []align.M
 	check(err)
 	closing(a)
 	closing(b)
-	host, err := ibvfd.AllocHost(int(buf.Size()))
+	host, err := hostmem.Alloc(int(buf.Size()))
 	check(err)
 	closing(host)
 	for i := range host.Bytes() {

@@ -218,7 +218,7 @@ func (s *session) run(ctx context.Context, p *plan) (c Case, err, leftover error
 const nonceSize = 32
 
 // plant makes the NIC write a nonce and calls the witness.
-func (s *session) plant(ctx context.Context, mr span, r region) error {
+func (s *session) plant(ctx context.Context, mr span, r registered) error {
 	nonce := make([]byte, nonceSize)
 	_, _ = crand.Read(nonce) // never fails
 	c := span{mr.off + mr.len/2&^(nonceSize-1), nonceSize}
@@ -230,7 +230,7 @@ func (s *session) plant(ctx context.Context, mr span, r region) error {
 	return s.opt.Witness(ctx, nonce)
 }
 
-func (s *session) check(ctx context.Context, p *plan, r region, c *Case) error {
+func (s *session) check(ctx context.Context, p *plan, r registered, c *Case) error {
 	if p.refuse != 0 {
 		return s.checkRefused(ctx, p, r, c)
 	}
@@ -279,7 +279,7 @@ func (s *session) older() []pattern {
 const movesPerRange = 3
 
 // checkRange proves one range in both directions.
-func (s *session) checkRange(ctx context.Context, x span, r region, wrote, read *rate) error {
+func (s *session) checkRange(ctx context.Context, x span, r registered, wrote, read *rate) error {
 	p := s.next()
 	window := x.widen(s.opt.Guard, s.view.Size())
 	if err := s.fill(ctx, window, p.complement()); err != nil {
@@ -331,7 +331,7 @@ func (s *session) chunks(ctx context.Context, x span, f func(span) error) error 
 	return nil
 }
 
-func (s *session) write(ctx context.Context, x span, r region, p pattern, sum *rate) error {
+func (s *session) write(ctx context.Context, x span, r registered, p pattern, sum *rate) error {
 	return s.chunks(ctx, x, func(c span) error {
 		at := localAt(c.off)
 		p.fill(s.wire.src()[at:at+int(c.len)], c.off)
@@ -341,7 +341,7 @@ func (s *session) write(ctx context.Context, x span, r region, p pattern, sum *r
 
 // read fetches x and compares it with p, and looks at the host memory beside
 // what the READ ought to fill.
-func (s *session) read(ctx context.Context, what string, x span, r region, p pattern, sum *rate) error {
+func (s *session) read(ctx context.Context, what string, x span, r registered, p pattern, sum *rate) error {
 	guard := p.complement()
 	data := newComparer(what, p, p)
 	around := newComparer("host memory beside the target of an "+what+" (offsets in that memory)", guard, guard)
@@ -366,7 +366,7 @@ func (s *session) read(ctx context.Context, what string, x span, r region, p pat
 	return errors.Join(s.judge(data), s.judge(around))
 }
 
-func (s *session) move(ctx context.Context, o op, r region, c span, at int, sum *rate) error {
+func (s *session) move(ctx context.Context, o op, r registered, c span, at int, sum *rate) error {
 	took, err := s.wire.move(ctx, o, r, c.off, at, int(c.len))
 	if err != nil {
 		return err

@@ -185,7 +185,7 @@ type misplaced struct {
 	grow  int64 // how much longer it is
 }
 
-func (w misplaced) register(s span, iova uint64, access ibvfd.Access) (region, error) {
+func (w misplaced) register(s span, iova uint64, access ibvfd.Access) (registered, error) {
 	r, err := w.rdma.register(span{s.off + w.shift, s.len + w.grow}, iova, access)
 	if err != nil {
 		return nil, err

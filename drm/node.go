@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/softgpu"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // NodeType tells the two kinds of node that one device has.
@@ -34,9 +35,6 @@ func (t NodeType) String() string {
 	return "primary"
 }
 
-// PCIAddr is a PCI function's address.
-type PCIAddr = pci.Addr
-
 // Node is a DRM device node.
 type Node struct {
 	Name    string // "renderD128"
@@ -47,14 +45,14 @@ type Node struct {
 	Driver  string // "vgem", "virtio_gpu", "amdgpu"; "" if nothing says
 	Class   string // the driver whose ioctls it speaks: Driver, except for a software GPU
 	SysPath string // the device behind it, canonical, relative to the root of sysfs
-	pci     *pci.Addr
+	pci     *pciaddr.Addr
 }
 
 // PCI is the function behind the node, the nearest PCI ancestor for a virtio
 // or platform device; false if there is none.
-func (n Node) PCI() (PCIAddr, bool) {
+func (n Node) PCI() (pciaddr.Addr, bool) {
 	if n.pci == nil {
-		return PCIAddr{}, false
+		return pciaddr.Addr{}, false
 	}
 	return *n.pci, true
 }

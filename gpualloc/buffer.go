@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // view is the CPU's way to a buffer's bytes. Exporters with mmap share
@@ -50,9 +51,9 @@ func (b *Buffer) Kind() Kind { return b.desc.Kind }
 
 // PCI is the function whose driver exports the buffer; false for exporters
 // that are no PCI device.
-func (b *Buffer) PCI() (PCIAddr, bool) {
+func (b *Buffer) PCI() (pciaddr.Addr, bool) {
 	if b.desc.PCI == nil {
-		return PCIAddr{}, false
+		return pciaddr.Addr{}, false
 	}
 	return *b.desc.PCI, true
 }

@@ -9,7 +9,7 @@ import (
 	"io/fs"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // What Open answers to a spec that names no allocator, or several.
@@ -28,9 +28,6 @@ type notInstalled struct{}
 
 func (notInstalled) Error() string        { return "is not installed" }
 func (notInstalled) Is(target error) bool { return target == fs.ErrNotExist }
-
-// PCIAddr is a PCI function's address: domain, bus, device, function.
-type PCIAddr = pci.Addr
 
 // Kind says which memory an allocator asks its driver for. It is a request,
 // not a proof of where the bytes lie: drivers move buffers.
@@ -96,19 +93,19 @@ type Limit struct {
 
 // Description is an allocator on this machine.
 type Description struct {
-	Spec      string   `json:"spec"`              // what Open takes: "drm:renderD128"
-	Aliases   []string `json:"aliases,omitempty"` // other specs for the same: "drm:vgem"
-	Exporter  string   `json:"exporter"`          // the dma-buf's exporter as fdinfo shows it: "drm"
-	Driver    string   `json:"driver"`            // the kernel driver: "vgem"
-	Class     string   `json:"class,omitempty"`   // of a software GPU: the driver that it stands for
-	Device    string   `json:"device"`            // the node that is opened: "/dev/dri/card0"
-	PCI       *PCIAddr `json:"pci,omitempty"`     // the PCI function behind it, if any
-	Kind      Kind     `json:"kind"`
-	Available bool     `json:"available"`
-	Why       string   `json:"why,omitempty"`    // why not available; of "auto": why this one
-	Remedy    string   `json:"remedy,omitempty"` // what to change
-	MaxSize   int64    `json:"max_size"`         // bytes of one segment that the exporter allows; 0: not known
-	Limits    []Limit  `json:"limits,omitempty"` // what bounds an allocation now
+	Spec      string        `json:"spec"`              // what Open takes: "drm:renderD128"
+	Aliases   []string      `json:"aliases,omitempty"` // other specs for the same: "drm:vgem"
+	Exporter  string        `json:"exporter"`          // the dma-buf's exporter as fdinfo shows it: "drm"
+	Driver    string        `json:"driver"`            // the kernel driver: "vgem"
+	Class     string        `json:"class,omitempty"`   // of a software GPU: the driver that it stands for
+	Device    string        `json:"device"`            // the node that is opened: "/dev/dri/card0"
+	PCI       *pciaddr.Addr `json:"pci,omitempty"`     // the PCI function behind it, if any
+	Kind      Kind          `json:"kind"`
+	Available bool          `json:"available"`
+	Why       string        `json:"why,omitempty"`    // why not available; of "auto": why this one
+	Remedy    string        `json:"remedy,omitempty"` // what to change
+	MaxSize   int64         `json:"max_size"`         // bytes of one segment that the exporter allows; 0: not known
+	Limits    []Limit       `json:"limits,omitempty"` // what bounds an allocation now
 }
 
 // Options of an allocation.

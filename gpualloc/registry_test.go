@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // A machine with two GPUs of one driver whose nodes are ordinary files (they
@@ -99,7 +100,7 @@ func TestDiscover(t *testing.T) {
 		t.Fatal(err)
 	}
 	var again []Description
-	if err := json.Unmarshal(text, &again); err != nil || len(again) != len(all) || *find("drm:renderD128").PCI == (PCIAddr{}) {
+	if err := json.Unmarshal(text, &again); err != nil || len(again) != len(all) || *find("drm:renderD128").PCI == (pciaddr.Addr{}) {
 		t.Errorf("JSON: %v", err)
 	}
 }

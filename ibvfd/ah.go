@@ -6,7 +6,12 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
+
+import "sync"
 
 // GRHLen is how many bytes the global route header takes at the start of each
 // receive of a UD queue pair, whether or not the packet had one
@@ -32,9 +37,25 @@ type PathAttr struct {
 // AH is an address handle: the path to a port, for sends of UD queue pairs.
 type AH struct {
 	life
-	pd   *PD
-	v    verbsAH
-	addr uintptr // of the provider's; 0 once closed. Guarded by pd.ahs
+	home   *parent       // the PD
+	posts  *sync.RWMutex // the PD's: it guards addr
+	device string
+	v      libibverbs.AH
+	addr   uintptr // of the provider's; 0 once closed
+}
+
+// Close destroys the address handle. Closing again does nothing.
+func (h *AH) Close() error {
+	return h.end(func() error {
+		h.posts.Lock() // no work request that names it is on its way to the provider
+		defer h.posts.Unlock()
+		if err := h.v.Destroy(); err != nil {
+			return failed("ibv_destroy_ah", h.device, err)
+		}
+		h.addr = 0
+		h.home.drop(kindAH)
+		return nil
+	})
 }
 
 // CreateAH makes an address handle to remote, of which GID, or LID on
@@ -48,7 +69,7 @@ func (q *QP) CreateAH(remote Endpoint, opt PathAttr) (*AH, error) {
 	defer q.leave()
 	setDefault(&opt.HopLimit, 64)
 	path := q.pathTo(remote, opt)
-	v, err := q.pd.v.createAH(&path)
+	v, err := q.pd.v.CreateAH(&path)
 	if err != nil {
 		e := failed("ibv_create_ah", q.pd.ctx.name, err)
 		e.Detail = path.String()
@@ -71,7 +92,7 @@ func (q *QP) ReplyAH(wc *WC, grh []byte) (*AH, error) {
 		e.Remedy = fmt.Sprintf("pass the first %d bytes of the receive", GRHLen)
 		return nil, e
 	}
-	v, err := q.pd.v.replyAH(wc, grh[:GRHLen], q.local.Port)
+	v, err := q.pd.v.ReplyAH(wc.raw(), grh[:GRHLen], q.local.Port)
 	if err != nil {
 		e.Err = err
 		e.Detail = fmt.Sprintf("message from QP %d", wc.SrcQP)
@@ -80,39 +101,17 @@ func (q *QP) ReplyAH(wc *WC, grh []byte) (*AH, error) {
 	return q.newAH(v), nil
 }
 
-func (q *QP) newAH(v verbsAH) *AH {
+func (q *QP) newAH(v libibverbs.AH) *AH {
 	q.pd.hold(kindAH)
-	return &AH{pd: q.pd, v: v, addr: v.identity()}
-}
-
-// Close destroys the address handle. Closing again does nothing.
-func (h *AH) Close() error {
-	return h.end(func() error {
-		h.pd.ahs.Lock() // no work request that names it is on its way to the provider
-		defer h.pd.ahs.Unlock()
-		if err := h.v.destroy(); err != nil {
-			return failed("ibv_destroy_ah", h.pd.ctx.name, err)
-		}
-		h.addr = 0
-		h.pd.drop(kindAH)
-		return nil
-	})
+	return &AH{home: &q.pd.parent, posts: &q.pd.ahs, device: q.pd.ctx.name, v: v, addr: v.Identity()}
 }
 
 // pathTo is the path from the queue pair's port and GID to remote.
-func (q *QP) pathTo(remote Endpoint, opt PathAttr) pathAttr {
-	return pathAttr{
-		port: q.local.Port, lid: remote.LID, gid: remote.GID, gidIndex: q.local.GIDIndex,
-		global:   opt.Global || q.port.LinkLayer != LinkInfiniBand || remote.LID == 0,
-		hopLimit: opt.HopLimit, class: opt.TrafficClass, flowLabel: opt.FlowLabel,
-		sl: opt.SL, srcPathBits: opt.SrcPathBits, staticRate: opt.StaticRate,
+func (q *QP) pathTo(remote Endpoint, opt PathAttr) libibverbs.Path {
+	return libibverbs.Path{
+		Port: q.local.Port, LID: remote.LID, GID: remote.GID, GIDIndex: q.local.GIDIndex,
+		Global:   opt.Global || q.port.LinkLayer != ibdev.LinkInfiniBand || remote.LID == 0,
+		HopLimit: opt.HopLimit, Class: opt.TrafficClass, FlowLabel: opt.FlowLabel,
+		SL: opt.SL, SrcPathBits: opt.SrcPathBits, StaticRate: opt.StaticRate,
 	}
-}
-
-// String describes the path for messages.
-func (p *pathAttr) String() string {
-	if !p.global {
-		return fmt.Sprintf("LID %d from port %d", p.lid, p.port)
-	}
-	return fmt.Sprintf("GID %v, our GID index %d, port %d", GID{GID: p.gid}.Addr(), p.gidIndex, p.port)
 }

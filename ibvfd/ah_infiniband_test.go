@@ -4,6 +4,11 @@
 
 package ibvfd
 
+import (
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
+)
+
 import "testing"
 
 // On InfiniBand an address handle within the subnet is a LID's, without a GRH; to a
@@ -12,30 +17,30 @@ import "testing"
 func TestInfiniBandAddressHandles(t *testing.T) {
 	gid := [16]byte{0: 0xfe, 1: 0x80, 15: 7}
 	tune := PathAttr{SL: 2, SrcPathBits: 1, StaticRate: 5, TrafficClass: 3, FlowLabel: 0x12345, HopLimit: 9}
-	tuned := pathAttr{port: 1, gid: gid, sl: 2, srcPathBits: 1, staticRate: 5, class: 3, flowLabel: 0x12345, hopLimit: 9}
+	tuned := libibverbs.Path{Port: 1, GID: gid, SL: 2, SrcPathBits: 1, StaticRate: 5, Class: 3, FlowLabel: 0x12345, HopLimit: 9}
 	for name, c := range map[string]struct {
-		link   LinkLayer
+		link   ibdev.LinkLayer
 		remote Endpoint
 		ask    bool
 		global bool
 		text   string
 	}{
-		"within the subnet": {LinkInfiniBand, Endpoint{LID: 33, GID: gid}, false, false, "LID 33 from port 1"},
-		"beyond it":         {LinkInfiniBand, Endpoint{GID: gid}, false, true, "GID fe80::7, our GID index 4, port 1"},
-		"behind a router":   {LinkInfiniBand, Endpoint{LID: 33, GID: gid}, true, true, "GID fe80::7, our GID index 4, port 1"},
-		"RoCE":              {LinkEthernet, Endpoint{LID: 33, GID: gid}, false, true, "GID fe80::7, our GID index 4, port 1"},
+		"within the subnet": {ibdev.LinkInfiniBand, Endpoint{LID: 33, GID: gid}, false, false, "LID 33 from port 1"},
+		"beyond it":         {ibdev.LinkInfiniBand, Endpoint{GID: gid}, false, true, "GID fe80::7, our GID index 4, port 1"},
+		"behind a router":   {ibdev.LinkInfiniBand, Endpoint{LID: 33, GID: gid}, true, true, "GID fe80::7, our GID index 4, port 1"},
+		"RoCE":              {ibdev.LinkEthernet, Endpoint{LID: 33, GID: gid}, false, true, "GID fe80::7, our GID index 4, port 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScript()
-			s.port = &PortAttr{State: PortActive, MTU: 4096, MaxMTU: 4096, LID: 9, LinkLayer: c.link}
-			_, qp, _ := queuePair(t, s, QPAttr{Type: UD, GID: &GID{Index: 4, GID: [16]byte{0xfe, 0x80}}})
+			s.port = &ibdev.PortAttr{State: ibdev.PortActive, MTU: 4096, MaxMTU: 4096, LID: 9, LinkLayer: c.link}
+			_, qp, _ := queuePair(t, s, QPAttr{Type: UD, GID: &ibdev.GID{Index: 4, GID: [16]byte{0xfe, 0x80}}})
 			tune.Global = c.ask
 			ah, err := qp.CreateAH(c.remote, tune)
 			if err != nil {
 				t.Fatal(err)
 			}
 			want := tuned
-			want.lid, want.gidIndex, want.global = c.remote.LID, 4, c.global
+			want.LID, want.GIDIndex, want.Global = c.remote.LID, 4, c.global
 			got := ah.v.(*scriptAH).path
 			if got != want {
 				t.Errorf("path %+v, want %+v", got, want)

@@ -4,58 +4,15 @@ package ibvfd
 
 import (
 	"errors"
-	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/internal/ioctl"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 )
-
-// What sound lets through breaks no rule, and what it does not has one that
-// says why: the two are the same rules, written for speed and for people.
-func TestSoundIsAllTheRules(t *testing.T) {
-	c, err := open(newScript(), "roce0", deviceTree(t), ioctl.Kernel)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	page := uint64(pageSize)
-	edges := []uint64{0, 1, page - 1, page, page + 1, 3 * page, math.MaxUint64 - page, math.MaxUint64 - 1, math.MaxUint64}
-	pick := func() uint64 { return edges[rand.IntN(len(edges))] }
-	seen := map[bool]int{}
-	for range 20000 {
-		a := MRAttr{Kind: DMABufFD, Offset: pick(), Length: pick(), IOVA: pick(), Access: Access(rand.IntN(1 << 10))}
-		if rand.IntN(2) == 0 {
-			a.IOVA, a.Access = a.Offset, Access(rand.IntN(4))
-		}
-		size := pick()
-		err := c.faultOf(&a, size)
-		if sound := a.sound(size); sound != (err == nil) {
-			t.Fatalf("%+v of a buffer of %#x bytes: sound %v, rules %v", a, size, sound, err)
-		} else {
-			seen[sound]++
-		}
-	}
-	if seen[true] < 100 || seen[false] < 100 {
-		t.Errorf("%d sound and %d unsound attributes are no test", seen[true], seen[false])
-	}
-}
-
-// FLUSH is spoken of where it is all that is refused.
-func TestFlushRemedy(t *testing.T) {
-	for access, want := range map[Access]bool{
-		AccessFlushGlobal: true, AccessLocalWrite | accessFlush: true,
-		AccessFlushGlobal | AccessMWBind: false, 0x7fffffff: false, AccessOnDemand: false,
-	} {
-		f := badDMABufAccess(access)
-		if f == nil || strings.Contains(f.remedy, "FLUSH") != want || !strings.HasPrefix(f.remedy, "leave ") {
-			t.Errorf("%v: %+v, FLUSH %v", access, f, want)
-		}
-	}
-}
 
 // The right to flush is for host memory, where kernel, device and memory have
 // it: each refusal says what to do.
@@ -65,7 +22,7 @@ func TestFlushAccess(t *testing.T) {
 	}
 	s := newScript()
 	pd := scripted(t, s, &kernel{reg: always(0)})
-	mem, err := AllocHost(100)
+	mem, err := hostmem.Alloc(100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,17 +41,18 @@ func TestFlushAccess(t *testing.T) {
 	for name, c := range map[string]struct {
 		attr  MRAttr
 		errno unix.Errno // the kernel's
-		cause Cause
+		cause fault.Cause
 		words []string
 		never string
 	}{
-		"dma-buf":    {dma, 0, CauseAccess, []string{"a dma-buf MR cannot have flush-global", "leave flush-global out", "only host memory"}, "local-write out"},
-		"not there":  {global, unix.EINVAL, CauseAccess, []string{"flush-global takes Linux 6.2", "leave flush-global out"}, "persistent"},
-		"not pmem":   {host, unix.EINVAL, CauseAccess, []string{"Linux 6.2 and memory that is persistent", "DAX"}, ""},
-		"not by NIC": {global, unix.EOPNOTSUPP, CauseNotSupported, []string{"the device has no flush-global", "leave flush-global out"}, "persistent"},
+		"dma-buf":    {dma, 0, fault.CauseAccess, []string{"a dma-buf MR cannot have flush-global", "leave flush-global out", "only host memory"}, "local-write out"},
+		"not there":  {global, unix.EINVAL, fault.CauseAccess, []string{"flush-global takes Linux 6.2", "leave flush-global out"}, "persistent"},
+		"not pmem":   {host, unix.EINVAL, fault.CauseAccess, []string{"Linux 6.2 and memory that is persistent", "DAX"}, ""},
+		"not by NIC": {global, unix.EOPNOTSUPP, fault.CauseNotSupported, []string{"the device has no flush-global", "leave flush-global out"}, "persistent"},
 	} {
 		s.failWith("regHost", c.errno)
-		err := pd.ctx.faultOf(&c.attr, 100) // no registration of a dma-buf gets further
+		ask := c.attr.request()
+		err := pd.ctx.broken(&c.attr, explain.OfDMABuf(&ask, 100)) // no registration of a dma-buf gets further
 		if c.attr.Kind == HostMemory {
 			_, err = pd.RegMR(c.attr)
 		}

@@ -8,13 +8,17 @@ import (
 	"math"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
 // ConnectAttr tunes a connection. A zero field takes the default.
 type ConnectAttr struct {
 	PathAttr         // the path
 	MTU       int    // bytes; default, and at most: the smaller of both sides'
-	Access    Access // what the peer may do; default: READ, WRITE, atomics, and FLUSH with QPAttr.Flush, each MR allowing
+	Access    Access // the peer's rights; default: READ, WRITE, atomics, and FLUSH with QPAttr.Flush, each MR allowing
 	PKeyIndex int    // place in the port's P_Key table; [Context.PKeyIndex] finds a partition's
 	// MinRNRTimer is how long the peer is to wait after it found no receive, as
 	// in table 45 of the InfiniBand specification; default 12 (0.64 ms).
@@ -22,9 +26,9 @@ type ConnectAttr struct {
 	Timeout     uint8 // 4.096 us * 2^Timeout until a retry; default 14 (67 ms); Zero: no timeout
 	RetryCount  uint8 // 7 at most; default 6: rxe takes 7 for "for ever"; Zero: none
 	RNRRetry    uint8 // 7 stands for "for ever", the default; Zero: none
-	MaxRead     uint8 // READs, atomics and FLUSHes on their way in each direction; default: what the device allows, 16 at most; Zero: none
-	// PeerReads is how many of these the peer answers at once: ours are no more. Who
-	// sends more than that loses the connection. Default: MaxRead; Zero: none.
+	MaxRead     uint8 // READs, atomics and FLUSHes on their way in each direction; default: the device's limit, 16 at most; Zero: none
+	// PeerReads is how many of these the peer answers at once: ours are no more. A side
+	// that sends more than that loses the connection. Default: MaxRead; Zero: none.
 	PeerReads uint8
 }
 
@@ -33,7 +37,7 @@ const Zero = 0xff
 
 // Reads is MaxRead as it is on a device: its default taken, and Zero 0. It is what
 // the peer is to be told for its PeerReads.
-func (a *ConnectAttr) Reads(dev DeviceAttr) uint8 {
+func (a *ConnectAttr) Reads(dev ibdev.DeviceAttr) uint8 {
 	switch a.MaxRead {
 	case 0:
 		return uint8(min(max(dev.MaxReadAtomic, 0), max(dev.MaxInitReadAtom, 0), 16))
@@ -43,7 +47,7 @@ func (a *ConnectAttr) Reads(dev DeviceAttr) uint8 {
 	return a.MaxRead
 }
 
-func (a *ConnectAttr) setDefaults(dev DeviceAttr, flush bool) {
+func (a *ConnectAttr) setDefaults(dev ibdev.DeviceAttr, flush bool) {
 	if a.Access == 0 {
 		a.Access = AccessLocalWrite | AccessRemoteRead | AccessRemoteWrite | AccessRemoteAtomic
 		if flush {
@@ -85,40 +89,40 @@ func (q *QP) choosePort() error {
 		return err
 	}
 	q.local = Endpoint{LID: q.port.LID, Port: q.attr.Port, MTU: q.port.MTU}
-	gid := q.attr.GID
-	if gid == nil {
+	entry := q.attr.GID
+	if entry == nil {
 		table, err := c.gidTable(q.attr.Port)
 		if err != nil {
 			return failed("read the GID table", c.name, err)
 		}
-		chosen, _, err := ChooseGID(table, q.port.LinkLayer)
+		chosen, _, err := gid.Choose(table, q.port.LinkLayer)
 		if err != nil {
 			e := failed("choose a GID", c.name, err)
 			e.Detail = fmt.Sprintf("port %d has %d GIDs", q.attr.Port, len(table))
 			e.Remedy = "give the port's network device an IP address"
 			return e
 		}
-		gid = &chosen
+		entry = &chosen
 	}
-	if gid.Index < 0 || gid.Index > math.MaxUint8 {
+	if entry.Index < 0 || entry.Index > math.MaxUint8 {
 		e := failed("choose a GID", c.name, unix.EINVAL)
-		e.Detail = fmt.Sprintf("index %d of port %d's GID table", gid.Index, q.attr.Port)
+		e.Detail = fmt.Sprintf("index %d of port %d's GID table", entry.Index, q.attr.Port)
 		e.Remedy = "queue pairs reach the first 256 entries"
 		return e
 	}
-	q.local.GID, q.local.GIDIndex = gid.GID, gid.Index
+	q.local.GID, q.local.GIDIndex = entry.GID, entry.Index
 	return nil
 }
 
 // activePort is the device's first active port.
-func (c *Context) activePort() (int, PortAttr, error) {
+func (c *Context) activePort() (int, ibdev.PortAttr, error) {
 	var none error
 	for port := 1; port <= max(len(c.info.Ports), 1); port++ {
 		a, err := c.queryPort(port)
 		if err != nil {
 			return 0, a, err
 		}
-		if a.State == PortActive {
+		if a.State == ibdev.PortActive {
 			return port, a, nil
 		}
 		e := failed("choose a port", c.name, unix.ENETDOWN)
@@ -126,11 +130,11 @@ func (c *Context) activePort() (int, PortAttr, error) {
 		e.Remedy = "bring the port's network device up"
 		none = errors.Join(none, e)
 	}
-	return 0, PortAttr{}, none
+	return 0, ibdev.PortAttr{}, none
 }
 
 // Init takes the queue pair from any state through RESET to INIT, in which it
-// takes receives but no messages yet: what is posted now is there before the
+// takes receives but no messages yet: a receive that is posted now is there before the
 // peer's first message, and Connect keeps it.
 func (q *QP) Init(opt ConnectAttr) error {
 	if err := q.enter(); err != nil {
@@ -167,12 +171,12 @@ func (q *QP) Connect(remote Endpoint, opt ConnectAttr) error {
 
 // bringUp takes the queue pair to RTS: from INIT, where it keeps its receives,
 // and from any other state through RESET.
-func (q *QP) bringUp(m *qpModify) error {
-	state, err := q.v.state()
+func (q *QP) bringUp(m *libibverbs.QPModify) error {
+	state, err := q.v.State()
 	if err != nil {
 		return failed("ibv_query_qp", q.pd.ctx.name, err)
 	}
-	if state != StateInit {
+	if QPState(state) != StateInit {
 		if err := q.through(m, StateReset); err != nil {
 			return err
 		}
@@ -196,8 +200,8 @@ func (q *QP) Activate(pkeyIndex int) error {
 	if err := q.checkPKey(pkeyIndex); err != nil {
 		return err
 	}
-	m := &qpModify{typ: UD, pkeyIndex: pkeyIndex, qkey: q.attr.QKey, psn: q.psn.Load()}
-	m.path.port = q.local.Port
+	m := &libibverbs.QPModify{Type: int(UD), PKeyIndex: pkeyIndex, QKey: q.attr.QKey, PSN: q.psn.Load()}
+	m.Path.Port = q.local.Port
 	return q.bringUp(m)
 }
 
@@ -226,12 +230,12 @@ func (q *QP) checkFlush(a Access, reads uint8) error {
 }
 
 // connection is what Connect's transitions need.
-func (q *QP) connection(remote Endpoint, opt ConnectAttr) (*qpModify, error) {
+func (q *QP) connection(remote Endpoint, opt ConnectAttr) (*libibverbs.QPModify, error) {
 	c := q.pd.ctx
 	if err := q.checkPKey(opt.PKeyIndex); err != nil {
 		return nil, err
 	}
-	dev, err := c.v.queryDevice()
+	dev, err := c.v.QueryDevice()
 	if err != nil {
 		return nil, failed("ibv_query_device", c.name, err)
 	}
@@ -246,25 +250,25 @@ func (q *QP) connection(remote Endpoint, opt ConnectAttr) (*qpModify, error) {
 	if opt.MTU > 0 && (mtu == 0 || opt.MTU < mtu) {
 		mtu = opt.MTU
 	}
-	if mtuEnum(mtu) < mtuMin {
+	if ibdev.MTUEnum(mtu) < ibdev.MTUMin {
 		e := failed("ibv_modify_qp", c.name, unix.EINVAL)
 		e.Detail = fmt.Sprintf("MTU %d", mtu)
 		e.Remedy = "256 bytes is the smallest"
 		return nil, e
 	}
-	return &qpModify{
-		typ: q.attr.Type, pkeyIndex: opt.PKeyIndex, access: opt.Access, qkey: q.attr.QKey,
-		path: q.pathTo(remote, opt.PathAttr), remoteQPN: remote.QPN, remotePSN: remote.PSN, mtu: mtu,
-		maxDestRead: opt.MaxRead, minRNRTimer: opt.MinRNRTimer,
-		psn: q.psn.Load(), timeout: opt.Timeout, retryCount: opt.RetryCount, rnrRetry: opt.RNRRetry,
-		maxRead: min(opt.MaxRead, opt.PeerReads),
+	return &libibverbs.QPModify{
+		Type: int(q.attr.Type), PKeyIndex: opt.PKeyIndex, Access: uint32(opt.Access), QKey: q.attr.QKey,
+		Path: q.pathTo(remote, opt.PathAttr), RemoteQPN: remote.QPN, RemotePSN: remote.PSN, MTU: mtu,
+		MaxDestRead: opt.MaxRead, MinRNRTimer: opt.MinRNRTimer,
+		PSN: q.psn.Load(), Timeout: opt.Timeout, RetryCount: opt.RetryCount, RNRRetry: opt.RNRRetry,
+		MaxRead: min(opt.MaxRead, opt.PeerReads),
 	}, nil
 }
 
 // through takes the queue pair from state to state.
-func (q *QP) through(m *qpModify, states ...QPState) error {
+func (q *QP) through(m *libibverbs.QPModify, states ...QPState) error {
 	for _, s := range states {
-		m.state = s
+		m.State = int(s)
 		if err := q.modify(m); err != nil {
 			return explainConnect(err, m)
 		}
@@ -273,19 +277,19 @@ func (q *QP) through(m *qpModify, states ...QPState) error {
 }
 
 // explainConnect adds the path's numbers to a refused transition.
-func explainConnect(err error, m *qpModify) error {
+func explainConnect(err error, m *libibverbs.QPModify) error {
 	n, e := asFailed(err)
 	if e == nil {
 		return err
 	}
 	switch {
-	case m.state == StateRTR && m.typ == RC:
-		e.Detail += fmt.Sprintf(": QP %d at %v, MTU %d", m.remoteQPN, &m.path, m.mtu)
+	case m.State == int(StateRTR) && m.Type == int(RC):
+		e.Detail += fmt.Sprintf(": QP %d at %v, MTU %d", m.RemoteQPN, &m.Path, m.MTU)
 		if n == unix.ENETUNREACH || n == unix.EHOSTUNREACH || n == unix.ETIMEDOUT || n == unix.EINVAL {
 			e.Remedy = "check that the peer's address can be reached from this port's network device"
 		}
-	case m.state == StateInit:
-		e.Detail += fmt.Sprintf(": port %d, P_Key index %d, access %v", m.path.port, m.pkeyIndex, m.access)
+	case m.State == int(StateInit):
+		e.Detail += fmt.Sprintf(": port %d, P_Key index %d, access %v", m.Path.Port, m.PKeyIndex, Access(m.Access))
 	}
 	return err
 }
@@ -307,4 +311,70 @@ func LoopbackPair(pd *PD, cq *CQ, attr QPAttr) (a, b *QP, err error) {
 		return nil, nil, errors.Join(err, a.Close(), b.Close())
 	}
 	return a, b, nil
+}
+
+// ManagedAttr are a connection's attributes as a connection manager has settled
+// them with the peer (rdma_init_qp_attr(3)). Nothing in it has a default.
+type ManagedAttr struct {
+	Port      int
+	PKeyIndex int
+	Access    Access // the peer's rights, each MR allowing; no FLUSH if MaxDestRead is 0
+
+	Remote   Endpoint // QPN, PSN, and GID or LID are used; the LID is a router's, if the peer is behind one
+	GIDIndex int      // ours, in the port's table
+	// PathAttr has Global if there is a GRH, as always over RoCE.
+	PathAttr
+	MTU         int    // bytes
+	PSN         uint32 // first packet sequence number that this side sends
+	MinRNRTimer uint8
+	MaxDestRead uint8 // READs, atomics and FLUSHes of the peer on their way
+	MaxRead     uint8 // ours
+	Timeout     uint8
+	RetryCount  uint8
+	RNRRetry    uint8
+}
+
+// ConnectManaged is [QP.Connect] with what a connection manager has settled:
+// the queue pair's own port, GID and packet sequence number do not count.
+func (q *QP) ConnectManaged(a ManagedAttr) error {
+	if err := q.enter(); err != nil {
+		return err
+	}
+	defer q.leave()
+	m, err := q.managed(&a)
+	if err != nil {
+		return err
+	}
+	return q.bringUp(m)
+}
+
+func (q *QP) managed(a *ManagedAttr) (*libibverbs.QPModify, error) {
+	e := failed("ibv_modify_qp", q.pd.ctx.name, unix.EINVAL)
+	switch {
+	case q.attr.Type != RC:
+		e.Detail = fmt.Sprintf("QP %d is %v", q.num, q.attr.Type)
+		e.Remedy = "use an RC queue pair"
+		return nil, e
+	case a.Port < 1 || a.Port > 255 || a.GIDIndex < 0 || a.GIDIndex > 255 || ibdev.MTUEnum(a.MTU) < ibdev.MTUMin:
+		e.Detail = fmt.Sprintf("port %d, GID index %d, MTU %d", a.Port, a.GIDIndex, a.MTU)
+		e.Remedy = "take the attributes from the connection manager when it has settled them"
+		return nil, e
+	}
+	if err := q.checkPKey(a.PKeyIndex); err != nil {
+		return nil, err
+	}
+	if q.checkFlush(a.Access, a.MaxDestRead) != nil {
+		a.Access &^= accessFlush // which rdma_cm gives to every peer, unasked
+	}
+	return &libibverbs.QPModify{
+		Type: int(RC), PKeyIndex: a.PKeyIndex, Access: uint32(a.Access),
+		Path: libibverbs.Path{
+			Port: a.Port, LID: a.Remote.LID, GID: a.Remote.GID, GIDIndex: a.GIDIndex, Global: a.Global,
+			HopLimit: a.HopLimit, Class: a.TrafficClass, FlowLabel: a.FlowLabel,
+			SL: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate,
+		},
+		RemoteQPN: a.Remote.QPN, RemotePSN: a.Remote.PSN, MTU: a.MTU,
+		MaxDestRead: a.MaxDestRead, MinRNRTimer: a.MinRNRTimer,
+		PSN: a.PSN, Timeout: a.Timeout, RetryCount: a.RetryCount, RNRRetry: a.RNRRetry, MaxRead: a.MaxRead,
+	}, nil
 }

@@ -9,7 +9,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/kernelonly"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/lkeys"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/mrnumbers"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/devnode"
 	"github.com/gpurdma/gpurdma/internal/errno"
@@ -22,32 +27,26 @@ import (
 // called from several goroutines at once.
 type Context struct {
 	parent
-	name string
-	info DeviceInfo
-	sys  sysfs.FS
-	v    verbsContext
-	file *uverbs.File // v's descriptor, for ioctls of our own
-	// hostLimits is asked when a host registration ends in ENOMEM.
-	hostLimits func() memlock
-	// The evidence of a refusal: what sysfs and procfs say, the descriptor, and the
-	// kernel's list of dma-bufs.
-	machine    refusal.Machine
-	lookAt     func(fd int) bufEvidence
-	kernelBufs func(debugfs string) ([]dmabuf.KernelBuf, error)
+	name     string
+	info     ibdev.Info
+	sys      sysfs.FS
+	v        libibverbs.Context
+	file     *uverbs.File // v's descriptor, for ioctls of our own
+	evidence evidence
 
 	objects objects
 	async   asyncEvents
 
-	support atomic.Pointer[dmabufSupport] // nil until it is known
-	numbers mrNumbers
-	foreign foreignKeys
+	support atomic.Pointer[explain.Answers] // nil until it is known
+	numbers mrnumbers.Cache
+	foreign lkeys.Set // of memory that the CPU does not reach by its keys
 }
 
 // Open opens the RDMA device of that name ("mlx5_0", "rxe0") through
 // libibverbs. The error is [ErrNotBuilt], [ErrNoLibrary], [ErrBrokenLibrary],
 // [ErrNoDevice], or says which device node could not be opened and why.
 func Open(name string) (*Context, error) {
-	v, err := library()
+	v, err := libibverbs.Load()
 	if err != nil {
 		return nil, err
 	}
@@ -55,12 +54,12 @@ func Open(name string) (*Context, error) {
 }
 
 // open opens name on v. Tests bring their own sysfs and transport.
-func open(v verbs, name string, sys sysfs.FS, t ioctl.Transport) (*Context, error) {
-	info, err := deviceBase(sys, name)
+func open(v libibverbs.Library, name string, sys sysfs.FS, t ioctl.Transport) (*Context, error) {
+	info, err := ibdev.Look(sys.Root(), name)
 	if err != nil {
 		return nil, err
 	}
-	vctx, err := v.open(name)
+	vctx, err := v.Open(name)
 	if err != nil {
 		return nil, explainOpen(name, info, err)
 	}
@@ -68,8 +67,8 @@ func open(v verbs, name string, sys sysfs.FS, t ioctl.Transport) (*Context, erro
 }
 
 // wrap is open of what is open already.
-func wrap(vctx verbsContext, name string, sys sysfs.FS, t ioctl.Transport) (*Context, error) {
-	info, err := deviceBase(sys, name)
+func wrap(vctx libibverbs.Context, name string, sys sysfs.FS, t ioctl.Transport) (*Context, error) {
+	info, err := ibdev.Look(sys.Root(), name)
 	if err != nil {
 		return nil, err
 	}
@@ -78,34 +77,26 @@ func wrap(vctx verbsContext, name string, sys sysfs.FS, t ioctl.Transport) (*Con
 
 // borrowed is a context that is not closed.
 type borrowed struct {
-	verbsContext
+	libibverbs.Context
 	closed func()
 }
 
-func (b borrowed) close() error {
+func (b borrowed) Close() error {
 	if b.closed != nil {
 		b.closed()
 	}
 	return nil
 }
 
-func newContext(vctx verbsContext, name string, info DeviceInfo, sys sysfs.FS, t ioctl.Transport) *Context {
-	c := &Context{name: name, info: info, sys: sys, v: vctx, file: uverbs.Wrap(t, vctx.cmdFD())}
-	c.looks()
-	return c
-}
-
-// looks sets the sources of evidence for refusals.
-func (c *Context) looks() {
-	c.hostLimits, c.lookAt, c.kernelBufs = readMemlock, lookAt, dmabuf.KernelBufs
-	c.machine = refusal.Machine{Sys: c.sys}
+func newContext(vctx libibverbs.Context, name string, info ibdev.Info, sys sysfs.FS, t ioctl.Transport) *Context {
+	return &Context{name: name, info: info, sys: sys, v: vctx, file: uverbs.Wrap(t, vctx.CmdFD()), evidence: evidenceOf(sys)}
 }
 
 // explainOpen says why libibverbs could not open a device that sysfs lists.
-func explainOpen(name string, info DeviceInfo, err error) error {
+func explainOpen(name string, info ibdev.Info, err error) error {
 	e := failed("ibv_open_device", name, err)
 	switch {
-	case errors.Is(err, ErrNoDevice):
+	case errors.Is(err, ibdev.ErrNoDevice):
 		e.Detail = "the kernel has the device, libibverbs does not list it"
 		if info.Uverbs == "" {
 			e.Remedy = "modprobe ib_uverbs"
@@ -113,7 +104,7 @@ func explainOpen(name string, info DeviceInfo, err error) error {
 			e.Remedy = "install the device's provider (Debian: apt-get install ibverbs-providers)"
 		}
 	case info.Uverbs != "":
-		// libibverbs reports little: what does the node itself say?
+		// libibverbs reports little, and the node itself says more.
 		detail, remedy := devnode.Explain(info.Uverbs, err, "modprobe ib_uverbs")
 		if nodeErr := uverbs.Access(info.Uverbs); nodeErr != nil {
 			e.Err = nodeErr
@@ -135,44 +126,44 @@ func (c *Context) Name() string { return c.name }
 
 // Info is what sysfs says of the device: states and GIDs as they are now, the
 // rest as it was when the device was opened.
-func (c *Context) Info() DeviceInfo {
-	if now, err := deviceInfo(c.sys, c.name); err == nil {
+func (c *Context) Info() ibdev.Info {
+	if now, err := ibdev.Read(c.sys.Root(), c.name); err == nil {
 		return now
 	}
 	return c.info // removed meanwhile
 }
 
 // QueryDevice returns the device's limits.
-func (c *Context) QueryDevice() (DeviceAttr, error) {
+func (c *Context) QueryDevice() (ibdev.DeviceAttr, error) {
 	if err := c.enter(); err != nil {
-		return DeviceAttr{}, err
+		return ibdev.DeviceAttr{}, err
 	}
 	defer c.leave()
-	a, err := c.v.queryDevice()
+	a, err := c.v.QueryDevice()
 	if err != nil {
-		return DeviceAttr{}, failed("ibv_query_device", c.name, err)
+		return ibdev.DeviceAttr{}, failed("ibv_query_device", c.name, err)
 	}
 	return a, nil
 }
 
 // QueryPort returns the state of a port; ports count from 1.
-func (c *Context) QueryPort(port int) (PortAttr, error) {
+func (c *Context) QueryPort(port int) (ibdev.PortAttr, error) {
 	if err := c.enter(); err != nil {
-		return PortAttr{}, err
+		return ibdev.PortAttr{}, err
 	}
 	defer c.leave()
 	return c.queryPort(port)
 }
 
-func (c *Context) queryPort(port int) (PortAttr, error) {
+func (c *Context) queryPort(port int) (ibdev.PortAttr, error) {
 	if port < 1 || port > 255 {
-		return PortAttr{}, c.badPort(port)
+		return ibdev.PortAttr{}, c.badPort(port)
 	}
-	a, err := c.v.queryPort(port)
+	a, err := c.v.QueryPort(port)
 	if err != nil {
 		e := failed("ibv_query_port", c.name, err)
 		e.Detail = fmt.Sprintf("port %d", port)
-		return PortAttr{}, e
+		return ibdev.PortAttr{}, e
 	}
 	return a, nil
 }
@@ -184,58 +175,45 @@ func (c *Context) badPort(port int) error {
 	return e
 }
 
-// QueryGID reads an entry of a port's GID table as it is now.
-func (c *Context) QueryGID(port, index int) (GID, error) {
-	if err := c.enter(); err != nil {
-		return GID{}, err
-	}
-	defer c.leave()
-	gid, err := readGID(c.sys, c.name, port, index)
-	if err != nil {
-		e := failed("read the GID table", c.name, err)
-		e.Detail = fmt.Sprintf("port %d, index %d", port, index)
-		return GID{}, e
-	}
-	return gid, nil
-}
-
-// gidTable lists a port's GIDs in use. One call of libibverbs' tells them;
-// sysfs has a file for each of the table's places, a thousand of them on rxe.
-func (c *Context) gidTable(port int) ([]GID, error) {
-	all, ports, err := c.v.gids()
-	if err != nil {
-		return readGIDs(c.sys, c.name, port)
-	}
-	var list []GID
-	for i, g := range all {
-		if ports[i] == port {
-			list = append(list, g)
-		}
-	}
-	return list, nil
-}
-
-// AllocPD allocates a protection domain.
-func (c *Context) AllocPD() (*PD, error) {
-	if err := c.enter(); err != nil {
-		return nil, err
-	}
-	defer c.leave()
-	v, err := c.v.allocPD()
-	if err != nil {
-		return nil, failed("ibv_alloc_pd", c.name, err)
-	}
-	c.hold(kindPD)
-	return &PD{ctx: c, v: v, handle: v.handle()}, nil
-}
-
 // Close closes the device. It answers [dmabuf.ErrInUse], and closes nothing,
 // while PDs, CQs or queue pairs of it are open. Closing again does nothing.
 func (c *Context) Close() error {
 	return c.close("ibv_close_device", c.name, func() error {
-		if err := c.async.close(c.v.close); err != nil {
+		if err := c.async.close(c.v.Close); err != nil {
 			return failed("ibv_close_device", c.name, err)
 		}
 		return nil
 	})
+}
+
+// OpenKernel opens the RDMA device of that name without libibverbs, which may
+// be missing: by the kernel's ioctls, from Go. Its PDs register dma-bufs, on
+// [RouteIoctl], and nothing else: host memory, CQs, queue pairs and all that
+// needs them answer EOPNOTSUPP.
+//
+// It needs Linux 5.12, and a driver that makes contexts and PDs without data of
+// the provider's. mlx5 does not: the error says so.
+func OpenKernel(name string) (*Context, error) {
+	sys := sysfs.New("")
+	info, err := ibdev.Look(sys.Root(), name)
+	if err != nil {
+		return nil, err
+	}
+	return openKernel(name, info, sys, ioctl.Kernel)
+}
+
+func openKernel(name string, info ibdev.Info, sys sysfs.FS, t ioctl.Transport) (*Context, error) {
+	if info.Uverbs == "" {
+		e := failed("open", name, unix.ENOENT)
+		e.Detail, e.Remedy = "ib_uverbs does not serve this device", "modprobe ib_uverbs"
+		return nil, e
+	}
+	f, err := uverbs.Open(t, info.Uverbs)
+	if err != nil {
+		why := notOpened(info.Uverbs, err, refusal.Machine{Sys: sys})
+		e := failed("GET_CONTEXT", name, err)
+		e.Detail, e.Remedy = why.Reason, why.Remedy
+		return nil, e
+	}
+	return &Context{name: name, info: info, sys: sys, v: kernelonly.Context(f), file: f, evidence: evidenceOf(sys)}, nil
 }

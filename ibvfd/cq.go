@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/internal/eventfile"
 	"github.com/gpurdma/gpurdma/internal/spin"
 )
@@ -32,12 +33,12 @@ type CQAttr struct {
 
 // CQ is a completion queue. There are two ways to wait for completions:
 // [CQ.PollUntil] polls, for the lowest latency at the price of a processor for the
-// first 200 us, and [CQ.Wait] sleeps in Go's poller. Who waits for several queues at once has the
+// first 200 us, and [CQ.Wait] sleeps in Go's poller. A program that waits for several queues at once uses the
 // steps of the latter: [CQ.Arm], a [CQ.Poll] of each, [CQ.WaitEvent].
 type CQ struct {
 	parent
 	ctx  *Context
-	v    verbsCQ
+	v    libibverbs.CQ
 	attr CQAttr
 
 	serial uint64 // orders CQs where several are entered
@@ -48,7 +49,7 @@ type CQ struct {
 		armed notify
 	}
 	events  *eventfile.File // nil without
-	unacked int             // events; of who has the turn of events
+	unacked int             // events; for the goroutine that has the turn of events
 }
 
 // notify is what the next event of a CQ is for.
@@ -85,26 +86,28 @@ func (c *Context) CreateCQWith(attr CQAttr) (*CQ, error) {
 		e.Remedy = "ask for 1 or more completions, and vector 0"
 		return nil, e
 	}
-	v, err := c.v.createCQ(attr)
+	v, err := c.v.CreateCQ(attr.Depth, attr.Vector, attr.Events)
 	if err != nil {
 		return nil, c.explainCreateCQ(attr, err)
 	}
 	cq := &CQ{ctx: c, v: v, attr: attr, serial: cqSerial.Add(1)}
 	if attr.Events {
-		if cq.events, err = eventfile.New(v.channelFD(), v.event); err != nil {
-			_ = v.destroy()
+		if cq.events, err = eventfile.New(v.ChannelFD(), v.Event); err != nil {
+			_ = v.Destroy()
 			return nil, failed("poll the completion channel", c.name, err)
 		}
 	}
-	if cq.poll.q, err = v.queue(); err != nil {
+	q, err := v.Queue()
+	if err != nil {
 		if cq.events != nil {
 			_ = cq.events.Close()
 		}
-		_ = v.destroy()
+		_ = v.Destroy()
 		return nil, failed("allocate the completion array", c.name, err)
 	}
+	cq.poll.q = &completionQueue{q}
 	c.hold(kindCQ)
-	c.objects.add(v.identity(), cq)
+	c.objects.add(v.Identity(), cq)
 	return cq, nil
 }
 
@@ -115,7 +118,7 @@ func (c *Context) explainCreateCQ(attr CQAttr, err error) error {
 		e.Detail += fmt.Sprintf(", vector %d", attr.Vector)
 		e.Remedy = "vector 0 is always there"
 	}
-	if a, qerr := c.v.queryDevice(); qerr == nil && attr.Depth > a.MaxCQE {
+	if a, qerr := c.v.QueryDevice(); qerr == nil && attr.Depth > a.MaxCQE {
 		e.Remedy = fmt.Sprintf("the device allows at most %d", a.MaxCQE)
 	}
 	return e
@@ -143,8 +146,8 @@ const pollSleep = 20 * time.Microsecond
 
 // PollUntil polls until there is at least one completion, or ctx ends, whose
 // error it then returns. It looks all the time for 200 us, and then every 20 us, as
-// the kernel thread of a software NIC may need the processor; who wants nothing but
-// looks calls [CQ.Poll] in a loop.
+// the kernel thread of a software NIC may need the processor. A program that wants no sleep
+// calls [CQ.Poll] in a loop.
 func (cq *CQ) PollUntil(ctx context.Context, wc []WC) (int, error) {
 	if len(wc) == 0 {
 		return 0, nil
@@ -212,8 +215,8 @@ func (cq *CQ) noChannel() error {
 	return e
 }
 
-// sleep is Wait of who has the turn. What completes before the arming raises no
-// event: it is found by polling again after it. What completes later does.
+// sleep is Wait for the goroutine that has the turn. A completion that comes before the
+// arming raises no event: polling again finds it. A later one raises an event.
 func (cq *CQ) sleep(ctx context.Context, wc []WC, mode notify) (int, error) {
 	for {
 		if err := cq.arm(mode); err != nil {
@@ -228,8 +231,8 @@ func (cq *CQ) sleep(ctx context.Context, wc []WC, mode notify) (int, error) {
 	}
 }
 
-// Arm has the next completion raise an event, for [CQ.WaitEvent]. What has
-// completed before raises none: Poll after it. A queue that is armed already is
+// Arm has the next completion raise an event, for [CQ.WaitEvent]. An
+// earlier completion raises none: Poll after Arm. A queue that is armed already is
 // left as it is. It must have been made with Events.
 func (cq *CQ) Arm() error {
 	if cq.events == nil {
@@ -247,7 +250,7 @@ func (cq *CQ) arm(mode notify) error {
 	case cq.poll.armed >= mode:
 		return nil
 	}
-	if err := cq.v.arm(mode == notifySolicited); err != nil {
+	if err := cq.v.Arm(mode == notifySolicited); err != nil {
 		return failed("ibv_req_notify_cq", cq.ctx.name, err)
 	}
 	cq.poll.armed = mode
@@ -256,8 +259,8 @@ func (cq *CQ) arm(mode notify) error {
 
 // WaitEvent sleeps until the queue raises an event, which is not armed any more
 // then; the error is ctx's, or os.ErrClosed. It takes no completion, and there
-// may be none: somebody else may have polled. Until it returns, nobody else sleeps
-// in Wait. The queue must have been made with Events.
+// may be none: another goroutine may have polled. Until it returns, no other goroutine
+// sleeps in Wait. The queue must have been made with Events.
 func (cq *CQ) WaitEvent(ctx context.Context) error {
 	for {
 		if err := cq.turn(ctx); err != nil {
@@ -292,7 +295,7 @@ func (cq *CQ) event(ctx context.Context) error {
 // acknowledge ends the events that were taken; destroying the CQ waits for it.
 func (cq *CQ) acknowledge() {
 	if cq.unacked > 0 {
-		cq.v.ack(cq.unacked)
+		cq.v.Ack(cq.unacked)
 		cq.unacked = 0
 	}
 }
@@ -319,12 +322,12 @@ func (cq *CQ) destroy() error {
 	cq.poll.Lock()
 	defer cq.poll.Unlock()
 	cq.acknowledge()
-	if err := cq.v.destroy(); err != nil {
+	if err := cq.v.Destroy(); err != nil {
 		return failed("ibv_destroy_cq", cq.ctx.name, err)
 	}
-	cq.poll.q.free()
+	cq.poll.q.Free()
 	cq.poll.q = nil
-	cq.ctx.objects.remove(cq.v.identity(), cq)
+	cq.ctx.objects.remove(cq.v.Identity(), cq)
 	cq.ctx.drop(kindCQ)
 	return nil
 }

@@ -7,7 +7,7 @@
 // starts without it. [Context.AllocPD] and [PD.RegMR] register host memory and
 // dma-bufs; [Context.CreateCQ], [PD.CreateQP] and [QP.Connect] make RC queue
 // pairs, [QP.Activate] and [QP.CreateAH] UD ones; [QP.PostSend] and [CQ.Poll] move
-// data in batches. [Devices] and [Probe] need no libibverbs and work in a build
+// data in batches. [Probe], and package ibvfd/ibdev, need no libibverbs and work in a build
 // without cgo.
 //
 // # Waiting
@@ -15,7 +15,7 @@
 // [CQ.PollUntil] polls, which takes a processor and the least time. [CQ.Wait]
 // sleeps in Go's poller: it needs no thread of its own, ends with a
 // context.Context, and costs an interrupt. [CQ.Arm] and [CQ.WaitEvent] are its
-// parts, for who waits for several queues. [Context.Events] yields what happens to
+// parts, for a program that waits for several queues. [Context.Events] yields what happens to
 // the device beside completions.
 //
 // # Atomic writes and FLUSH
@@ -31,7 +31,7 @@
 // A work request that fails takes its queue pair to the error state, in which
 // everything posted completes flushed. Poll until all of it has, then Reset,
 // exchange [QP.Local] anew and Connect again. Connect resets too, where that was
-// not done, but keeps the packet numbers that the peer was told of; late packets
+// not done, but keeps the packet numbers that the peer knows; late packets
 // of the old connection may then pass for new ones. A NIC may drop what it has
 // not delivered of a queue pair that is reset. [QP.Init] before Connect lets
 // receives be there for the first message. [QP.Drain] and [QP.Resume] stop and
@@ -82,5 +82,5 @@
 // # Memory
 //
 // RDMA memory must not be Go memory: the NIC writes to it at any time, behind
-// the garbage collector's back. Use dma-bufs, or [AllocHost].
+// the garbage collector's back. Use dma-bufs, or package ibvfd/hostmem.
 package ibvfd

@@ -8,20 +8,30 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
+// Why there is no libibverbs.
 var (
-	// ErrNotBuilt: this build has no cgo (CGO_ENABLED=0), which loading
-	// libibverbs needs. Devices and Probe work all the same.
-	ErrNotBuilt = errors.New("built without cgo: libibverbs cannot be loaded")
+	// ErrNotBuilt: this build has no cgo (CGO_ENABLED=0), which loading libibverbs
+	// needs. What needs no libibverbs works all the same.
+	ErrNotBuilt = libibverbs.ErrNotBuilt
 	// ErrNoLibrary: libibverbs is not installed.
-	ErrNoLibrary = errors.New("libibverbs is not installed")
+	ErrNoLibrary = libibverbs.ErrNoLibrary
 	// ErrBrokenLibrary: libibverbs is there, and the dynamic linker refuses it.
-	ErrBrokenLibrary = errors.New("libibverbs cannot be loaded")
-	// ErrNoDevice: there is no RDMA device of that name.
-	ErrNoDevice = errors.New("no such RDMA device")
+	ErrBrokenLibrary = libibverbs.ErrBrokenLibrary
 )
+
+// Version names the libibverbs in use with its version and file, or says why
+// there is none.
+func Version() string {
+	v, err := libibverbs.Load()
+	if err != nil {
+		return err.Error()
+	}
+	return v.Version()
+}
 
 // failed is the module's error with this room's usual parts.
 func failed(op, device string, err error) *dmabuf.Error {
@@ -36,4 +46,21 @@ func asFailed(err error) (unix.Errno, *dmabuf.Error) {
 	}
 	n, _ := errno.Of(err)
 	return n, e
+}
+
+// errnoOf is err's errno; an error without one would be a fault of ours, and
+// EIO then at least says that it failed.
+func errnoOf(err error) unix.Errno {
+	if n, ok := errno.Of(err); ok {
+		return n
+	}
+	return unix.EIO
+}
+
+// probeErrno is a probe's errno; 0 for a driver that accepted fd -1.
+func probeErrno(err error) unix.Errno {
+	if err == nil {
+		return 0
+	}
+	return errnoOf(err)
 }

@@ -7,8 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"sync"
 
+	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/internal/eventfile"
 )
 
@@ -47,19 +48,10 @@ var eventNames = [...]string{
 }
 
 // String returns the event in words: "port error".
-func (t EventType) String() string { return nameOf(eventNames[:], int(t), "EventType") }
+func (t EventType) String() string { return enum.Name(eventNames[:], int(t), "EventType") }
 
 // MarshalText makes an EventType a string in JSON.
 func (t EventType) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
-
-// ofPort reports whether the event's element is a port's number.
-func (t EventType) ofPort() bool {
-	switch t {
-	case EventPortActive, EventPortErr, EventLIDChange, EventPKeyChange, EventSMChange, EventClientReregister, EventGIDChange, EventDeviceFatal:
-		return true
-	}
-	return false
-}
 
 // Event is an asynchronous event of a device. Its Type says which of the other
 // fields is set; an object may be closed by the time that it is looked at.
@@ -86,9 +78,9 @@ func (e Event) String() string {
 // poller between them, until the loop is left or ctx ends: the last pair then
 // has ctx's error, or os.ErrClosed if the Context was closed. Each event is
 // acknowledged when it is taken, so that the loop's body may close the object
-// it names. Of several loops, each event goes to one. Events of which nobody
-// takes notice stay with the kernel and harm nothing. [Context.EventChannel] is
-// the same for who waits for something else too.
+// it names. Of several loops, each event goes to one. Events that no
+// loop takes stay with the kernel and harm nothing. [Context.EventChannel] is
+// the same for a program that waits for something else too.
 func (c *Context) Events(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for {
@@ -102,9 +94,9 @@ func (c *Context) Events(ctx context.Context) iter.Seq2[Event, error] {
 
 // EventChannel is Events as a channel, for a select. It is closed when ctx ends,
 // the Context is closed or the device is gone; why then says which, and waits
-// until then if it is asked earlier. An event that nobody has received when ctx
+// until then if it is asked earlier. An event that is not received when ctx
 // ends is lost. ctx has to end for the channel's goroutine to do so while an event
-// waits for somebody to receive it.
+// waits to be received.
 func (c *Context) EventChannel(ctx context.Context) (events <-chan Event, why func() error) {
 	list, ended := make(chan Event), make(chan struct{})
 	var end error
@@ -131,7 +123,7 @@ func (c *Context) EventChannel(ctx context.Context) (events <-chan Event, why fu
 }
 
 func (c *Context) nextEvent(ctx context.Context) (Event, error) {
-	f, err := c.async.open(c)
+	f, err := c.openEvents()
 	if err != nil {
 		return Event{}, err
 	}
@@ -140,7 +132,7 @@ func (c *Context) nextEvent(ctx context.Context) (Event, error) {
 			return Event{}, err
 		}
 		err := f.Wait(ctx)
-		e := c.async.event
+		e := eventOf(c.async.raw, c.async.object)
 		f.Unlock()
 		switch {
 		case err == nil:
@@ -156,27 +148,23 @@ func (c *Context) nextEvent(ctx context.Context) (Event, error) {
 	}
 }
 
-// asyncEvents is where a context's events come from, opened when they are first
-// asked for.
-type asyncEvents struct {
-	mu    sync.Mutex
-	file  *eventfile.File
-	event Event // taken last; of who has file's turn
-}
-
-func (a *asyncEvents) open(c *Context) (*eventfile.File, error) {
+// openEvents opens the descriptor of events when they are first asked for.
+func (c *Context) openEvents() (*eventfile.File, error) {
 	if err := c.enter(); err != nil { // before mu: Close takes the two in this order
 		return nil, err
 	}
 	defer c.leave()
+	a := &c.async
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.file != nil {
 		return a.file, nil
 	}
-	fd, err := c.v.eventFD()
+	fd, err := c.v.EventFD()
 	if err == nil {
-		a.file, err = eventfile.New(fd, a.taker(c))
+		a.file, err = eventfile.New(fd, func() error {
+			return c.v.Event(func(raw libibverbs.Event) { a.raw, a.object = raw, c.objects.find(raw.Object) })
+		})
 	}
 	if err != nil {
 		return nil, failed("poll the asynchronous events", c.name, err)
@@ -184,56 +172,10 @@ func (a *asyncEvents) open(c *Context) (*eventfile.File, error) {
 	return a.file, nil
 }
 
-func (a *asyncEvents) taker(c *Context) func() error {
-	return func() error {
-		return c.v.event(func(raw rawEvent) { a.event = c.objects.event(raw) })
-	}
-}
-
-// close ends the waiting around destroy, which closes the context.
-func (a *asyncEvents) close(destroy func() error) error {
-	a.mu.Lock()
-	f := a.file
-	a.mu.Unlock()
-	if f == nil {
-		return destroy()
-	}
-	f.Interrupt()
-	err := destroy()
-	f.Resume(err == nil)
-	return err
-}
-
-// objects are a context's QPs, CQs and SRQs by the identity that events give.
-type objects struct {
-	mu sync.Mutex
-	by map[uintptr]any
-}
-
-func (o *objects) add(id uintptr, x any) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.by == nil {
-		o.by = map[uintptr]any{}
-	}
-	o.by[id] = x
-}
-
-// remove forgets x, which is destroyed: a new object may have its identity by
-// now.
-func (o *objects) remove(id uintptr, x any) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.by[id] == x {
-		delete(o.by, id)
-	}
-}
-
-func (o *objects) event(raw rawEvent) Event {
-	e := Event{Type: raw.typ, Port: raw.port}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch x := o.by[raw.object].(type) {
+// eventOf is what libibverbs has reported, with the object it is about.
+func eventOf(raw libibverbs.Event, object any) Event {
+	e := Event{Type: EventType(raw.Type), Port: raw.Port}
+	switch x := object.(type) {
 	case *QP:
 		e.QP = x
 	case *CQ:

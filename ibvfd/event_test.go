@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
 // Every type of event names its object or port and is acknowledged once.
@@ -43,21 +45,21 @@ func TestEvents(t *testing.T) {
 	}
 	var want []Event
 	for typ := EventCQErr; typ <= EventWQFatal; typ++ {
-		e, raw := Event{Type: typ}, rawEvent{typ: typ}
+		e, raw := Event{Type: typ}, libibverbs.Event{Type: int(typ)}
 		switch typ {
 		case EventCQErr:
-			e.CQ, raw.object = cq, cq.v.identity()
+			e.CQ, raw.Object = cq, cq.v.Identity()
 		case EventQPFatal, EventQPRequestErr, EventQPAccessErr, EventCommEst, EventSQDrained, EventPathMigrated, EventPathMigrateErr, EventQPLastWQE:
-			e.QP, raw.object = qp, qp.v.identity()
+			e.QP, raw.Object = qp, qp.v.Identity()
 		case EventSRQErr, EventSRQLimit:
-			e.SRQ, raw.object = srq, srq.v.identity()
+			e.SRQ, raw.Object = srq, srq.v.Identity()
 		case EventPortActive, EventPortErr, EventLIDChange, EventPKeyChange, EventSMChange, EventClientReregister, EventGIDChange:
-			e.Port, raw.port = 1, 1
+			e.Port, raw.Port = 1, 1
 		case EventDeviceFatal:
 		case EventWQFatal:
-			raw.object = 0x77777777 // of no object of ours
+			raw.Object = 0x77777777 // of no object of ours
 		}
-		if e.String() == "" || e.Type.String() != nameOf(eventNames[:], int(typ), "") {
+		if e.String() == "" || e.Type.String() != enum.Name(eventNames[:], int(typ), "") {
 			t.Errorf("event %d is called %q", typ, e)
 		}
 		want = append(want, e)
@@ -85,11 +87,11 @@ func TestEventOfClosedObject(t *testing.T) {
 	o.add(7, a)
 	o.add(7, b) // a is destroyed, and its memory reused, before it is removed
 	o.remove(7, a)
-	if e := o.event(rawEvent{typ: EventQPFatal, object: 7}); e.QP != b {
+	if e := eventOf(libibverbs.Event{Type: int(EventQPFatal), Object: 7}, o.find(7)); e.QP != b {
 		t.Errorf("the event names %v", e)
 	}
 	o.remove(7, b)
-	if e := o.event(rawEvent{typ: EventQPFatal, object: 7}); e.QP != nil {
+	if e := eventOf(libibverbs.Event{Type: int(EventQPFatal), Object: 7}, o.find(7)); e.QP != nil {
 		t.Errorf("the event names a QP that is gone: %v", e)
 	}
 }
@@ -180,8 +182,8 @@ func TestEventsEnd(t *testing.T) {
 }
 
 // A channel has the events in their order, those of objects and of the device too,
-// and ends with its context, with Close, and with the device, whether somebody
-// receives or not.
+// and ends with its context, with Close, and with the device, whether it is
+// received from or not.
 func TestEventChannel(t *testing.T) {
 	s := newScript()
 	pipe := s.withEvents(t)
@@ -195,7 +197,7 @@ func TestEventChannel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put := func(e rawEvent) {
+	put := func(e libibverbs.Event) {
 		t.Helper()
 		if err := pipe.put(e); err != nil {
 			t.Fatal(err)
@@ -217,12 +219,12 @@ func TestEventChannel(t *testing.T) {
 		{Type: EventDeviceFatal}, {Type: EventPortActive, Port: 1}, // the device has said that it is broken, and goes on telling
 	}
 	for _, e := range want {
-		raw := rawEvent{typ: e.Type, port: e.Port}
+		raw := libibverbs.Event{Type: int(e.Type), Port: e.Port}
 		switch {
 		case e.QP != nil:
-			raw.object = qp.v.identity()
+			raw.Object = qp.v.Identity()
 		case e.CQ != nil:
-			raw.object = cq.v.identity()
+			raw.Object = cq.v.Identity()
 		}
 		put(raw)
 	}
@@ -231,7 +233,7 @@ func TestEventChannel(t *testing.T) {
 			t.Errorf("%v, want %v", e, want)
 		}
 	}
-	put(rawEvent{typ: EventPortErr, port: 9}) // nobody receives it
+	put(libibverbs.Event{Type: int(EventPortErr), Port: 9}) // no loop receives it
 	cancel()
 	if err := why(); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
@@ -242,10 +244,10 @@ func TestEventChannel(t *testing.T) {
 		take()
 	}
 
-	// The device goes while nobody receives, and tells nothing any more.
+	// The device goes while no loop receives, and tells nothing any more.
 	events, why = c.EventChannel(t.Context())
 	s.failWith("event", unix.EIO)
-	put(rawEvent{typ: EventDeviceFatal}) // its descriptor is readable
+	put(libibverbs.Event{Type: int(EventDeviceFatal)}) // its descriptor is readable
 	var e *dmabuf.Error
 	if err := why(); !errors.Is(err, unix.EIO) || !errors.As(err, &e) || e.Device != "roce0" || e.Remedy == "" {
 		t.Errorf("the device is gone: %v", err)

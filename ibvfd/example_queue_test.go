@@ -111,7 +111,7 @@ func ExampleQP_Connect() {
 	_ = reconnect
 }
 
-// What a failed work request says.
+// A failed work request gives its status.
 func ExampleWCError() {
 	wc := ibvfd.WC{Status: ibvfd.WCRemAccessErr, VendorErr: 0x88}
 	fmt.Println(wc.Err())

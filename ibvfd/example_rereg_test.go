@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 )
 
 // The NIC and the allocator of the examples: the testbed's, where tests run
@@ -66,7 +67,7 @@ func moveOver(ctx context.Context) (err error) {
 		return err
 	}
 	defer alsoClosed(mr, &err)
-	old := mr.State() // what the peer is told
+	old := mr.State() // for the peer
 	if err := w.write(ctx, "before", old); err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ type writer struct {
 	pd   *ibvfd.PD
 	cq   *ibvfd.CQ
 	qp   *ibvfd.QP
-	mem  *ibvfd.HostBuf
+	mem  *hostmem.Buf
 	mr   *ibvfd.MR
 	open []io.Closer // closed from the end
 }
@@ -134,7 +135,7 @@ func newWriter(nic string) (_ *writer, err error) {
 		return nil, err
 	}
 	w.open = append(w.open, w.pd)
-	if w.mem, err = ibvfd.AllocHost(64); err != nil {
+	if w.mem, err = hostmem.Alloc(64); err != nil {
 		return nil, err
 	}
 	w.open = append(w.open, w.mem)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 )
 
 // A dma-buf is registered and written by RDMA WRITE over a loopback pair.
@@ -47,7 +49,7 @@ func writeTo(ctx context.Context, nic string, buf *dmabuf.Buf) (err error) {
 	}
 	defer func() { err = errors.Join(err, mr.Close()) }()
 
-	host, err := ibvfd.AllocHost(int(size))
+	host, err := hostmem.Alloc(int(size))
 	if err != nil {
 		return err
 	}
@@ -100,18 +102,11 @@ func anyDMABuf() (*dmabuf.Buf, error) {
 	return buf, err
 }
 
-// Devices needs neither libibverbs nor privileges.
-func ExampleDevices() {
-	devices, err := ibvfd.Devices("/nonexistent/sys")
-	fmt.Println(len(devices), err)
-	// Output: 0 <nil>
-}
-
 // One errno, several causes: the error says which.
 func ExampleRegError() {
 	err := error(&ibvfd.RegError{
 		Device: "rxe0", Route: ibvfd.RouteIoctl, Attr: ibvfd.MRAttr{Kind: ibvfd.DMABufFD, FD: 7, Length: 1 << 16},
-		Errno: 95, Earliest: ibvfd.StageUverbs, Latest: ibvfd.StageUverbs, Cause: ibvfd.CauseNoDriverOp,
+		Errno: 95, Earliest: fault.StageUverbs, Latest: fault.StageUverbs, Cause: fault.CauseNoDriverOp,
 	})
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, errors.ErrUnsupported))

@@ -10,10 +10,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 )
 
-// What is sent inline is copied by the CPU: by the key of a dma-buf it is refused,
+// Inline data are copied by the CPU: by the key of a dma-buf they are refused,
 // wherever the SGE points, for as long as the key is that MR's.
 func TestInlineByKey(t *testing.T) {
 	c := newRereg(t, uverbs.DriverRXE)
@@ -40,7 +41,7 @@ func TestInlineByKey(t *testing.T) {
 		defer mr.Close()
 		host2 = mr
 	}
-	here := addrOf(c.mem.Bytes())
+	here := hostmem.AddrOf(c.mem.Bytes())
 	try := func(what string, refused bool, sges ...SGE) {
 		t.Helper()
 		n, err := qp.PostSend([]SendWR{{Op: OpWrite, Flags: SendInline, SGE: sges}})
@@ -64,7 +65,7 @@ func TestInlineByKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Its keys change: the old ones are nobody's.
+	// Its keys change: the old ones belong to no MR.
 	was := second.LKey()
 	if err := second.Rereg(ReregAttr{Change: ReregMemory, MRAttr: MRAttr{Kind: DMABufFD, FD: c.fd, Length: 50, SkipChecks: true, Policy: RouteIoctlOnly}}); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
@@ -52,10 +54,10 @@ func (k *nodeKernel) Ioctl(fd int, req uint32, arg unsafe.Pointer) error {
 }
 
 // node is a device whose node is a file that can be opened.
-func node(t *testing.T) (sysfs.FS, DeviceInfo) {
+func node(t *testing.T) (sysfs.FS, ibdev.Info) {
 	t.Helper()
 	sys := deviceTree(t)
-	info, err := deviceBase(sys, "roce0")
+	info, err := ibdev.Look(sys.Root(), "roce0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +96,7 @@ func TestOpenKernel(t *testing.T) {
 		}
 	}
 
-	host, err := AllocHost(4096)
+	host, err := hostmem.Alloc(4096)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +131,7 @@ func TestOpenKernelRefused(t *testing.T) {
 	if _, err := openKernel("roce0", gone, sys, k); !errors.Is(err, unix.ENOENT) || explained(err) == nil {
 		t.Errorf("no uverbs: %v", err)
 	}
-	if _, err := OpenKernel("none0"); !errors.Is(err, ErrNoDevice) {
+	if _, err := OpenKernel("none0"); !errors.Is(err, ibdev.ErrNoDevice) {
 		t.Errorf("no device: %v", err)
 	}
 	k.context, k.pd = 0, unix.EFAULT

@@ -73,7 +73,7 @@ type parent struct {
 func (p *parent) hold(k kind) { p.users[k].Add(1) }
 func (p *parent) drop(k kind) { p.users[k].Add(-1) }
 
-// join is hold without enter and leave, for a hot path: who is counted first
+// join is hold without enter and leave, for a hot path: an object that is counted first
 // and then sees no close under way is seen by every later close. It answers
 // os.ErrClosed on a closed object.
 func (p *parent) join(k kind) error {
@@ -94,7 +94,7 @@ func (p *parent) join(k kind) error {
 // close runs destroy once, when nothing runs on the object and nothing made
 // from it is left. If destroy fails the object stays open.
 func (p *parent) close(op, device string, destroy func() error) error {
-	// What is in use is refused without waiting for operations to end: they
+	// An object in use is refused without waiting for operations to end: they
 	// may take long, and would make others wait in turn.
 	if err := p.inUse(op, device); err != nil {
 		return err

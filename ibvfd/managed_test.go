@@ -10,9 +10,11 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
-// What a connection manager has settled reaches the provider as it is; receives
+// The attributes of a connection manager reach the provider as they are; receives
 // that were posted in INIT are kept.
 func TestConnectManaged(t *testing.T) {
 	_, qp, v := queuePair(t, newScript(), QPAttr{Type: RC})
@@ -24,10 +26,10 @@ func TestConnectManaged(t *testing.T) {
 	if err := qp.ConnectManaged(a); err != nil {
 		t.Fatal(err)
 	}
-	want := qpModify{
-		typ: RC, state: StateRTS, pkeyIndex: 3, access: AccessRemoteRead, remoteQPN: 18, remotePSN: 19, mtu: 512, minRNRTimer: 8, psn: 20,
-		maxDestRead: 9, maxRead: 10, timeout: 11, retryCount: 5, rnrRetry: 4,
-		path: pathAttr{port: 2, lid: 33, gid: a.Remote.GID, gidIndex: 4, global: true, hopLimit: 1, class: 2, flowLabel: 3, sl: 5, srcPathBits: 6, staticRate: 7},
+	want := libibverbs.QPModify{
+		Type: int(RC), State: int(StateRTS), PKeyIndex: 3, Access: uint32(AccessRemoteRead), RemoteQPN: 18, RemotePSN: 19, MTU: 512, MinRNRTimer: 8, PSN: 20,
+		MaxDestRead: 9, MaxRead: 10, Timeout: 11, RetryCount: 5, RNRRetry: 4,
+		Path: libibverbs.Path{Port: 2, LID: 33, GID: a.Remote.GID, GIDIndex: 4, Global: true, HopLimit: 1, Class: 2, FlowLabel: 3, SL: 5, SrcPathBits: 6, StaticRate: 7},
 	}
 	if got := v.modified[len(v.modified)-1]; got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -63,7 +65,7 @@ func TestWrap(t *testing.T) {
 		t.Error("nothing was wrapped")
 	}
 	s := newScript()
-	raw, err := s.open("roce0")
+	raw, err := s.Open("roce0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ package ibvfd
 
 import (
 	"errors"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,7 +54,7 @@ type mrBlock struct {
 	mrs  [16]MR
 }
 
-// next returns an MR that nobody else has. Of two callers that find a block
+// next returns an MR that no other caller has. Of two callers that find a block
 // used up, one's new block is lost to the other's, but for the MR it took.
 func (b *mrBlocks) next() *MR {
 	if now := b.now.Load(); now != nil {
@@ -121,7 +122,7 @@ func (m *MR) Close() error {
 	if m.closed {
 		return nil
 	}
-	// What the MR shows ends last: an MR that stays open is still registered.
+	// The registration that the MR shows ends last: an MR that stays open is still registered.
 	var err error
 	if m.old != nil {
 		err = m.dropOld()
@@ -136,8 +137,8 @@ func (m *MR) Close() error {
 // keep keeps r beside what the MR shows; m.mu is held.
 func (m *MR) keep(r *registration) { r.older, m.old = m.old, r }
 
-// dropOld deregisters what re-registrations left; m.mu is held. What cannot be
-// deregistered stays.
+// dropOld deregisters what re-registrations left; m.mu is held. A
+// registration that cannot end stays.
 func (m *MR) dropOld() (err error) {
 	list := m.old
 	m.old = nil
@@ -150,4 +151,43 @@ func (m *MR) dropOld() (err error) {
 		}
 	}
 	return err
+}
+
+// CloseAll closes MRs. It goes on after a failure and returns what is left.
+func CloseAll(mrs []*MR) (left []*MR, err error) {
+	for _, mr := range mrs {
+		if e := mr.Close(); e != nil {
+			err = errors.Join(err, e)
+			left = append(left, mr)
+		}
+	}
+	return left, err
+}
+
+// MRID identifies an MR for tracers and for `rdma resource show mr`.
+type MRID struct {
+	Device string `json:"device"`
+	// Number is the kernel's mrn. NumberKnown is false if it could not be told
+	// for certain: RDMA netlink shows the keys, by which the MR is found, to
+	// CAP_NET_ADMIN only.
+	Number      uint32 `json:"mrn"`
+	NumberKnown bool   `json:"mrn_known"`
+	LKey        uint32 `json:"lkey"`
+	RKey        uint32 `json:"rkey"`
+	PID         int    `json:"pid"`
+	Handle      uint32 `json:"handle"` // uverbs object handle, of the context's descriptor
+}
+
+// ID returns the MR's identity. It asks RDMA netlink for the device's MRs,
+// once for all MRs registered so far.
+func (m *MR) ID() MRID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.reg()
+	id := MRID{Device: r.pd.ctx.name, LKey: r.made.lkey, RKey: r.made.rkey, PID: os.Getpid(), Handle: r.made.handle}
+	if m.closed {
+		return id // deregistered: its keys may be another MR's by now
+	}
+	id.Number, id.NumberKnown = r.pd.ctx.numbers.Find(r.pd.ctx.name, r.serial, r.made.lkey, r.made.rkey)
+	return id
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
 )
 
 // MemoryKind says how an MRAttr names its memory.
@@ -29,7 +30,7 @@ const (
 var fdTypeNames = [...]string{"dma-buf"}
 
 // String returns "dma-buf".
-func (t FDType) String() string { return nameOf(fdTypeNames[:], int(t), "FDType") }
+func (t FDType) String() string { return enum.Name(fdTypeNames[:], int(t), "FDType") }
 
 // RoutePolicy says which ways of registering a dma-buf may be taken.
 type RoutePolicy int

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
 // MWType is a memory window's type. The numbers are those of enum ibv_mw_type.
@@ -30,7 +32,7 @@ const (
 type MW struct {
 	life
 	pd  *PD
-	v   verbsMW
+	v   libibverbs.MW
 	typ MWType
 	key atomic.Uint32 // 0 once closed
 }
@@ -47,17 +49,17 @@ func (pd *PD) AllocMW(typ MWType) (*MW, error) {
 		e.Remedy = "there are types 1 and 2"
 		return nil, e
 	}
-	v, err := pd.v.allocMW(typ)
+	v, err := pd.v.AllocMW(int(typ))
 	if err != nil {
 		e.Err = err
-		if a, qerr := pd.ctx.v.queryDevice(); qerr == nil && a.MaxMW == 0 {
+		if a, qerr := pd.ctx.v.QueryDevice(); qerr == nil && a.MaxMW == 0 {
 			e.Remedy = "the device has no memory windows: register the range by itself"
 		}
 		return nil, e
 	}
 	pd.hold(kindMW)
 	mw := &MW{pd: pd, v: v, typ: typ}
-	mw.key.Store(v.rkey())
+	mw.key.Store(v.RKey())
 	return mw, nil
 }
 
@@ -85,7 +87,7 @@ func (q *QP) BindMW(mw *MW, b MWBind) (rkey uint32, err error) {
 		return 0, err
 	}
 	defer mw.leave()
-	var mr verbsMR
+	var mr libibverbs.MR
 	if b.MR != nil {
 		b.MR.mu.Lock() // it stays registered
 		defer b.MR.mu.Unlock()
@@ -99,17 +101,17 @@ func (q *QP) BindMW(mw *MW, b MWBind) (rkey uint32, err error) {
 	}
 	q.send.Lock() // in order with PostSend
 	defer q.send.Unlock()
-	if err := q.v.bindMW(mw.v, mr, &b); err != nil {
+	if err := q.v.BindMW(mw.v, mr, &libibverbs.Bind{ID: b.ID, Flags: uint32(b.Flags), Addr: b.Addr, Length: b.Length, Access: uint32(b.Access)}); err != nil {
 		e := failed("ibv_bind_mw", q.pd.ctx.name, err)
 		e.Detail = fmt.Sprintf("QP %d, type %d, %#x bytes at %#x", q.num, mw.typ, b.Length, b.Addr)
 		return 0, e
 	}
-	mw.key.Store(mw.v.rkey())
+	mw.key.Store(mw.v.RKey())
 	return mw.key.Load(), nil
 }
 
 // badBind finds what the library would not, or would crash on.
-func (q *QP) badBind(mw *MW, b *MWBind, mr verbsMR) error {
+func (q *QP) badBind(mw *MW, b *MWBind, mr libibverbs.MR) error {
 	e := failed("ibv_bind_mw", q.pd.ctx.name, unix.EINVAL)
 	switch {
 	case mw.pd != q.pd || b.MR != nil && b.MR.PD() != q.pd:
@@ -139,7 +141,7 @@ func (mw *MW) RKey() uint32 { return mw.key.Load() }
 // destroy a queue pair with a bound window. Closing again does nothing.
 func (mw *MW) Close() error {
 	return mw.end(func() error {
-		if err := mw.v.dealloc(); err != nil {
+		if err := mw.v.Dealloc(); err != nil {
 			return failed("ibv_dealloc_mw", mw.pd.ctx.name, err)
 		}
 		mw.key.Store(0)

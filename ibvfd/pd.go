@@ -5,6 +5,8 @@ package ibvfd
 import (
 	"errors"
 	"sync"
+
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
 // PD is a protection domain: MRs, queue pairs, SRQs, address handles and
@@ -12,27 +14,40 @@ import (
 type PD struct {
 	parent
 	ctx *Context
-	v   verbsPD
+	v   libibverbs.PD
 
 	handle uint32 // of the kernel's object
 	mrs    mrBlocks
 	ahs    sync.RWMutex // read-held while work requests that name address handles are posted
 
 	leftMu sync.Mutex
-	left   []*MR // that nobody else has, and that could not be deregistered
+	left   []*MR // that Discard could not deregister
+}
+
+// AllocPD allocates a protection domain.
+func (c *Context) AllocPD() (*PD, error) {
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	v, err := c.v.AllocPD()
+	if err != nil {
+		return nil, failed("ibv_alloc_pd", c.name, err)
+	}
+	c.hold(kindPD)
+	return &PD{ctx: c, v: v, handle: v.Handle()}, nil
 }
 
 // Context is the device that the PD belongs to.
 func (pd *PD) Context() *Context { return pd.ctx }
 
 // Close frees the PD. It answers [dmabuf.ErrInUse], and frees nothing, while
-// MRs, queue pairs or anything else of it is open. MRs of a [RegisterRegion] that
-// failed, and that could not be deregistered then, it deregisters first. Closing
-// again does nothing.
+// MRs, queue pairs or anything else of it is open. MRs that
+// [PD.Discard] could not deregister, it deregisters first. Closing again does nothing.
 func (pd *PD) Close() error {
-	left := pd.discard(nil)
+	left := pd.Discard()
 	err := pd.close("ibv_dealloc_pd", pd.ctx.name, func() error {
-		if err := pd.v.dealloc(); err != nil {
+		if err := pd.v.Dealloc(); err != nil {
 			return failed("ibv_dealloc_pd", pd.ctx.name, err)
 		}
 		pd.ctx.drop(kindPD)
@@ -44,11 +59,11 @@ func (pd *PD) Close() error {
 	return err
 }
 
-// discard closes MRs that nobody has but the caller, and those before them that
-// did not close.
-func (pd *PD) discard(mrs []*MR) (err error) {
+// Discard closes MRs of the PD that only the caller has. An MR that cannot be
+// deregistered stays with the PD: the next Discard, and Close, try again.
+func (pd *PD) Discard(mrs ...*MR) (err error) {
 	pd.leftMu.Lock()
 	defer pd.leftMu.Unlock()
-	pd.left, err = closeAll(append(pd.left, mrs...))
+	pd.left, err = CloseAll(append(pd.left, mrs...))
 	return err
 }

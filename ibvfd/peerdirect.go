@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
 
@@ -58,13 +60,14 @@ func (r *registration) registerPeer(attr *MRAttr) error {
 	c := r.pd.ctx
 	clients, err := peerClients(c.sys)
 	if err != nil {
-		return c.refuse(attr, CauseNoPeerClient, 0, err.Error(), "")
+		return c.refuse(attr, fault.CauseNoPeerClient, 0, err.Error(), "")
 	}
 	if len(clients) == 0 {
-		return c.refuse(attr, CauseNoPeerClient, unix.EOPNOTSUPP, idleClient(c.sys), "register the memory as a dma-buf; peer-direct needs RDMA drivers of MLNX_OFED or DOCA and the GPU driver's client (nvidia-peermem)")
+		return c.refuse(attr, fault.CauseNoPeerClient, unix.EOPNOTSUPP, idleClient(c.sys), "register the memory as a dma-buf; peer-direct needs RDMA drivers of MLNX_OFED or DOCA and the GPU driver's client (nvidia-peermem)")
 	}
 	if !attr.SkipChecks {
-		if err := c.check(attr, badLength(attr), badPointer(attr), badRemoteAccess(attr.Access), ownMemory(attr)); err != nil {
+		ask := attr.request()
+		if err := c.broken(attr, explain.First(explain.BadLength(&ask), badPointer(attr), explain.BadRemoteAccess(ask.Access), ownMemory(attr))); err != nil {
 			return err
 		}
 	}
@@ -100,12 +103,12 @@ func idleClient(s sysfs.FS) string {
 	return "no peer-memory client is registered"
 }
 
-func badPointer(attr *MRAttr) *fault {
+func badPointer(attr *MRAttr) *explain.Breach {
 	switch {
 	case attr.Pointer == 0:
-		return &fault{CauseBadRange, unix.EINVAL, "no device pointer", "set MRAttr.Pointer"}
+		return &explain.Breach{Cause: fault.CauseBadRange, Errno: unix.EINVAL, Detail: "no device pointer", Remedy: "set MRAttr.Pointer"}
 	case attr.Pointer > math.MaxUint64-attr.Offset-attr.Length:
-		return &fault{CauseBadRange, unix.EINVAL, fmt.Sprintf("pointer %#x + offset %#x + length %#x overflows", attr.Pointer, attr.Offset, attr.Length), "choose a range inside the allocation"}
+		return &explain.Breach{Cause: fault.CauseBadRange, Errno: unix.EINVAL, Detail: fmt.Sprintf("pointer %#x + offset %#x + length %#x overflows", attr.Pointer, attr.Offset, attr.Length), Remedy: "choose a range inside the allocation"}
 	}
 	return nil
 }
@@ -113,7 +116,7 @@ func badPointer(attr *MRAttr) *fault {
 // ownMemory: ibv_reg_mr asks the clients only about addresses that are not
 // memory of the process. On such memory it would succeed, as a host MR under
 // another name.
-func ownMemory(attr *MRAttr) *fault {
+func ownMemory(attr *MRAttr) *explain.Breach {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		return nil // then the kernel decides alone
@@ -122,7 +125,7 @@ func ownMemory(attr *MRAttr) *fault {
 	if line == "" {
 		return nil
 	}
-	return &fault{CauseFault, unix.EFAULT, "this is memory of the process, not of a device: " + line, "register it as HostMemory"}
+	return &explain.Breach{Cause: fault.CauseFault, Errno: unix.EFAULT, Detail: "this is memory of the process, not of a device: " + line, Remedy: "register it as HostMemory"}
 }
 
 // mappedAt is the line of a /proc/PID/maps that covers a byte of the range and
@@ -166,7 +169,7 @@ func (c *Context) explainPeer(attr *MRAttr, err error, clients []PeerClient) *Re
 		e.Detail = "no peer-memory client knows the pointer (" + asked + ")"
 		e.Remedy = "pass a pointer of the GPU's own allocator that has not been freed, or register a dma-buf"
 	case unix.EINVAL:
-		if e.Cause == CauseUnknown {
+		if e.Cause == fault.CauseUnknown {
 			e.Detail = "the peer-memory client refused (" + asked + ")"
 			e.Remedy = "see the kernel log: the client may be built for another RDMA driver"
 		}

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -41,7 +43,7 @@ func TestDevicePointer(t *testing.T) {
 	s := newScript()
 	pd := scripted(t, s, &kernel{reg: always(0)})
 	attr := MRAttr{Kind: DevicePointer, Pointer: farAway, Offset: 16, Length: 100, Access: AccessLocalWrite}
-	refused := func(what string, attr MRAttr, cause Cause, is error, words string) {
+	refused := func(what string, attr MRAttr, cause fault.Cause, is error, words string) {
 		t.Helper()
 		mr, err := pd.RegMR(attr)
 		var e *RegError
@@ -49,12 +51,12 @@ func TestDevicePointer(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v, %q", what, mr, err, cause, words)
 		}
 	}
-	refused("no client", attr, CauseNoPeerClient, errors.ErrUnsupported, "no peer-memory client is registered")
+	refused("no client", attr, fault.CauseNoPeerClient, errors.ErrUnsupported, "no peer-memory client is registered")
 	testenv.WriteFile(t, pd.ctx.sys.Path("module/nvidia_peermem/version"), "580.1\n")
-	refused("a module without", attr, CauseNoPeerClient, errors.ErrUnsupported, "nvidia_peermem is loaded, but")
+	refused("a module without", attr, fault.CauseNoPeerClient, errors.ErrUnsupported, "nvidia_peermem is loaded, but")
 	unchecked := attr
 	unchecked.SkipChecks = true
-	refused("no client, no checks", unchecked, CauseNoPeerClient, errors.ErrUnsupported, "")
+	refused("no client, no checks", unchecked, fault.CauseNoPeerClient, errors.ErrUnsupported, "")
 	if s.addr != 0 {
 		t.Fatal("ibv_reg_mr was called")
 	}
@@ -75,20 +77,20 @@ func TestDevicePointer(t *testing.T) {
 	}
 
 	with := func(f func(*MRAttr)) MRAttr { a := attr; f(&a); return a }
-	mem, err := AllocHost(100)
+	mem, err := hostmem.Alloc(100)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer mem.Close()
-	refused("null", with(func(a *MRAttr) { a.Pointer = 0 }), CauseBadRange, dmabuf.ErrRange, "no device pointer")
-	refused("length 0", with(func(a *MRAttr) { a.Length = 0 }), CauseBadRange, dmabuf.ErrRange, "length 0")
-	refused("overflow", with(func(a *MRAttr) { a.Pointer = ^uint64(0) - 50 }), CauseBadRange, dmabuf.ErrRange, "overflows")
-	refused("access", with(func(a *MRAttr) { a.Access = AccessRemoteWrite }), CauseAccess, unix.EINVAL, "local-write")
-	refused("memory of ours", with(func(a *MRAttr) { a.Pointer = mem.Addr(); a.Offset = 0 }), CauseFault, unix.EFAULT, "register it as HostMemory")
+	refused("null", with(func(a *MRAttr) { a.Pointer = 0 }), fault.CauseBadRange, dmabuf.ErrRange, "no device pointer")
+	refused("length 0", with(func(a *MRAttr) { a.Length = 0 }), fault.CauseBadRange, dmabuf.ErrRange, "length 0")
+	refused("overflow", with(func(a *MRAttr) { a.Pointer = ^uint64(0) - 50 }), fault.CauseBadRange, dmabuf.ErrRange, "overflows")
+	refused("access", with(func(a *MRAttr) { a.Access = AccessRemoteWrite }), fault.CauseAccess, unix.EINVAL, "local-write")
+	refused("memory of ours", with(func(a *MRAttr) { a.Pointer = mem.Addr(); a.Offset = 0 }), fault.CauseFault, unix.EFAULT, "register it as HostMemory")
 	s.failWith("regHost", unix.EFAULT)
-	refused("unknown to the client", attr, CauseFault, unix.EFAULT, "no peer-memory client knows the pointer (registered: nv_mem)")
+	refused("unknown to the client", attr, fault.CauseFault, unix.EFAULT, "no peer-memory client knows the pointer (registered: nv_mem)")
 	s.failWith("regHost", unix.EINVAL)
-	refused("the client's refusal", attr, CauseUnknown, unix.EINVAL, "the peer-memory client refused")
+	refused("the client's refusal", attr, fault.CauseUnknown, unix.EINVAL, "the peer-memory client refused")
 }
 
 // Peer-direct after a dma-buf was refused: only if asked for, and only where no

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
 func TestPKeys(t *testing.T) {
@@ -36,13 +38,13 @@ func TestPKeys(t *testing.T) {
 		put(place, text)
 	}
 	keys, err := c.PKeys(1)
-	if err != nil || !slices.Equal(keys, []PKey{0x7fff, 0x12, 0, 0x8012, 0, 0, 0, 0, 0, 0, 0xffff, 0x34}) {
+	if err != nil || !slices.Equal(keys, []ibdev.PKey{0x7fff, 0x12, 0, 0x8012, 0, 0, 0, 0, 0, 0, 0xffff, 0x34}) {
 		t.Errorf("%#x, %v", keys, err)
 	}
 	if !keys[10].Full() || keys[0].Full() || keys[3].Partition() != 0x12 {
 		t.Errorf("%#x", keys)
 	}
-	for key, want := range map[PKey]int{0xffff: 10, 0x7fff: 10, 0x12: 3, 0x8012: 3, 0x8034: 11, 0x34: 11, 0x56: -1} {
+	for key, want := range map[ibdev.PKey]int{0xffff: 10, 0x7fff: 10, 0x12: 3, 0x8012: 3, 0x8034: 11, 0x34: 11, 0x56: -1} {
 		got, err := c.PKeyIndex(1, key)
 		switch {
 		case want >= 0 && (got != want || err != nil):
@@ -51,7 +53,7 @@ func TestPKeys(t *testing.T) {
 			t.Errorf("%#x: %d, %v; want ENOENT, and what there is", key, got, err)
 		}
 	}
-	for _, key := range []PKey{0, 0x8000} {
+	for _, key := range []ibdev.PKey{0, 0x8000} {
 		if _, err := c.PKeyIndex(1, key); !errors.Is(err, unix.EINVAL) || !strings.Contains(err.Error(), "names no partition") {
 			t.Errorf("%#x: %v", key, err)
 		}

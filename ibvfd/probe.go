@@ -10,6 +10,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/devnode"
 	"github.com/gpurdma/gpurdma/internal/errno"
@@ -18,15 +23,44 @@ import (
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
 
+// Answer is yes, no, or not known.
+type Answer int
+
+// The answers.
+const (
+	Unknown Answer = iota
+	Yes
+	No
+)
+
+var answerNames = [...]string{"unknown", "yes", "no"}
+
+// String returns "yes", "no" or "unknown".
+func (a Answer) String() string { return enum.Name(answerNames[:], int(a), "Answer") }
+
+// MarshalText makes an Answer a string in JSON.
+func (a Answer) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// answerOf is Unknown if neither is proven.
+func answerOf(yes, no bool) Answer {
+	switch {
+	case yes:
+		return Yes
+	case no:
+		return No
+	}
+	return Unknown
+}
+
 // Support says whether a device registers dma-bufs.
 type Support struct {
-	DMABufKernel   Answer     `json:"dmabuf_kernel"`   // the kernel's driver does
-	DMABufProvider Answer     `json:"dmabuf_provider"` // libibverbs' ibv_reg_dmabuf_mr reaches it
-	Reason         string     `json:"reason"`          // what the kernel's answer rests on
-	ProviderReason string     `json:"provider_reason"` // what the provider's answer rests on
-	Errno          unix.Errno `json:"errno"`           // what the kernel's probe was answered
-	Stage          Stage      `json:"stage"`           // which stage answered
-	Remedy         string     `json:"remedy,omitempty"`
+	DMABufKernel   Answer      `json:"dmabuf_kernel"`   // the kernel's driver does
+	DMABufProvider Answer      `json:"dmabuf_provider"` // libibverbs' ibv_reg_dmabuf_mr reaches it
+	Reason         string      `json:"reason"`          // the ground of the kernel's answer
+	ProviderReason string      `json:"provider_reason"` // the ground of the provider's answer
+	Errno          unix.Errno  `json:"errno"`           // the answer to the kernel's probe
+	Stage          fault.Stage `json:"stage"`           // which stage answered
+	Remedy         string      `json:"remedy,omitempty"`
 }
 
 // Probe finds out whether the device of that name registers dma-bufs, by
@@ -39,11 +73,11 @@ type Support struct {
 // means that there is no such device; whatever could not be found out is
 // Unknown, with the reason.
 func Probe(name string) (Support, error) {
-	return probe(name, sysfs.New(""), ioctl.Kernel, library)
+	return probe(name, sysfs.New(""), ioctl.Kernel, libibverbs.Load)
 }
 
-func probe(name string, sys sysfs.FS, t ioctl.Transport, lib func() (verbs, error)) (Support, error) {
-	info, err := deviceBase(sys, name)
+func probe(name string, sys sysfs.FS, t ioctl.Transport, lib func() (libibverbs.Library, error)) (Support, error) {
+	info, err := ibdev.Look(sys.Root(), name)
 	if err != nil {
 		return Support{}, err
 	}
@@ -58,10 +92,10 @@ func probe(name string, sys sysfs.FS, t ioctl.Transport, lib func() (verbs, erro
 }
 
 // probeKernel asks through a context of our own.
-func probeKernel(info DeviceInfo, t ioctl.Transport, m refusal.Machine) Support {
+func probeKernel(info ibdev.Info, t ioctl.Transport, m refusal.Machine) Support {
 	if info.Uverbs == "" {
 		return Support{
-			Stage: StageUverbs, Errno: unix.ENOENT,
+			Stage: fault.StageUverbs, Errno: unix.ENOENT,
 			Reason: "ib_uverbs does not serve this device", Remedy: "modprobe ib_uverbs",
 		}
 	}
@@ -73,7 +107,7 @@ func probeKernel(info DeviceInfo, t ioctl.Transport, m refusal.Machine) Support 
 	pd, err := f.AllocPD()
 	if err != nil {
 		n := errnoOf(err)
-		return Support{Stage: StageUverbs, Errno: n, Reason: "no PD without vendor data: " + errno.Text(n)}
+		return Support{Stage: fault.StageUverbs, Errno: n, Reason: "no PD without vendor data: " + errno.Text(n)}
 	}
 	s := readProbe(f.ProbeDMABuf(pd), info.Driver, m)
 	_ = f.DeallocPD(pd) // closing frees it as well
@@ -82,7 +116,7 @@ func probeKernel(info DeviceInfo, t ioctl.Transport, m refusal.Machine) Support 
 
 // notOpened is why there is no context of our own.
 func notOpened(node string, err error, m refusal.Machine) Support {
-	s := Support{Stage: StageUverbs}
+	s := Support{Stage: fault.StageUverbs}
 	s.Errno, _ = errno.Of(err)
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {
@@ -110,23 +144,23 @@ func notOpened(node string, err error, m refusal.Machine) Support {
 // readProbe reads the kernel's answer to descriptor -1.
 func readProbe(err error, driver string, m refusal.Machine) Support {
 	n := probeErrno(err)
-	s := Support{Errno: n, Stage: StageUverbs}
+	s := Support{Errno: n, Stage: fault.StageUverbs}
 	switch n {
 	case unix.EBADF:
-		s.DMABufKernel, s.Stage = Yes, StageGet
+		s.DMABufKernel, s.Stage = Yes, fault.StageGet
 		s.Reason = "the driver looked the descriptor -1 up"
 	case unix.EOPNOTSUPP:
 		s.DMABufKernel = No
-		why, remedy := noDriverOp(driver, m)
+		why, remedy := explain.NoDriverOp(driver, m)
 		s.Reason, s.Remedy = why+" (EOPNOTSUPP before any descriptor was looked at)", remedy
 	case unix.EPROTONOSUPPORT:
 		s.DMABufKernel = No
 		s.Reason, s.Remedy = m.NoMethod()
 	case unix.EPERM, unix.EACCES:
 		s.Reason = "not permitted: " + errno.Text(n)
-		s.Remedy = permissionRemedy(os.Geteuid() == 0)
+		s.Remedy = explain.PermissionRemedy(os.Geteuid() == 0)
 	case 0:
-		s.Stage = StageDriver
+		s.Stage = fault.StageDriver
 		s.Reason = "the driver accepted descriptor -1, so the probe tells nothing"
 	default:
 		s.Reason = "the probe was answered " + errno.Text(n) + ", which tells nothing"
@@ -137,7 +171,7 @@ func readProbe(err error, driver string, m refusal.Machine) Support {
 
 // throughLibrary asks the provider, and the kernel too if that is still
 // unknown, with libibverbs' context.
-func (s *Support) throughLibrary(v verbs, name string, sys sysfs.FS, t ioctl.Transport) {
+func (s *Support) throughLibrary(v libibverbs.Library, name string, sys sysfs.FS, t ioctl.Transport) {
 	c, err := open(v, name, sys, t)
 	if err != nil {
 		s.ProviderReason = err.Error()
@@ -152,25 +186,25 @@ func (s *Support) throughLibrary(v verbs, name string, sys sysfs.FS, t ioctl.Tra
 	defer pd.Close()
 	ask := pd.dmabufSupport()
 	if s.DMABufKernel == Unknown {
-		n := ask.kernelErrno
+		n := ask.Kernel
 		var answer error
 		if n != 0 {
 			answer = n
 		}
-		*s = readProbe(answer, c.info.Driver, c.machine)
+		*s = readProbe(answer, c.info.Driver, c.evidence.machine)
 	}
-	s.DMABufProvider = ask.provider
+	s.DMABufProvider = answerOf(ask.ProviderTakes(), ask.ProviderLacks())
 	switch {
-	case ask.providerErrno == errNoSymbol:
-		s.ProviderReason = v.version() + " has no ibv_reg_dmabuf_mr (it came with rdma-core 34)"
-	case ask.provider == Yes:
+	case ask.Provider == explain.NoSymbol:
+		s.ProviderReason = v.Version() + " has no ibv_reg_dmabuf_mr (it came with rdma-core 34)"
+	case s.DMABufProvider == Yes:
 		s.ProviderReason = "ibv_reg_dmabuf_mr reached the driver"
-	case ask.provider == No:
+	case s.DMABufProvider == No:
 		s.ProviderReason = "ibv_reg_dmabuf_mr answers EOPNOTSUPP, and the kernel itself does not: the provider lacks the op"
 	default:
 		s.ProviderReason = "cannot be told apart from the kernel's own answer"
-		if ask.providerErrno != ask.kernelErrno {
-			s.ProviderReason = "ibv_reg_dmabuf_mr was answered " + errno.Text(ask.providerErrno)
+		if ask.Provider != ask.Kernel {
+			s.ProviderReason = "ibv_reg_dmabuf_mr was answered " + errno.Text(ask.Provider)
 		}
 	}
 }

@@ -16,39 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
-
-// QPType is a queue pair's transport. The numbers are those of enum
-// ibv_qp_type.
-type QPType int
-
-// The transports.
-const (
-	RC QPType = 2 // reliable connection
-	UD QPType = 4 // unreliable datagram
-)
-
-// String returns "RC" or "UD".
-func (t QPType) String() string { return nameOf([]string{RC: "RC", UD: "UD"}, int(t), "QPType") }
-
-// QPState is a queue pair's state. The numbers are those of enum ibv_qp_state.
-type QPState int
-
-// The states.
-const (
-	StateReset QPState = iota
-	StateInit
-	StateRTR // ready to receive
-	StateRTS // ready to send
-	StateSQD // sends are drained: what was posted later waits
-	StateSQE // a send failed: later ones complete flushed, receives go on (UD)
-	StateErr // everything completes flushed
-)
-
-var qpStateNames = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
-
-// String returns the state's name: "RTS".
-func (s QPState) String() string { return nameOf(qpStateNames[:], int(s), "QPState") }
 
 // QPAttr is what kind of queue pair to make.
 type QPAttr struct {
@@ -64,7 +34,7 @@ type QPAttr struct {
 	// the last that does by it or by SendSignaled; 0 leaves it to SendSignaled. A
 	// completion says of those before it that they have completed too, and their
 	// memory may be reused. It also gives their places in the queue back: nothing
-	// else does, so that a queue in which nobody asks for a completion fills up for
+	// else does, so that a queue without any completion fills up for
 	// good. SendDepth is the most that SignalEvery can be.
 	SignalEvery int
 	// AtomicWrite lets an RC queue pair post OpAtomicWrite. It takes Linux 6.2,
@@ -76,23 +46,11 @@ type QPAttr struct {
 	// answers errors.ErrUnsupported elsewhere. A queue pair that is only flushed to
 	// needs none of this, but the flags in ConnectAttr.Access.
 	Flush bool
-	Port  int  // 0: the first active one
-	GID   *GID // of Port; nil lets ChooseGID choose
+	Port  int        // 0: the first active one
+	GID   *ibdev.GID // of Port; nil lets ChooseGID choose
 	// QKey is what a UD queue pair's senders must know. Its highest bit is for
 	// privileged ones.
 	QKey uint32
-}
-
-// Endpoint is what two peers exchange before they connect.
-type Endpoint struct {
-	QPN      uint32   `json:"qpn"`
-	PSN      uint32   `json:"psn"` // first packet sequence number that this side sends
-	LID      uint16   `json:"lid"` // InfiniBand only
-	GID      [16]byte `json:"gid"`
-	GIDIndex int      `json:"gid_index"` // in the side's own table
-	Port     int      `json:"port"`
-	MTU      int      `json:"mtu"`            // bytes; the connection takes the smaller one
-	QKey     uint32   `json:"qkey,omitempty"` // UD only
 }
 
 // QP is a queue pair. An RC one is connected with one peer by [QP.Connect]; a
@@ -104,11 +62,11 @@ type Endpoint struct {
 type QP struct {
 	life
 	pd    *PD
-	v     verbsQP
+	v     libibverbs.QP
 	attr  QPAttr   // as granted
 	local Endpoint // its PSN is psn
 	psn   atomic.Uint32
-	port  PortAttr
+	port  ibdev.PortAttr
 	num   uint32
 
 	send struct {
@@ -131,7 +89,7 @@ func (pd *PD) CreateQP(attr QPAttr) (*QP, error) {
 	if err := attr.check(pd); err != nil {
 		return nil, err
 	}
-	// Entering one twice, or two in another order than somebody else, could wait
+	// Entering one twice, or two in another order than another goroutine, could wait
 	// for a Close in between, for ever.
 	cqs := []*CQ{attr.SendCQ, attr.RecvCQ}
 	slices.SortFunc(cqs, func(a, b *CQ) int { return cmp.Compare(a.serial, b.serial) })
@@ -151,33 +109,33 @@ func (pd *PD) CreateQP(attr QPAttr) (*QP, error) {
 	if err := q.choosePort(); err != nil {
 		return nil, err
 	}
-	init := &qpInit{
-		typ: attr.Type, send: attr.SendCQ.v, recv: attr.RecvCQ.v,
-		sendDepth: max(attr.SendDepth, 1), sendSGE: max(attr.SendSGE, 1),
-		inline: attr.Inline, signalAll: attr.SignalAll, atomicWrite: attr.AtomicWrite, flush: attr.Flush,
+	init := &libibverbs.QPInit{
+		Type: int(attr.Type), Send: attr.SendCQ.v, Recv: attr.RecvCQ.v,
+		SendDepth: max(attr.SendDepth, 1), SendSGE: max(attr.SendSGE, 1),
+		Inline: attr.Inline, SignalAll: attr.SignalAll, AtomicWrite: attr.AtomicWrite, Flush: attr.Flush,
 	}
 	if attr.SRQ != nil {
-		init.srq = attr.SRQ.v
+		init.SRQ = attr.SRQ.v
 	} else {
-		init.recvDepth, init.recvSGE = max(attr.RecvDepth, 1), max(attr.RecvSGE, 1)
+		init.RecvDepth, init.RecvSGE = max(attr.RecvDepth, 1), max(attr.RecvSGE, 1)
 	}
-	v, err := pd.v.createQP(init)
+	v, err := pd.v.CreateQP(init)
 	if err != nil {
 		return nil, explainCreateQP(pd.ctx, init, err)
 	}
-	send, recv, err := v.queues()
+	send, recv, err := v.Queues()
 	if err != nil {
-		_ = v.destroy()
+		_ = v.Destroy()
 		return nil, failed("allocate the work request arrays", pd.ctx.name, err)
 	}
+	q.v, q.num, q.recv.q = v, v.Num(), recvQueueOf(recv)
+	q.send.q = &sendQueue{SendQueue: send, every: attr.SignalEvery, foreign: &pd.ctx.foreign}
 	if attr.Type == UD {
-		send.ud = pd
+		q.send.q.ud = &pd.parent
 		q.local.QKey = attr.QKey
 	}
-	send.every, send.foreign = attr.SignalEvery, &pd.ctx.foreign
-	q.v, q.num, q.send.q, q.recv.q = v, v.num(), send, recv
-	q.attr.SendDepth, q.attr.RecvDepth = init.sendDepth, init.recvDepth
-	q.attr.SendSGE, q.attr.RecvSGE, q.attr.Inline = init.sendSGE, init.recvSGE, init.inline
+	q.attr.SendDepth, q.attr.RecvDepth = init.SendDepth, init.RecvDepth
+	q.attr.SendSGE, q.attr.RecvSGE, q.attr.Inline = init.SendSGE, init.RecvSGE, init.Inline
 	q.local.QPN = q.num
 	q.choosePSN()
 	pd.hold(kindQP)
@@ -186,7 +144,7 @@ func (pd *PD) CreateQP(attr QPAttr) (*QP, error) {
 	if attr.SRQ != nil {
 		attr.SRQ.hold(kindQP)
 	}
-	pd.ctx.objects.add(v.identity(), q)
+	pd.ctx.objects.add(v.Identity(), q)
 	return q, nil
 }
 
@@ -227,18 +185,18 @@ func (a *QPAttr) check(pd *PD) error {
 }
 
 // explainCreateQP compares what was asked for with the device's limits.
-func explainCreateQP(c *Context, init *qpInit, err error) error {
+func explainCreateQP(c *Context, init *libibverbs.QPInit, err error) error {
 	e := failed("ibv_create_qp", c.name, err)
-	e.Detail = fmt.Sprintf("depth %d/%d, SGEs %d/%d, inline %d", init.sendDepth, init.recvDepth, init.sendSGE, init.recvSGE, init.inline)
-	if a, qerr := c.v.queryDevice(); qerr == nil {
+	e.Detail = fmt.Sprintf("depth %d/%d, SGEs %d/%d, inline %d", init.SendDepth, init.RecvDepth, init.SendSGE, init.RecvSGE, init.Inline)
+	if a, qerr := c.v.QueryDevice(); qerr == nil {
 		switch {
-		case (init.atomicWrite || init.flush) && errors.Is(err, errors.ErrUnsupported):
+		case (init.AtomicWrite || init.Flush) && errors.Is(err, errors.ErrUnsupported):
 			e.Remedy = extendedRemedy(init)
-		case max(init.sendDepth, init.recvDepth) > a.MaxQPWR:
+		case max(init.SendDepth, init.RecvDepth) > a.MaxQPWR:
 			e.Remedy = fmt.Sprintf("the device allows a depth of at most %d", a.MaxQPWR)
-		case max(init.sendSGE, init.recvSGE) > a.MaxSGE:
+		case max(init.SendSGE, init.RecvSGE) > a.MaxSGE:
 			e.Remedy = fmt.Sprintf("the device allows at most %d SGEs", a.MaxSGE)
-		case init.inline > 0:
+		case init.Inline > 0:
 			e.Remedy = "try less inline data"
 		}
 	}
@@ -246,12 +204,12 @@ func explainCreateQP(c *Context, init *qpInit, err error) error {
 }
 
 // extendedRemedy says what the operations take that ibv_post_send(3) does not know.
-func extendedRemedy(init *qpInit) string {
+func extendedRemedy(init *libibverbs.QPInit) string {
 	var list []string
-	if init.atomicWrite {
+	if init.AtomicWrite {
 		list = append(list, "atomic writes take Linux 6.2, libibverbs 44 and a device that has them: leave AtomicWrite out, and use a compare-and-swap or a WRITE")
 	}
-	if init.flush {
+	if init.Flush {
 		list = append(list, "FLUSH takes Linux 6.2, libibverbs 45 and a device that has it: leave Flush out, and READ behind the WRITEs, which shows that they have arrived")
 	}
 	return strings.Join(list, "; ")
@@ -281,11 +239,11 @@ func (q *QP) State() (QPState, error) {
 		return 0, err
 	}
 	defer q.leave()
-	s, err := q.v.state()
+	s, err := q.v.State()
 	if err != nil {
 		return 0, failed("ibv_query_qp", q.pd.ctx.name, err)
 	}
-	return s, nil
+	return QPState(s), nil
 }
 
 // PostSend posts work requests in order and returns how many were taken. It
@@ -333,6 +291,116 @@ func (q *QP) noReceives() error {
 	return e
 }
 
+func (q *QP) explainPost(op string, posted, depth, sges int, bad postRefusal, errno unix.Errno) error {
+	e := explainPost(failed(op, q.pd.ctx.name, errno), depth, sges, bad, errno)
+	e.Detail = fmt.Sprintf("QP %d, work request %d%s", q.num, posted, e.Detail)
+	return e
+}
+
+// Reset puts the queue pair back to RESET: outstanding work requests are
+// dropped, with or without completions. It ends every state, the error state
+// too; Connect, or Activate, then brings the queue pair back into use. Packets
+// are numbered anew, so that a late one of the old connection does not pass for
+// one of the next: the peer's Connect needs [QP.Local] again.
+func (q *QP) Reset() error {
+	err := q.to(&libibverbs.QPModify{State: int(StateReset)})
+	if err == nil {
+		q.choosePSN()
+	}
+	return err
+}
+
+// Err puts the queue pair into the error state: everything outstanding
+// completes, flushed.
+func (q *QP) Err() error { return q.to(&libibverbs.QPModify{State: int(StateErr)}) }
+
+// Drain takes the queue pair from RTS to SQD: a send that the NIC has begun
+// ends, and one that is posted later waits for Resume. [EventSQDrained] comes when
+// the send queue has drained. rxe (seen with 6.1 to 7.2) does not begin with what
+// waits when it is resumed, but with the next work request that is posted.
+func (q *QP) Drain() error { return q.to(&libibverbs.QPModify{State: int(StateSQD), Notify: true}) }
+
+// Resume takes the queue pair from SQD, or from the SQE state of a UD queue pair
+// after a send that failed, back to RTS.
+func (q *QP) Resume() error {
+	s, err := q.State()
+	if err != nil {
+		return err
+	}
+	if s != StateSQD && s != StateSQE {
+		e := failed("ibv_modify_qp", q.pd.ctx.name, unix.EINVAL)
+		e.Detail = fmt.Sprintf("QP %d is in %v, and resumes from SQD and SQE", q.num, s)
+		e.Remedy = "Connect, or Activate, again"
+		return e
+	}
+	return q.to(&libibverbs.QPModify{State: int(StateRTS), Resume: true, Current: int(s)})
+}
+
+func (q *QP) to(m *libibverbs.QPModify) error {
+	if err := q.enter(); err != nil {
+		return err
+	}
+	defer q.leave()
+	m.Type = int(q.attr.Type)
+	return q.modify(m)
+}
+
+func (q *QP) modify(m *libibverbs.QPModify) error {
+	err := q.v.Modify(m)
+	// A packet that the device is at work on may still find fault: rxe then takes
+	// the queue pair to ERR after it has said RESET (rxe_qp_reset in rxe_qp.c
+	// waits for its tasks when the state is set already). The next reset finds
+	// the tasks idle.
+	for again := 0; err == nil && m.State == int(StateReset); again++ {
+		if s, asked := q.v.State(); asked != nil || s != int(StateErr) {
+			break
+		}
+		if again == maxResets {
+			e := failed("ibv_modify_qp", q.pd.ctx.name, unix.EAGAIN)
+			e.Detail = fmt.Sprintf("QP %d is in ERR again after each of %d resets", q.num, 1+maxResets)
+			e.Remedy = "try again when the peer is quiet, or make another queue pair"
+			return e
+		}
+		err = q.v.Modify(m)
+	}
+	if err != nil {
+		e := failed("ibv_modify_qp", q.pd.ctx.name, err)
+		e.Detail = fmt.Sprintf("QP %d to %v", q.num, QPState(m.State))
+		return e
+	}
+	return nil
+}
+
+// maxResets bounds how often a reset is repeated.
+const maxResets = 3
+
+// Close destroys the queue pair. Outstanding work requests get no completion;
+// completions already in the CQ stay. Closing again does nothing.
+func (q *QP) Close() error {
+	return q.end(func() error {
+		q.send.Lock()
+		defer q.send.Unlock()
+		q.recv.Lock()
+		defer q.recv.Unlock()
+		if err := q.v.Destroy(); err != nil {
+			return failed("ibv_destroy_qp", q.pd.ctx.name, err)
+		}
+		q.send.q.Free()
+		if q.recv.q != nil {
+			q.recv.q.Free()
+		}
+		q.send.q, q.recv.q = nil, nil
+		q.pd.ctx.objects.remove(q.v.Identity(), q)
+		q.pd.drop(kindQP)
+		q.attr.SendCQ.drop(kindQP)
+		q.attr.RecvCQ.drop(kindQP)
+		if q.attr.SRQ != nil {
+			q.attr.SRQ.drop(kindQP)
+		}
+		return nil
+	})
+}
+
 // postRefusal is why a work request was not posted.
 type postRefusal int
 
@@ -349,12 +417,6 @@ const (
 	postUnaligned               // an atomic operation at no multiple of 8
 	postProvider                // the provider's errno
 )
-
-func (q *QP) explainPost(op string, posted, depth, sges int, bad postRefusal, errno unix.Errno) error {
-	e := explainPost(failed(op, q.pd.ctx.name, errno), depth, sges, bad, errno)
-	e.Detail = fmt.Sprintf("QP %d, work request %d%s", q.num, posted, e.Detail)
-	return e
-}
 
 // explainPost says in e what is wrong with a work request.
 func explainPost(e *dmabuf.Error, depth, sges int, bad postRefusal, errno unix.Errno) *dmabuf.Error {
@@ -391,108 +453,4 @@ func explainPost(e *dmabuf.Error, depth, sges int, bad postRefusal, errno unix.E
 		e.Remedy = "check the queue's state, opcode, flags and SGEs"
 	}
 	return e
-}
-
-// Reset puts the queue pair back to RESET: outstanding work requests are
-// dropped, with or without completions. It ends every state, the error state
-// too; Connect, or Activate, then brings the queue pair back into use. Packets
-// are numbered anew, so that a late one of the old connection does not pass for
-// one of the next: the peer's Connect needs [QP.Local] again.
-func (q *QP) Reset() error {
-	err := q.to(&qpModify{state: StateReset})
-	if err == nil {
-		q.choosePSN()
-	}
-	return err
-}
-
-// Err puts the queue pair into the error state: everything outstanding
-// completes, flushed.
-func (q *QP) Err() error { return q.to(&qpModify{state: StateErr}) }
-
-// Drain takes the queue pair from RTS to SQD: what the NIC has begun to send
-// ends, and what is posted later waits for Resume. [EventSQDrained] comes when
-// the send queue has drained. rxe (seen with 6.1 to 7.2) does not begin with what
-// waits when it is resumed, but with the next work request that is posted.
-func (q *QP) Drain() error { return q.to(&qpModify{state: StateSQD, notify: true}) }
-
-// Resume takes the queue pair from SQD, or from the SQE state of a UD queue pair
-// after a send that failed, back to RTS.
-func (q *QP) Resume() error {
-	s, err := q.State()
-	if err != nil {
-		return err
-	}
-	if s != StateSQD && s != StateSQE {
-		e := failed("ibv_modify_qp", q.pd.ctx.name, unix.EINVAL)
-		e.Detail = fmt.Sprintf("QP %d is in %v, and resumes from SQD and SQE", q.num, s)
-		e.Remedy = "Connect, or Activate, again"
-		return e
-	}
-	return q.to(&qpModify{state: StateRTS, resume: true, current: s})
-}
-
-func (q *QP) to(m *qpModify) error {
-	if err := q.enter(); err != nil {
-		return err
-	}
-	defer q.leave()
-	m.typ = q.attr.Type
-	return q.modify(m)
-}
-
-func (q *QP) modify(m *qpModify) error {
-	err := q.v.modify(m)
-	// A packet that the device is at work on may still find fault: rxe then takes
-	// the queue pair to ERR after it has said RESET (rxe_qp_reset in rxe_qp.c
-	// waits for its tasks when the state is set already). The next reset finds
-	// the tasks idle.
-	for again := 0; err == nil && m.state == StateReset; again++ {
-		if s, asked := q.v.state(); asked != nil || s != StateErr {
-			break
-		}
-		if again == maxResets {
-			e := failed("ibv_modify_qp", q.pd.ctx.name, unix.EAGAIN)
-			e.Detail = fmt.Sprintf("QP %d is in ERR again after each of %d resets", q.num, 1+maxResets)
-			e.Remedy = "try again when the peer is quiet, or make another queue pair"
-			return e
-		}
-		err = q.v.modify(m)
-	}
-	if err != nil {
-		e := failed("ibv_modify_qp", q.pd.ctx.name, err)
-		e.Detail = fmt.Sprintf("QP %d to %v", q.num, m.state)
-		return e
-	}
-	return nil
-}
-
-// maxResets bounds how often a reset is repeated.
-const maxResets = 3
-
-// Close destroys the queue pair. Outstanding work requests get no completion;
-// completions already in the CQ stay. Closing again does nothing.
-func (q *QP) Close() error {
-	return q.end(func() error {
-		q.send.Lock()
-		defer q.send.Unlock()
-		q.recv.Lock()
-		defer q.recv.Unlock()
-		if err := q.v.destroy(); err != nil {
-			return failed("ibv_destroy_qp", q.pd.ctx.name, err)
-		}
-		q.send.q.free()
-		if q.recv.q != nil {
-			q.recv.q.free()
-		}
-		q.send.q, q.recv.q = nil, nil
-		q.pd.ctx.objects.remove(q.v.identity(), q)
-		q.pd.drop(kindQP)
-		q.attr.SendCQ.drop(kindQP)
-		q.attr.RecvCQ.drop(kindQP)
-		if q.attr.SRQ != nil {
-			q.attr.SRQ.drop(kindQP)
-		}
-		return nil
-	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// What the binding costs, through a provider that returns at once: "C" is the
+// The cost of the binding, through a provider that returns at once: "C" is the
 // loop of a C program, which fills work requests, posts them, polls and looks at
 // the completions; "Go" is the same loop; "binding" is what of it is this
 // package's, PostSend and Poll of work requests that are filled already.
@@ -41,7 +41,7 @@ func BenchmarkPostAndPoll(b *testing.B) {
 	}
 }
 
-// goLoop makes the scripted queues; what it returns posts and polls a batch, and
+// goLoop makes the scripted queues; its result posts and polls a batch, and
 // fills it before and looks at it after if it is the whole loop.
 func goLoop(b *testing.B, batch int, whole bool) func() {
 	b.Helper()

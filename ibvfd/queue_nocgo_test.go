@@ -7,11 +7,17 @@ package ibvfd
 import (
 	"errors"
 	"testing"
+
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
-func (q *scriptCQ) queue() (*completionQueue, error)        { return &completionQueue{}, nil }
-func (q *scriptSRQ) queue() (*recvQueue, error)             { return &recvQueue{}, nil }
-func (q *scriptQP) queues() (*sendQueue, *recvQueue, error) { return &sendQueue{}, &recvQueue{}, nil }
+func (q *scriptCQ) Queue() (*libibverbs.CompletionQueue, error) {
+	return &libibverbs.CompletionQueue{}, nil
+}
+func (q *scriptSRQ) Queue() (*libibverbs.RecvQueue, error) { return &libibverbs.RecvQueue{}, nil }
+func (q *scriptQP) Queues() (*libibverbs.SendQueue, *libibverbs.RecvQueue, error) {
+	return &libibverbs.SendQueue{}, &libibverbs.RecvQueue{}, nil
+}
 
 func TestNotBuilt(t *testing.T) {
 	if _, err := Open("roce0"); !errors.Is(err, ErrNotBuilt) {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
@@ -22,14 +23,14 @@ import (
 type RegError struct {
 	Device   string     // "rxe0"
 	Route    Route      // the route that was refused; "" if none was taken
-	Attr     MRAttr     // what was asked for
+	Attr     MRAttr     // the request
 	Rereg    bool       // [MR.Rereg] asked for it
 	Errno    unix.Errno // the answer; EINVAL and the like where our own checks refused
-	Earliest Stage
-	Latest   Stage
-	Cause    Cause
+	Earliest fault.Stage
+	Latest   fault.Stage
+	Cause    fault.Cause
 	Detail   string // the numbers that matter
-	Remedy   string // what the user can change, if anything
+	Remedy   string // a change that helps, if there is one
 
 	err error // what Unwrap returns beside the errno
 }
@@ -83,12 +84,12 @@ func (e *RegError) Unwrap() []error {
 // [errors.ErrUnsupported], and every range error [dmabuf.ErrRange].
 func (e *RegError) Is(target error) bool {
 	switch e.Cause {
-	case CauseNoProviderOp, CauseNoDriverOp, CauseNoMethod, CauseKernelENOTSUPP, CauseNotSupported, CauseNoPeerClient,
-		CauseVideoMemory, CauseGate, CauseUnreachable:
+	case fault.CauseNoProviderOp, fault.CauseNoDriverOp, fault.CauseNoMethod, fault.CauseKernelENOTSUPP, fault.CauseNotSupported, fault.CauseNoPeerClient,
+		fault.CauseVideoMemory, fault.CauseGate, fault.CauseUnreachable:
 		return target == errors.ErrUnsupported
-	case CauseBadRange:
+	case fault.CauseBadRange:
 		return target == dmabuf.ErrRange
-	case CauseNotDMABuf:
+	case fault.CauseNotDMABuf:
 		return target == dmabuf.ErrNotDMABuf
 	}
 	return false

@@ -3,13 +3,19 @@
 package ibvfd
 
 import (
+	"errors"
+	"fmt"
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
-	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
 // registration is what the kernel has of an MR. Once an MR shows it, what tells
@@ -42,7 +48,7 @@ type registration struct {
 
 // registered is what a route hands back.
 type registered struct {
-	v                  verbsMR // nil on the ioctl route
+	v                  libibverbs.MR // nil on the ioctl route
 	lkey, rkey, handle uint32
 }
 
@@ -90,7 +96,7 @@ func (r *registration) register(pd *PD, attr *MRAttr) error {
 	case DevicePointer:
 		err = r.registerPeer(attr)
 	default:
-		err = pd.ctx.refuse(attr, CauseNotSupported, unix.EOPNOTSUPP, "", "use HostMemory, DMABufFD or DevicePointer")
+		err = pd.ctx.refuse(attr, fault.CauseNotSupported, unix.EOPNOTSUPP, "", "use HostMemory, DMABufFD or DevicePointer")
 	}
 	if err != nil {
 		r.letGo()
@@ -98,10 +104,10 @@ func (r *registration) register(pd *PD, attr *MRAttr) error {
 		return err
 	}
 	if r.foreign() {
-		pd.ctx.foreign.add(r.made.lkey)
+		pd.ctx.foreign.Add(r.made.lkey)
 	}
-	held.add(r.inode, pd.ctx)
-	r.serial = pd.ctx.numbers.registered()
+	held.Add(r.inode, pd.ctx, pd.ctx.name)
+	r.serial = pd.ctx.numbers.Registered()
 	return nil
 }
 
@@ -116,12 +122,12 @@ func (r *registration) end() error {
 	if err := r.deregister(); err != nil {
 		return err
 	}
-	// Not before: who still sends inline by the key is refused as long as it is this
+	// Not before: a send inline by the key is refused as long as it is this
 	// MR's. A host MR that has it at once may be, too, for a moment.
 	if r.foreign() {
-		r.pd.ctx.foreign.remove(r.made.lkey)
+		r.pd.ctx.foreign.Remove(r.made.lkey)
 	}
-	held.remove(r.inode, r.pd.ctx)
+	held.Remove(r.inode, r.pd.ctx, r.pd.ctx.name)
 	r.ended = true
 	r.pd.drop(kindMR)
 	r.letGo()
@@ -132,13 +138,23 @@ func (r *registration) deregister() error {
 	// A device that is gone does not refuse: the kernel has destroyed the MR,
 	// and says so (rdma_lookup_get_uobject in core/rdma_core.c).
 	if r.made.v != nil {
-		if err := r.made.v.dereg(); err != nil {
+		if err := r.made.v.Dereg(); err != nil {
 			return r.explainDereg("ibv_dereg_mr", err)
 		}
 	} else if err := r.pd.ctx.file.DestroyMR(r.made.handle); err != nil {
 		return r.explainDereg("UVERBS_METHOD_MR_DESTROY", err)
 	}
 	return nil
+}
+
+// explainDereg says why an MR stayed registered.
+func (r *registration) explainDereg(op string, err error) error {
+	e := failed(op, r.pd.ctx.name, errnoOf(err))
+	e.Detail = fmt.Sprintf("MR with lkey %#x stays registered", r.made.lkey)
+	if errors.Is(err, unix.EBUSY) {
+		e.Remedy = "deallocate the memory windows bound to it first"
+	}
+	return e
 }
 
 // letGo ends the hold on the owner, and forgets the memory: a block of MRs may
@@ -164,12 +180,13 @@ func (r *registration) forget() {
 
 func (r *registration) registerHost(attr *MRAttr) error {
 	c := r.pd.ctx
-	addr := addrOf(attr.Host) + attr.Offset
+	addr := hostmem.AddrOf(attr.Host) + attr.Offset
 	if attr.IOVA == 0 {
 		r.iova = addr
 	}
 	if !attr.SkipChecks {
-		if err := c.checkHost(attr); err != nil {
+		ask := attr.request()
+		if err := c.broken(attr, explain.OfHost(&ask, uint64(len(attr.Host)))); err != nil {
 			return err
 		}
 	}
@@ -186,7 +203,7 @@ func (r *registration) byAddress(attr *MRAttr, addr uint64) error {
 	if attr.Timed {
 		start = time.Now()
 	}
-	v, err := r.pd.v.regHost(addr, attr.Length, r.iova, attr.Access)
+	v, err := r.pd.v.RegHost(addr, attr.Length, r.iova, uint32(attr.Access))
 	if attr.Timed {
 		r.took = time.Since(start)
 	}
@@ -196,14 +213,14 @@ func (r *registration) byAddress(attr *MRAttr, addr uint64) error {
 	return err
 }
 
-func fromVerbs(v verbsMR) registered {
-	lkey, rkey, handle := v.keys()
+func fromVerbs(v libibverbs.MR) registered {
+	lkey, rkey, handle := v.Keys()
 	return registered{v, lkey, rkey, handle}
 }
 
 func (r *registration) registerDMABuf(attr *MRAttr) error {
 	if attr.FDType != FDTypeDMABuf {
-		return r.pd.ctx.refuse(attr, CauseNotSupported, unix.EOPNOTSUPP, attr.FDType.String(), "use FDTypeDMABuf, the only type there is")
+		return r.pd.ctx.refuse(attr, fault.CauseNotSupported, unix.EOPNOTSUPP, attr.FDType.String(), "use FDTypeDMABuf, the only type there is")
 	}
 	switch {
 	case attr.unexported():
@@ -211,14 +228,14 @@ func (r *registration) registerDMABuf(attr *MRAttr) error {
 		if attr.Policy != RouteAutoPeerDirect {
 			remedy = "export it, or allow RouteAutoPeerDirect where a peer-memory client is registered"
 		}
-		return r.otherwise(attr, r.pd.ctx.refuse(attr, CauseNotSupported, unix.EOPNOTSUPP, "no dma-buf of the memory is at hand", remedy))
+		return r.otherwise(attr, r.pd.ctx.refuse(attr, fault.CauseNotSupported, unix.EOPNOTSUPP, "no dma-buf of the memory is at hand", remedy))
 	case attr.Buf == nil:
 		return r.registerFD(attr)
 	}
 	r.buf = attr.Buf
 	fd, err := attr.Buf.Acquire()
 	if err != nil {
-		return r.pd.ctx.refuse(attr, CauseClosedFD, 0, "the Buf is closed", "register before closing it").because(err)
+		return r.pd.ctx.refuse(attr, fault.CauseClosedFD, 0, "the Buf is closed", "register before closing it").because(err)
 	}
 	err = r.registerOpen(attr, fd, uint64(attr.Buf.Size()), attr.Buf.Inode())
 	attr.Buf.Release()
@@ -228,8 +245,8 @@ func (r *registration) registerDMABuf(attr *MRAttr) error {
 // registerOpen registers an open descriptor of a buffer of size bytes. inode is 0 if
 // it is not known.
 func (r *registration) registerOpen(attr *MRAttr, fd int, size, inode uint64) error {
-	if !attr.SkipChecks && !attr.sound(size) {
-		if err := r.pd.ctx.faultOf(attr, size); err != nil {
+	if ask := attr.request(); !attr.SkipChecks && !ask.Sound(size) {
+		if err := r.pd.ctx.broken(attr, explain.OfDMABuf(&ask, size)); err != nil {
 			return err
 		}
 	}
@@ -267,12 +284,12 @@ func (pd *PD) routes(attr *MRAttr, fd int) (registered, Route, unix.Errno) {
 	if attr.Policy == RouteIoctlOnly || auto && pd.ctx.onlyIoctl() {
 		return pd.byIoctl(attr, fd)
 	}
-	v, err := pd.v.regDMABuf(attr.Offset, attr.Length, attr.IOVA, fd, attr.Access)
+	v, err := pd.v.RegDMABuf(attr.Offset, attr.Length, attr.IOVA, fd, uint32(attr.Access))
 	if err == nil {
 		return fromVerbs(v), RouteProvider, 0
 	}
 	n := errnoOf(err)
-	if auto && (n == unix.EOPNOTSUPP || n == errNoSymbol) && pd.dmabufSupport().provider != Yes {
+	if auto && (n == unix.EOPNOTSUPP || n == explain.NoSymbol) && !pd.dmabufSupport().ProviderTakes() {
 		return pd.byIoctl(attr, fd)
 	}
 	return registered{}, RouteProvider, n
@@ -293,11 +310,27 @@ func (pd *PD) kernelMR(attr *MRAttr, fd int) uverbs.DMABufMR {
 	}
 }
 
-// errnoOf is err's errno; an error without one would be a fault of ours, and
-// EIO then at least says that it failed.
-func errnoOf(err error) unix.Errno {
-	if n, ok := errno.Of(err); ok {
-		return n
+// registerFD registers a borrowed descriptor. The checks work on a duplicate,
+// which the caller cannot close meanwhile; without checks the caller's own
+// number goes to the kernel.
+func (r *registration) registerFD(attr *MRAttr) error {
+	if attr.SkipChecks {
+		return r.registerOpen(attr, attr.FD, math.MaxUint64, 0)
 	}
-	return unix.EIO
+	buf, err := dmabuf.Import(attr.FD)
+	switch {
+	case err == nil:
+	case errors.Is(err, unix.EBADF):
+		return r.pd.ctx.refuse(attr, fault.CauseClosedFD, unix.EBADF, "", "pass an open descriptor")
+	case errors.Is(err, dmabuf.ErrNotDMABuf):
+		detail := ""
+		if _, e := asFailed(err); e != nil {
+			detail = e.Detail
+		}
+		return r.pd.ctx.refuse(attr, fault.CauseNotDMABuf, unix.EINVAL, detail, "export the memory as a dma-buf and pass that descriptor")
+	default: // no descriptor left for a duplicate: the kernel can check as well
+		return r.registerOpen(attr, attr.FD, math.MaxUint64, 0)
+	}
+	defer buf.Close()
+	return buf.Do(func(fd int) error { return r.registerOpen(attr, fd, uint64(buf.Size()), buf.Inode()) })
 }

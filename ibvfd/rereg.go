@@ -8,6 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 )
 
@@ -73,13 +76,13 @@ type ReregAttr struct {
 //     flight as well.
 //   - Anew: the memory is registered a second time, then the MR shows that, then
 //     the old registration ends, at once or with DropOld. Keys and handle
-//     change, [MR.State] tells them; what is in flight under the old keys goes
+//     change, [MR.State] tells them; an operation in flight under the old keys goes
 //     on until the old registration ends, and fails from then on.
 //
 // Memory is always registered anew. The kernel is never asked to change it: its
 // call knows host memory only, and mlx5 would make a host MR of a dma-buf MR.
 //
-// What stays: the *MR, and what Change does not name. What may change: keys,
+// These stay: the *MR, and all that Change does not name. These may change: keys,
 // kernel handle, number ([MR.ID]), and Route. The old owner is let go when the
 // old registration ends.
 //
@@ -115,7 +118,7 @@ func (m *MR) Rereg(attr ReregAttr) error {
 }
 
 // DropOld ends the registrations that Rereg kept with KeepOld; operations under
-// their keys fail from then on. What the kernel does not let go of stays, and
+// their keys fail from then on. A registration that the kernel keeps stays, and
 // DropOld may be called again. Without any it does nothing.
 func (m *MR) DropOld() error {
 	m.mu.Lock()
@@ -134,7 +137,7 @@ func (r *registration) changed(attr *ReregAttr) (*PD, *MRAttr, error) {
 		next.Access = r.access
 	}
 	invalid := func(detail, remedy string) error {
-		return r.pd.ctx.refuse(&next, CauseUnknown, unix.EINVAL, detail, remedy).rereg()
+		return r.pd.ctx.refuse(&next, fault.CauseUnknown, unix.EINVAL, detail, remedy).rereg()
 	}
 	if attr.Change == 0 || attr.Change&^reregAll != 0 {
 		return nil, nil, invalid("", "say what to change: ReregMemory, ReregPD, ReregAccess")
@@ -161,7 +164,7 @@ func (m *MR) inPlace(r *registration, pd *PD, next *MRAttr, attr *ReregAttr) err
 		return errNotInPlace
 	}
 	if MemoryKind(r.kind) == DMABufFD {
-		if err := c.check(next, badDMABufAccess(next.Access), badRemoteAccess(next.Access)); err != nil {
+		if err := c.broken(next, explain.First(explain.BadDMABufAccess(uint32(next.Access)), explain.BadRemoteAccess(uint32(next.Access)))); err != nil {
 			return err
 		}
 	}
@@ -190,48 +193,45 @@ func (m *MR) inPlace(r *registration, pd *PD, next *MRAttr, attr *ReregAttr) err
 // by: the drivers that come here need no vendor data.
 func (r *registration) change(was *registration) error {
 	var pd *PD
-	var access *Access
+	var access *uint32
 	if r.pd != was.pd {
 		pd = r.pd
 	}
 	if r.access != was.access {
-		access = &r.access
+		bits := uint32(r.access)
+		access = &bits
 	}
 	if MemoryKind(r.kind) == HostMemory {
-		err := r.made.v.rereg(verbsOf(pd), access)
+		err := r.made.v.Rereg(verbsOf(pd), access)
 		if err == nil {
 			r.made = fromVerbs(r.made.v)
 			return nil
 		}
-		if n := errnoOf(err); n != unix.EOPNOTSUPP && n != errNoSymbol {
+		if n := errnoOf(err); n != unix.EOPNOTSUPP && n != explain.NoSymbol {
 			return err
 		}
 	}
-	var ask uverbs.Rereg
+	ask := uverbs.Rereg{Access: access}
 	if pd != nil {
 		ask.PD = &pd.handle
-	}
-	if access != nil {
-		bits := uint32(*access)
-		ask.Access = &bits
 	}
 	mr, err := r.pd.ctx.file.ReregMR(r.made.handle, ask)
 	if err != nil {
 		return err
 	}
 	if r.made.lkey != mr.LKey && r.foreign() {
-		r.pd.ctx.foreign.add(mr.LKey)
-		r.pd.ctx.foreign.remove(r.made.lkey)
+		r.pd.ctx.foreign.Add(mr.LKey)
+		r.pd.ctx.foreign.Remove(r.made.lkey)
 	}
 	r.made.lkey, r.made.rkey = mr.LKey, mr.RKey
 	if r.made.v != nil && pd != nil {
-		r.made.v.moved(pd.v)
+		r.made.v.Moved(pd.v)
 	}
 	return nil
 }
 
 // verbsOf is pd's, nil for none.
-func verbsOf(pd *PD) verbsPD {
+func verbsOf(pd *PD) libibverbs.PD {
 	if pd == nil {
 		return nil
 	}
@@ -261,7 +261,7 @@ func (c *Context) changesInPlace(flags Access) bool {
 func (m *MR) anew(r *registration, pd *PD, next *MRAttr, attr *ReregAttr) error {
 	pointed := next.unexported() && (r.peer || attr.Change&ReregMemory != 0)
 	if next.Kind == DMABufFD && next.Buf == nil && next.FD < 0 && !pointed || next.Buf != nil && next.Buf.Closed() {
-		return pd.ctx.refuse(next, CauseClosedFD, 0, "the MR's keys cannot stay, and its buffer's descriptor is not at hand", "give the buffer again, with ReregMemory").because(os.ErrClosed).rereg()
+		return pd.ctx.refuse(next, fault.CauseClosedFD, 0, "the MR's keys cannot stay, and its buffer's descriptor is not at hand", "give the buffer again, with ReregMemory").because(os.ErrClosed).rereg()
 	}
 	fresh := new(registration)
 	if err := fresh.register(pd, next); err != nil {
@@ -293,15 +293,15 @@ func (r *registration) refuseRereg(next *MRAttr, err error) error {
 		return err
 	}
 	if errors.Is(err, errNotInPlace) {
-		return r.pd.ctx.refuse(next, CauseNotSupported, unix.EOPNOTSUPP, "this change would make new keys", "allow InPlaceAuto, and tell the peers the new keys").rereg()
+		return r.pd.ctx.refuse(next, fault.CauseNotSupported, unix.EOPNOTSUPP, "this change would make new keys", "allow InPlaceAuto, and tell the peers the new keys").rereg()
 	}
 	n := errnoOf(err)
-	e = &RegError{Device: r.pd.ctx.name, Route: r.route(), Attr: *next, Errno: n, Earliest: StageProvider, Latest: StageDriver, Cause: CauseUnknown}
+	e = &RegError{Device: r.pd.ctx.name, Route: r.route(), Attr: *next, Errno: n, Earliest: fault.StageProvider, Latest: fault.StageDriver, Cause: fault.CauseUnknown}
 	switch n {
 	case unix.EOPNOTSUPP:
-		e.Cause, e.Detail = CauseNotSupported, "the driver does not change this in place"
+		e.Cause, e.Detail = fault.CauseNotSupported, "the driver does not change this in place"
 	case unix.EACCES:
-		e.Cause, e.Detail = CausePermission, "the memory was pinned for reading only"
+		e.Cause, e.Detail = fault.CausePermission, "the memory was pinned for reading only"
 	}
 	e.Remedy = "allow InPlaceAuto, and tell the peers the new keys"
 	return e.rereg()

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 )
 
 const (
@@ -23,7 +25,7 @@ type reregCase struct {
 	s        *script
 	k        *kernel
 	pd       *PD
-	mem      *HostBuf
+	mem      *hostmem.Buf
 	fd       int
 	host, db *MR
 }
@@ -33,7 +35,7 @@ func newRereg(t *testing.T, driver uint32) *reregCase {
 	c := &reregCase{s: newScript(), k: &kernel{driver: driver, reg: always(0)}, fd: openFile(t)}
 	c.pd = scripted(t, c.s, c.k)
 	var err error
-	if c.mem, err = AllocHost(100); err != nil {
+	if c.mem, err = hostmem.Alloc(100); err != nil {
 		t.Fatal(err)
 	}
 	if c.host, err = c.pd.RegMR(MRAttr{Kind: HostMemory, Host: c.mem.Bytes(), Length: 100, Owner: c.mem}); err != nil {
@@ -185,7 +187,7 @@ func TestReregToFlush(t *testing.T) {
 	}
 	var e *RegError
 	global.Access = AccessFlushGlobal
-	if err := r.db.Rereg(global); !errors.As(err, &e) || e.Cause != CauseAccess || len(r.k.changed) != 1 {
+	if err := r.db.Rereg(global); !errors.As(err, &e) || e.Cause != fault.CauseAccess || len(r.k.changed) != 1 {
 		t.Errorf("dma-buf: %v", err)
 	}
 }
@@ -210,7 +212,7 @@ func TestReregAnew(t *testing.T) {
 			r := newRereg(t, c.driver)
 			r.k.rereg = c.kernel
 			r.s.failWith("rereg", unix.EOPNOTSUPP)
-			mem, err := AllocHost(50)
+			mem, err := hostmem.Alloc(50)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -301,7 +303,7 @@ func TestReregFails(t *testing.T) {
 		if after := c.mr.State(); after != before {
 			t.Errorf("%s: %+v became %+v", c.name, before, after)
 		}
-		if err := c.mr.DropOld(); err != nil { // what could not end the first time
+		if err := c.mr.DropOld(); err != nil { // those that could not end the first time
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if r.s.live["MR"] != 1 || r.k.live != 1 {
@@ -358,7 +360,7 @@ func TestReregKeepsOld(t *testing.T) {
 }
 
 // An MR that could not close, for an old registration of it cannot end, is
-// registered still: what may be done with an open MR does not meet one that is
+// registered still: a call on the open MR does not meet one that is
 // gone.
 func TestOpenMRIsRegistered(t *testing.T) {
 	r := newRereg(t, driverRXE)

@@ -7,13 +7,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
-// pipe is a script's event descriptor: what is put in makes it readable.
+// pipe is a script's event descriptor: an event that is put in makes it readable.
 type pipe struct {
 	r, w int
 	mu   sync.Mutex
-	raw  []rawEvent
+	raw  []libibverbs.Event
 }
 
 func newPipe() (*pipe, error) {
@@ -24,7 +26,7 @@ func newPipe() (*pipe, error) {
 	return &pipe{r: fds[0], w: fds[1]}, nil
 }
 
-func (p *pipe) put(e rawEvent) error {
+func (p *pipe) put(e libibverbs.Event) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.raw = append(p.raw, e)
@@ -32,10 +34,10 @@ func (p *pipe) put(e rawEvent) error {
 	return err
 }
 
-func (p *pipe) take() (rawEvent, error) {
+func (p *pipe) take() (libibverbs.Event, error) {
 	var b [1]byte
 	if _, err := unix.Read(p.r, b[:]); err != nil {
-		return rawEvent{}, err
+		return libibverbs.Event{}, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,14 +63,14 @@ func (s *script) withEvents(t *testing.T) *pipe {
 	return p
 }
 
-func (c *scriptContext) eventFD() (int, error) {
+func (c *scriptContext) EventFD() (int, error) {
 	if c.async == nil {
 		return -1, unix.EBADF
 	}
 	return c.async.r, c.failing("eventFD")
 }
 
-func (c *scriptContext) event(show func(rawEvent)) error {
+func (c *scriptContext) Event(show func(libibverbs.Event)) error {
 	if err := c.failing("event"); err != nil {
 		return err
 	}
@@ -99,9 +101,9 @@ type scriptCQ struct {
 	free        func()
 }
 
-func newScriptCQ(s *script, attr CQAttr) (*scriptCQ, error) {
+func newScriptCQ(s *script, events bool) (*scriptCQ, error) {
 	q := &scriptCQ{script: s, id: s.identify(), free: func() {}}
-	if attr.Events {
+	if events {
 		var err error
 		if q.channel, err = newPipe(); err != nil {
 			return nil, err
@@ -110,10 +112,10 @@ func newScriptCQ(s *script, attr CQAttr) (*scriptCQ, error) {
 	return q, nil
 }
 
-func (q *scriptCQ) identity() uintptr { return q.id }
-func (q *scriptCQ) channelFD() int    { return q.channel.r }
+func (q *scriptCQ) Identity() uintptr { return q.id }
+func (q *scriptCQ) ChannelFD() int    { return q.channel.r }
 
-func (q *scriptCQ) arm(solicited bool) error {
+func (q *scriptCQ) Arm(solicited bool) error {
 	if err := q.failing("arm"); err != nil {
 		return err
 	}
@@ -131,7 +133,7 @@ func (q *scriptCQ) arm(solicited bool) error {
 }
 
 // state is for what it is armed, and how often it was.
-func (q *scriptCQ) state() (armed notify, arms int) {
+func (q *scriptCQ) State() (armed notify, arms int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.armed, q.arms
@@ -143,12 +145,12 @@ func (q *scriptCQ) raise(solicited bool) error {
 	defer q.mu.Unlock()
 	if q.armed == notifyAny || solicited && q.armed == notifySolicited {
 		q.armed = notifyNone
-		return q.channel.put(rawEvent{})
+		return q.channel.put(libibverbs.Event{})
 	}
 	return nil
 }
 
-func (q *scriptCQ) event() error {
+func (q *scriptCQ) Event() error {
 	if err := q.failing("cq event"); err != nil {
 		return err
 	}
@@ -161,13 +163,13 @@ func (q *scriptCQ) event() error {
 	return err
 }
 
-func (q *scriptCQ) ack(n int) {
+func (q *scriptCQ) Ack(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.done += n
 }
 
-func (q *scriptCQ) destroy() error {
+func (q *scriptCQ) Destroy() error {
 	if err := q.gone("destroyCQ", "CQ"); err != nil {
 		return err
 	}
@@ -183,7 +185,7 @@ func (q *scriptCQ) destroy() error {
 	return nil
 }
 
-func (p *scriptPD) createSRQ(*SRQAttr) (verbsSRQ, error) {
+func (p *scriptPD) CreateSRQ(*libibverbs.SRQInit) (libibverbs.SRQ, error) {
 	if err := p.made("createSRQ", "SRQ"); err != nil {
 		return nil, err
 	}
@@ -196,11 +198,11 @@ type scriptSRQ struct {
 	limit int
 }
 
-func (q *scriptSRQ) identity() uintptr { return q.id }
-func (q *scriptSRQ) resize(int) error  { return q.failing("resizeSRQ") }
-func (q *scriptSRQ) destroy() error    { return q.gone("destroySRQ", "SRQ") }
+func (q *scriptSRQ) Identity() uintptr { return q.id }
+func (q *scriptSRQ) Resize(int) error  { return q.failing("resizeSRQ") }
+func (q *scriptSRQ) Destroy() error    { return q.gone("destroySRQ", "SRQ") }
 
-func (q *scriptSRQ) setLimit(n int) error {
+func (q *scriptSRQ) SetLimit(n int) error {
 	if err := q.failing("modifySRQ"); err != nil {
 		return err
 	}
@@ -208,31 +210,31 @@ func (q *scriptSRQ) setLimit(n int) error {
 	return nil
 }
 
-func (q *scriptSRQ) query() (maxWR, limit int, err error) {
+func (q *scriptSRQ) Query() (maxWR, limit int, err error) {
 	return 64, q.limit, q.failing("querySRQ")
 }
 
-func (p *scriptPD) createAH(path *pathAttr) (verbsAH, error) {
+func (p *scriptPD) CreateAH(path *libibverbs.Path) (libibverbs.AH, error) {
 	if err := p.made("createAH", "AH"); err != nil {
 		return nil, err
 	}
 	return &scriptAH{p.script, p.identify(), *path}, nil
 }
 
-func (p *scriptPD) replyAH(_ *WC, _ []byte, port int) (verbsAH, error) {
-	return p.createAH(&pathAttr{port: port})
+func (p *scriptPD) ReplyAH(_ *libibverbs.WC, _ []byte, port int) (libibverbs.AH, error) {
+	return p.CreateAH(&libibverbs.Path{Port: port})
 }
 
 type scriptAH struct {
 	*script
 	id   uintptr
-	path pathAttr
+	path libibverbs.Path
 }
 
-func (h *scriptAH) identity() uintptr { return h.id }
-func (h *scriptAH) destroy() error    { return h.gone("destroyAH", "AH") }
+func (h *scriptAH) Identity() uintptr { return h.id }
+func (h *scriptAH) Destroy() error    { return h.gone("destroyAH", "AH") }
 
-func (p *scriptPD) allocMW(MWType) (verbsMW, error) {
+func (p *scriptPD) AllocMW(int) (libibverbs.MW, error) {
 	if err := p.made("allocMW", "MW"); err != nil {
 		return nil, err
 	}
@@ -244,5 +246,5 @@ type scriptMW struct {
 	key uint32
 }
 
-func (w *scriptMW) rkey() uint32   { return w.key }
-func (w *scriptMW) dealloc() error { return w.gone("deallocMW", "MW") }
+func (w *scriptMW) RKey() uint32   { return w.key }
+func (w *scriptMW) Dealloc() error { return w.gone("deallocMW", "MW") }

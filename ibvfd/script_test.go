@@ -4,25 +4,22 @@ package ibvfd
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
-	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// script is a verbs whose functions answer what the test says. What it makes
-// is counted, so that a test sees what an error path leaves behind.
+// script is a library whose functions give the test's answers. The objects it makes
+// are counted, so that a test sees what an error path leaves behind.
 type script struct {
 	mu   sync.Mutex
 	live map[string]int
@@ -33,9 +30,9 @@ type script struct {
 	addr     uint64             // of the last ibv_reg_mr
 	nextKey  uint32
 	nextID   uintptr
-	port     *PortAttr // what queryPort answers, unless it is nil
-	async    *pipe     // of asynchronous events
-	acked    int       // asynchronous events
+	port     *ibdev.PortAttr // what queryPort answers, unless it is nil
+	async    *pipe           // of asynchronous events
+	acked    int             // asynchronous events
 }
 
 // identify makes the identity of an object.
@@ -96,9 +93,9 @@ func (s *script) nothingLeft(t *testing.T) {
 	}
 }
 
-func (s *script) version() string { return "libibverbs of a script" }
+func (s *script) Version() string { return "libibverbs of a script" }
 
-func (s *script) open(string) (verbsContext, error) {
+func (s *script) Open(string) (libibverbs.Context, error) {
 	if err := s.made("open", "context"); err != nil {
 		return nil, err
 	}
@@ -107,43 +104,43 @@ func (s *script) open(string) (verbsContext, error) {
 
 type scriptContext struct{ *script }
 
-func (c *scriptContext) cmdFD() int { return 1000 }
+func (c *scriptContext) CmdFD() int { return 1000 }
 
-func (c *scriptContext) queryDevice() (DeviceAttr, error) {
-	return DeviceAttr{MaxCQE: 100, MaxQPWR: 64, MaxSGE: 4, MaxReadAtomic: 8, MaxInitReadAtom: 8, Ports: 1}, c.failing("queryDevice")
+func (c *scriptContext) QueryDevice() (ibdev.DeviceAttr, error) {
+	return ibdev.DeviceAttr{MaxCQE: 100, MaxQPWR: 64, MaxSGE: 4, MaxReadAtomic: 8, MaxInitReadAtom: 8, Ports: 1}, c.failing("queryDevice")
 }
 
-func (c *scriptContext) queryPort(int) (PortAttr, error) {
+func (c *scriptContext) QueryPort(int) (ibdev.PortAttr, error) {
 	if c.port != nil {
 		return *c.port, c.failing("queryPort")
 	}
-	return PortAttr{State: PortActive, MTU: 1024, MaxMTU: 4096, LinkLayer: LinkEthernet}, c.failing("queryPort")
+	return ibdev.PortAttr{State: ibdev.PortActive, MTU: 1024, MaxMTU: 4096, LinkLayer: ibdev.LinkEthernet}, c.failing("queryPort")
 }
 
-func (c *scriptContext) gids() ([]GID, []int, error) { return nil, nil, unix.ENOSYS }
+func (c *scriptContext) GIDs() ([]ibdev.GID, []int, error) { return nil, nil, unix.ENOSYS }
 
-func (c *scriptContext) allocPD() (verbsPD, error) {
+func (c *scriptContext) AllocPD() (libibverbs.PD, error) {
 	if err := c.made("allocPD", "PD"); err != nil {
 		return nil, err
 	}
 	return &scriptPD{c.script}, nil
 }
 
-func (c *scriptContext) createCQ(attr CQAttr) (verbsCQ, error) {
+func (c *scriptContext) CreateCQ(_, _ int, events bool) (libibverbs.CQ, error) {
 	if err := c.made("createCQ", "CQ"); err != nil {
 		return nil, err
 	}
-	return newScriptCQ(c.script, attr)
+	return newScriptCQ(c.script, events)
 }
 
-func (c *scriptContext) close() error { return c.gone("close", "context") }
+func (c *scriptContext) Close() error { return c.gone("close", "context") }
 
 type scriptPD struct{ *script }
 
-func (p *scriptPD) handle() uint32 { return 5 }
-func (p *scriptPD) dealloc() error { return p.gone("deallocPD", "PD") }
+func (p *scriptPD) Handle() uint32 { return 5 }
+func (p *scriptPD) Dealloc() error { return p.gone("deallocPD", "PD") }
 
-func (p *scriptPD) newMR(fn string) (verbsMR, error) {
+func (p *scriptPD) newMR(fn string) (libibverbs.MR, error) {
 	if err := p.made(fn, "MR"); err != nil {
 		return nil, err
 	}
@@ -153,14 +150,14 @@ func (p *scriptPD) newMR(fn string) (verbsMR, error) {
 	return &scriptMR{p.script, p.nextKey}, nil
 }
 
-func (p *scriptPD) regHost(addr, _, _ uint64, _ Access) (verbsMR, error) {
+func (p *scriptPD) RegHost(addr, _, _ uint64, _ uint32) (libibverbs.MR, error) {
 	p.mu.Lock()
 	p.addr = addr
 	p.mu.Unlock()
 	return p.newMR("regHost")
 }
 
-func (p *scriptPD) regDMABuf(_, _, _ uint64, fd int, _ Access) (verbsMR, error) {
+func (p *scriptPD) RegDMABuf(_, _, _ uint64, fd int, _ uint32) (libibverbs.MR, error) {
 	if err := p.provider(fd); err != nil {
 		return nil, err
 	}
@@ -172,18 +169,18 @@ type scriptMR struct {
 	key uint32
 }
 
-func (m *scriptMR) keys() (lkey, rkey, handle uint32) { return m.key, m.key, m.key }
-func (m *scriptMR) dereg() error                      { return m.gone("dereg", "MR") }
-func (m *scriptMR) moved(verbsPD)                     {}
+func (m *scriptMR) Keys() (lkey, rkey, handle uint32) { return m.key, m.key, m.key }
+func (m *scriptMR) Dereg() error                      { return m.gone("dereg", "MR") }
+func (m *scriptMR) Moved(libibverbs.PD)               {}
 
-func (m *scriptMR) rereg(verbsPD, *Access) error {
+func (m *scriptMR) Rereg(libibverbs.PD, *uint32) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reregs++
 	return m.fail["rereg"]
 }
 
-func (p *scriptPD) createQP(init *qpInit) (verbsQP, error) {
+func (p *scriptPD) CreateQP(init *libibverbs.QPInit) (libibverbs.QP, error) {
 	if err := p.made("createQP", "QP"); err != nil {
 		return nil, err
 	}
@@ -193,24 +190,24 @@ func (p *scriptPD) createQP(init *qpInit) (verbsQP, error) {
 type scriptQP struct {
 	*script
 	id       uintptr
-	init     qpInit
+	init     libibverbs.QPInit
 	at       QPState
-	faults   int        // resets that a late fault ends in ERR
-	modified []qpModify // in order
-	bound    []MWBind
+	faults   int                   // resets that a late fault ends in ERR
+	modified []libibverbs.QPModify // in order
+	bound    []libibverbs.Bind
 }
 
-func (q *scriptQP) identity() uintptr       { return q.id }
-func (q *scriptQP) num() uint32             { return 17 }
-func (q *scriptQP) destroy() error          { return q.gone("destroyQP", "QP") }
-func (q *scriptQP) state() (QPState, error) { return q.at, q.failing("queryQP") }
+func (q *scriptQP) Identity() uintptr   { return q.id }
+func (q *scriptQP) Num() uint32         { return 17 }
+func (q *scriptQP) Destroy() error      { return q.gone("destroyQP", "QP") }
+func (q *scriptQP) State() (int, error) { return int(q.at), q.failing("queryQP") }
 
-func (q *scriptQP) modify(m *qpModify) error {
-	if err := q.failing("modify " + m.state.String()); err != nil {
+func (q *scriptQP) Modify(m *libibverbs.QPModify) error {
+	if err := q.failing("modify " + QPState(m.State).String()); err != nil {
 		return err
 	}
-	q.at = m.state
-	if m.state == StateReset && q.faults > 0 {
+	q.at = QPState(m.State)
+	if m.State == int(StateReset) && q.faults > 0 {
 		q.at = StateErr
 		q.faults--
 	}
@@ -218,7 +215,7 @@ func (q *scriptQP) modify(m *qpModify) error {
 	return nil
 }
 
-func (q *scriptQP) bindMW(mw verbsMW, _ verbsMR, b *MWBind) error {
+func (q *scriptQP) BindMW(mw libibverbs.MW, _ libibverbs.MR, b *libibverbs.Bind) error {
 	if err := q.failing("bindMW"); err != nil {
 		return err
 	}
@@ -305,35 +302,7 @@ func always(n unix.Errno) func(int32) unix.Errno {
 }
 
 // deviceTree is a sysfs with one RoCE device.
-func deviceTree(t testing.TB) sysfs.FS {
-	t.Helper()
-	root := t.TempDir()
-	for name, text := range map[string]string{
-		"class/infiniband/roce0/node_guid":                       "0011:22ff:fe33:4455",
-		"class/infiniband/roce0/node_type":                       "1: CA",
-		"class/infiniband/roce0/ports/1/state":                   "4: ACTIVE",
-		"class/infiniband/roce0/ports/1/link_layer":              "Ethernet",
-		"class/infiniband/roce0/ports/1/gids/0":                  "fe80:0000:0000:0000:0011:22ff:fe33:4455",
-		"class/infiniband/roce0/ports/1/gids/1":                  "0000:0000:0000:0000:0000:ffff:0a09:0001",
-		"class/infiniband/roce0/ports/1/gids/2":                  "0000:0000:0000:0000:0000:0000:0000:0000",
-		"class/infiniband/roce0/ports/1/gid_attrs/types/0":       "IB/RoCE v1",
-		"class/infiniband/roce0/ports/1/gid_attrs/types/1":       "RoCE v2",
-		"class/infiniband/roce0/ports/1/gid_attrs/ndevs/0":       "eth7",
-		"class/infiniband/roce0/ports/1/gid_attrs/ndevs/1":       "eth7",
-		"class/infiniband_verbs/uverbs3/ibdev":                   "roce0",
-		"class/net/eth7/mtu":                                     "1500",
-		"devices/pci0000:00/0000:00:05.0/infiniband/other/dummy": "",
-	} {
-		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return sysfs.New(root)
-}
+func deviceTree(t testing.TB) sysfs.FS { return sysfs.New(testenv.DeviceTree(t)) }
 
 func scripted(t *testing.T, s *script, k *kernel) *PD {
 	t.Helper()
@@ -374,243 +343,4 @@ func openFile(t *testing.T) int {
 	}
 	t.Cleanup(func() { f.Close() })
 	return int(f.Fd())
-}
-
-// Every errno, by every route: the cause, the stages, and nothing left.
-func TestRefusalsByErrno(t *testing.T) {
-	both := []RoutePolicy{RouteIoctlOnly, RouteAuto}
-	for _, c := range []struct {
-		name     string
-		kernel   func(fd int32) unix.Errno
-		provider func(fd int) error
-		policies []RoutePolicy
-		errno    unix.Errno
-		cause    Cause
-		earliest Stage
-		latest   Stage
-	}{
-		{"no driver op", func(int32) unix.Errno { return unix.EOPNOTSUPP }, nil, both, unix.EOPNOTSUPP, CauseNoDriverOp, StageUverbs, StageUverbs},
-		{"no method", func(int32) unix.Errno { return unix.EPROTONOSUPPORT }, nil, both, unix.EPROTONOSUPPORT, CauseNoMethod, StageUverbs, StageUverbs},
-		{"not this buffer", always(unix.EOPNOTSUPP), nil, both, unix.EOPNOTSUPP, CauseNotSupported, StageGet, StageDriver},
-		{"524", always(errno.ENOTSUPP), nil, both, errno.ENOTSUPP, CauseKernelENOTSUPP, StageGet, StageDriver},
-		{"permission", always(unix.EPERM), nil, both, unix.EPERM, CausePermission, StageGet, StageDriver},
-		{"memory", always(unix.ENOMEM), nil, both, unix.ENOMEM, CauseNoMemory, StageUverbs, StageDriver},
-		{"fault", always(unix.EFAULT), nil, both, unix.EFAULT, CauseFault, StageGet, StageDriver},
-		{"not a dma-buf", always(unix.EINVAL), nil, both, unix.EINVAL, CauseNotDMABuf, StageGet, StageGet},
-		{"driver minds the arguments", func(int32) unix.Errno { return unix.EINVAL }, nil, both, unix.EINVAL, CauseUnknown, StageUverbs, StageUverbs},
-		{"device gone", func(int32) unix.Errno { return unix.EIO }, nil, both, unix.EIO, CauseDeviceGone, StageUverbs, StageUverbs},
-		{"unknown", always(unix.EXFULL), nil, both, unix.EXFULL, CauseUnknown, StageGet, StageDriver},
-		{"no name", always(777), nil, both, 777, CauseUnknown, StageGet, StageDriver},
-		{"no provider op", always(0), nil, []RoutePolicy{RouteProviderOnly}, unix.EOPNOTSUPP, CauseNoProviderOp, StageProvider, StageProvider},
-		{"old library", always(0), func(int) error { return errNoSymbol }, []RoutePolicy{RouteProviderOnly}, unix.EOPNOTSUPP, CauseNoProviderOp, StageProvider, StageProvider},
-		{"neither", func(int32) unix.Errno { return unix.EOPNOTSUPP }, nil, []RoutePolicy{RouteProviderOnly}, unix.EOPNOTSUPP, CauseNoDriverOp, StageProvider, StageUverbs},
-		{"neither, old kernel", func(int32) unix.Errno { return unix.EPROTONOSUPPORT }, nil, []RoutePolicy{RouteProviderOnly}, unix.EOPNOTSUPP, CauseNoMethod, StageProvider, StageUverbs},
-		{
-			"provider passes the kernel's on", always(unix.EOPNOTSUPP), func(fd int) error {
-				return always(unix.EOPNOTSUPP)(int32(fd))
-			}, []RoutePolicy{RouteAuto, RouteProviderOnly}, unix.EOPNOTSUPP, CauseNotSupported, StageGet, StageDriver,
-		},
-	} {
-		for _, policy := range c.policies {
-			t.Run(fmt.Sprintf("%s/%d", c.name, policy), func(t *testing.T) {
-				s, k := newScript(), &kernel{driver: 14, reg: c.kernel}
-				if c.provider != nil {
-					s.provider = c.provider
-				}
-				pd := scripted(t, s, k)
-				_, err := pd.RegMR(MRAttr{Kind: DMABufFD, FD: openFile(t), Length: 4096, Access: AccessLocalWrite, Policy: policy, SkipChecks: true})
-				var e *RegError
-				if !errors.As(err, &e) {
-					t.Fatalf("%T %v", err, err)
-				}
-				if e.Errno != c.errno || e.Cause != c.cause || e.Earliest != c.earliest || e.Latest != c.latest {
-					t.Errorf("got %v, %v, %v to %v; want %v, %v, %v to %v\n%v", e.Errno, e.Cause, e.Earliest, e.Latest, c.errno, c.cause, c.earliest, c.latest, err)
-				}
-				if !errors.Is(err, c.errno) {
-					t.Error("the errno cannot be found with errors.Is")
-				}
-				if e.Remedy == "" && c.cause != CauseFault {
-					t.Errorf("no remedy: %v", err)
-				}
-			})
-		}
-	}
-}
-
-// The ioctl is taken where the provider has no op, and only there.
-func TestRoutes(t *testing.T) {
-	forward := func(n unix.Errno) func(int) error {
-		return func(fd int) error {
-			if fd < 0 {
-				return unix.EBADF
-			}
-			if n != 0 {
-				return n
-			}
-			return nil
-		}
-	}
-	for _, c := range []struct {
-		name     string
-		provider func(int) error
-		policy   RoutePolicy
-		want     Route
-	}{
-		{"provider has it", forward(0), RouteAuto, RouteProvider},
-		{"provider lacks it", func(int) error { return unix.EOPNOTSUPP }, RouteAuto, RouteIoctl},
-		{"library lacks it", func(int) error { return errNoSymbol }, RouteAuto, RouteIoctl},
-		{"ioctl only", forward(0), RouteIoctlOnly, RouteIoctl},
-		{"provider only", forward(0), RouteProviderOnly, RouteProvider},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s, k := newScript(), &kernel{driver: 1, reg: always(0)}
-			s.provider = c.provider
-			pd := scripted(t, s, k)
-			for range 2 { // the second time from what the first found out
-				mr, err := pd.RegMR(MRAttr{Kind: DMABufFD, FD: openFile(t), Length: 1, Policy: c.policy, SkipChecks: true})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if mr.Route() != c.want {
-					t.Errorf("route %q, want %q", mr.Route(), c.want)
-				}
-				if err := mr.Close(); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	// A provider that has the op is not bypassed when it refuses.
-	s, k := newScript(), &kernel{driver: 1, reg: always(0)}
-	s.provider = forward(unix.EOPNOTSUPP)
-	pd := scripted(t, s, k)
-	if mr, err := pd.RegMR(MRAttr{Kind: DMABufFD, FD: openFile(t), Length: 1, SkipChecks: true}); err == nil {
-		t.Errorf("registered by %q past a provider that refused", mr.Route())
-		mr.Close()
-	}
-}
-
-// What cannot be deregistered stays registered, and holds its PD and owner.
-func TestFailedDereg(t *testing.T) {
-	s, k := newScript(), &kernel{driver: 0, reg: always(0)}
-	pd := scripted(t, s, k)
-	mem, err := AllocHost(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, err := pd.RegMR(MRAttr{Kind: HostMemory, Host: mem.Bytes(), Length: 1, Owner: mem})
-	if err != nil {
-		t.Fatal(err)
-	}
-	fd, err := pd.RegMR(MRAttr{Kind: DMABufFD, FD: openFile(t), Length: 1, SkipChecks: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.failWith("dereg", unix.EBUSY)
-	k.destroy = unix.EBUSY
-	for _, mr := range []*MR{host, fd} {
-		if err := mr.Close(); !errors.Is(err, unix.EBUSY) {
-			t.Errorf("Close: %v, want EBUSY", err)
-		}
-	}
-	if err := pd.Close(); err == nil {
-		t.Error("the PD closed under MRs that would not deregister")
-	}
-	if err := mem.Close(); err == nil {
-		t.Error("the memory was freed under an MR that would not deregister")
-	}
-	s.failWith("dereg", nil)
-	k.destroy = 0
-	for _, x := range []interface{ Close() error }{host, fd, mem} {
-		if err := x.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// Every constructor that fails leaves nothing and names device and errno.
-func TestConstructorsFail(t *testing.T) {
-	s, k := newScript(), &kernel{reg: always(0)}
-	pd := scripted(t, s, k)
-	c := pd.Context()
-	for fn, call := range map[string]func() error{
-		"allocPD":     func() error { _, err := c.AllocPD(); return err },
-		"createCQ":    func() error { _, err := c.CreateCQ(1); return err },
-		"queryDevice": func() error { _, err := c.QueryDevice(); return err },
-		"queryPort":   func() error { _, err := c.QueryPort(1); return err },
-	} {
-		s.failWith(fn, unix.EMFILE)
-		err := call()
-		if !errors.Is(err, unix.EMFILE) {
-			t.Errorf("%s: %v, want EMFILE in it", fn, err)
-		}
-		s.failWith(fn, nil)
-	}
-	// libibverbs says little when a device does not open; the node says why.
-	s.failWith("open", unix.EMFILE)
-	if _, err := open(s, "roce0", c.sys, k); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "/dev/infiniband/uverbs3") {
-		t.Errorf("open: %v, want the missing node in it", err)
-	}
-	s.failWith("open", fmt.Errorf("%w: %w", ErrNoDevice, unix.ENODEV))
-	if _, err := open(s, "roce0", c.sys, k); !errors.Is(err, ErrNoDevice) || !strings.Contains(err.Error(), "provider") {
-		t.Errorf("open: %v, want ErrNoDevice and the provider as remedy", err)
-	}
-	for _, depth := range []int{0, -1} {
-		if _, err := c.CreateCQ(depth); !errors.Is(err, unix.EINVAL) {
-			t.Errorf("CreateCQ(%d): %v", depth, err)
-		}
-	}
-	if _, err := c.QueryPort(0); !errors.Is(err, unix.EINVAL) {
-		t.Errorf("QueryPort(0): %v", err)
-	}
-	if _, err := pd.CreateQP(QPAttr{Type: RC}); !errors.Is(err, unix.EINVAL) {
-		t.Errorf("CreateQP without CQs: %v", err)
-	}
-}
-
-func TestHostRefusals(t *testing.T) {
-	s, k := newScript(), &kernel{reg: always(0)}
-	pd := scripted(t, s, k)
-	mem, err := AllocHost(100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer mem.Close()
-	limit := func(m memlock) func() memlock { return func() memlock { return m } }
-	for _, c := range []struct {
-		name   string
-		errno  unix.Errno
-		limits memlock
-		cause  Cause
-	}{
-		{"over the limit", unix.ENOMEM, memlock{limit: 64, pinned: 0}, CauseMemlock},
-		{"pinned already", unix.ENOMEM, memlock{limit: 128, pinned: 64}, CauseMemlock},
-		{"exempt", unix.ENOMEM, memlock{limit: 64, exempt: true}, CauseNoMemory},
-		{"no limit", unix.ENOMEM, memlock{limit: unlimited, pinned: unlimited}, CauseNoMemory},
-		{"fault", unix.EFAULT, memlock{}, CauseFault},
-		{"invalid", unix.EINVAL, memlock{}, CauseUnknown},
-		{"no pinning at all", unix.EPERM, memlock{limit: 0}, CauseMemlock},
-		{"no pinning, exempt", unix.EPERM, memlock{limit: 0, exempt: true}, CausePermission},
-		{"some pinning", unix.EPERM, memlock{limit: 64}, CausePermission},
-		{"permission", unix.EACCES, memlock{}, CausePermission},
-		{"gone", unix.ENODEV, memlock{}, CauseDeviceGone},
-		{"524", errno.ENOTSUPP, memlock{}, CauseKernelENOTSUPP},
-		{"unknown", unix.EXDEV, memlock{}, CauseUnknown},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s.failWith("regHost", c.errno)
-			pd.ctx.hostLimits = limit(c.limits)
-			_, err := pd.RegMR(MRAttr{Kind: HostMemory, Host: mem.Bytes(), Length: 100, Owner: mem})
-			var e *RegError
-			if !errors.As(err, &e) || e.Cause != c.cause || e.Errno != c.errno || !errors.Is(err, c.errno) {
-				t.Errorf("%v, want cause %v", err, c.cause)
-			}
-		})
-	}
-	if m := readMemlock(); m.limit == 0 && !m.exempt {
-		t.Errorf("%+v: nothing could ever be pinned here", m)
-	}
-	if err := mem.Close(); err != nil {
-		t.Errorf("a failed registration holds the memory: %v", err)
-	}
 }

@@ -113,7 +113,7 @@ func TestSignalEveryReclaims(t *testing.T) {
 	}
 }
 
-// What cannot give places back is refused when the queue pair is made.
+// A setting that cannot give places back is refused when the queue pair is made.
 func TestSignalEveryChecked(t *testing.T) {
 	pd := scripted(t, newScript(), &kernel{reg: always(0)})
 	cq, err := pd.Context().CreateCQ(8)

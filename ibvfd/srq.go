@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
 // SRQAttr is what kind of shared receive queue to make.
@@ -22,7 +24,7 @@ type SRQAttr struct {
 type SRQ struct {
 	parent
 	pd    *PD
-	v     verbsSRQ
+	v     libibverbs.SRQ
 	sge   int          // as granted
 	depth atomic.Int64 // as granted, at first or by Resize
 
@@ -44,27 +46,28 @@ func (pd *PD) CreateSRQ(attr SRQAttr) (*SRQ, error) {
 	if min(asked.Depth, asked.SGE) < 0 || attr.Depth > 1<<24 || attr.SGE > 1<<12 {
 		return nil, pd.explainCreateSRQ(asked, unix.EINVAL)
 	}
-	v, err := pd.v.createSRQ(&attr)
+	init := libibverbs.SRQInit{Depth: attr.Depth, SGE: attr.SGE}
+	v, err := pd.v.CreateSRQ(&init)
 	if err != nil {
 		return nil, pd.explainCreateSRQ(asked, err)
 	}
-	q, err := v.queue()
+	q, err := v.Queue()
 	if err != nil {
-		_ = v.destroy()
+		_ = v.Destroy()
 		return nil, failed("allocate the work request array", pd.ctx.name, err)
 	}
-	s := &SRQ{pd: pd, v: v, sge: attr.SGE}
-	s.depth.Store(int64(attr.Depth))
-	s.recv.q = q
+	s := &SRQ{pd: pd, v: v, sge: init.SGE}
+	s.depth.Store(int64(init.Depth))
+	s.recv.q = &recvQueue{q}
 	pd.hold(kindSRQ)
-	pd.ctx.objects.add(v.identity(), s)
+	pd.ctx.objects.add(v.Identity(), s)
 	return s, nil
 }
 
 func (pd *PD) explainCreateSRQ(attr SRQAttr, err error) error {
 	e := failed("ibv_create_srq", pd.ctx.name, err)
 	e.Detail = fmt.Sprintf("depth %d, SGEs %d", attr.Depth, attr.SGE)
-	a, qerr := pd.ctx.v.queryDevice()
+	a, qerr := pd.ctx.v.QueryDevice()
 	switch {
 	case qerr != nil:
 	case a.MaxSRQ == 0:
@@ -106,7 +109,7 @@ func (s *SRQ) SetLimit(n int) error {
 		return err
 	}
 	defer s.leave()
-	if err := s.v.setLimit(n); err != nil {
+	if err := s.v.SetLimit(n); err != nil {
 		return s.explainModify(fmt.Sprintf("limit %d", n), err)
 	}
 	return nil
@@ -118,7 +121,7 @@ func (s *SRQ) Limit() (int, error) {
 		return 0, err
 	}
 	defer s.leave()
-	_, limit, err := s.v.query()
+	_, limit, err := s.v.Query()
 	if err != nil {
 		return 0, failed("ibv_query_srq", s.pd.ctx.name, err)
 	}
@@ -135,10 +138,10 @@ func (s *SRQ) Resize(depth int) error {
 		return err
 	}
 	defer s.leave()
-	if err := s.v.resize(depth); err != nil {
+	if err := s.v.Resize(depth); err != nil {
 		return s.explainModify(fmt.Sprintf("depth %d", depth), err)
 	}
-	if granted, _, err := s.v.query(); err == nil {
+	if granted, _, err := s.v.Query(); err == nil {
 		depth = max(depth, granted)
 	}
 	s.depth.Store(int64(depth))
@@ -158,12 +161,12 @@ func (s *SRQ) Close() error {
 	return s.close("ibv_destroy_srq", s.pd.ctx.name, func() error {
 		s.recv.Lock()
 		defer s.recv.Unlock()
-		if err := s.v.destroy(); err != nil {
+		if err := s.v.Destroy(); err != nil {
 			return failed("ibv_destroy_srq", s.pd.ctx.name, err)
 		}
-		s.recv.q.free()
+		s.recv.q.Free()
 		s.recv.q = nil
-		s.pd.ctx.objects.remove(s.v.identity(), s)
+		s.pd.ctx.objects.remove(s.v.Identity(), s)
 		s.pd.drop(kindSRQ)
 		return nil
 	})

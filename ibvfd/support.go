@@ -3,87 +3,32 @@
 package ibvfd
 
 import (
+	"os"
+
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 )
-
-// Answer is yes, no, or not known.
-type Answer int
-
-// The answers.
-const (
-	Unknown Answer = iota
-	Yes
-	No
-)
-
-var answerNames = [...]string{"unknown", "yes", "no"}
-
-// String returns "yes", "no" or "unknown".
-func (a Answer) String() string { return nameOf(answerNames[:], int(a), "Answer") }
-
-// MarshalText makes an Answer a string in JSON.
-func (a Answer) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
-
-// dmabufSupport is who registers dma-bufs, as the fd -1 probe tells.
-type dmabufSupport struct {
-	provider, kernel Answer
-	providerErrno    unix.Errno
-	kernelErrno      unix.Errno
-}
-
-// judge reads the two answers to fd -1. The provider's EOPNOTSUPP may be the
-// kernel's, passed on: it proves that the provider lacks the op only if the
-// kernel itself gives another answer.
-func judge(provider, kernel unix.Errno) dmabufSupport {
-	s := dmabufSupport{providerErrno: provider, kernelErrno: kernel}
-	switch kernel {
-	case unix.EBADF:
-		s.kernel = Yes
-	case unix.EOPNOTSUPP, unix.EPROTONOSUPPORT:
-		s.kernel = No
-	}
-	switch {
-	case provider == errNoSymbol:
-		s.provider = No
-	case provider == unix.EBADF:
-		s.provider = Yes
-	case provider == unix.EOPNOTSUPP && s.kernel == Yes:
-		s.provider = No
-	}
-	return s
-}
-
-// errNoSymbol is the answer of a libibverbs without ibv_reg_dmabuf_mr: the
-// errno of a function that does not exist.
-const errNoSymbol = unix.ENOSYS
 
 // dmabufSupport asks once and remembers: drivers do not learn. Callers that
 // come at the same time all ask, which harms nothing.
-func (pd *PD) dmabufSupport() dmabufSupport {
+func (pd *PD) dmabufSupport() explain.Answers {
 	if s := pd.ctx.support.Load(); s != nil {
 		return *s
 	}
 	kernel := pd.ctx.file.ProbeDMABuf(pd.handle)
-	s := judge(pd.probeProvider(), probeErrno(kernel))
-	if s.kernel != Unknown {
+	s := explain.Answers{Provider: pd.probeProvider(), Kernel: probeErrno(kernel)}
+	if s.KernelTakes() || s.KernelLacks() {
 		pd.ctx.support.Store(&s)
 	}
 	return s
 }
 
-// probeErrno is a probe's errno; 0 for a driver that accepted fd -1.
-func probeErrno(err error) unix.Errno {
-	if err == nil {
-		return 0
-	}
-	return errnoOf(err)
-}
-
 // probeProvider registers a page of fd -1 through libibverbs.
 func (pd *PD) probeProvider() unix.Errno {
-	v, err := pd.v.regDMABuf(0, uint64(pageSize), 0, -1, AccessLocalWrite)
+	v, err := pd.v.RegDMABuf(0, uint64(os.Getpagesize()), 0, -1, uint32(AccessLocalWrite))
 	if err == nil {
-		_ = v.dereg()
+		_ = v.Dereg()
 		return 0
 	}
 	return errnoOf(err)
@@ -93,5 +38,5 @@ func (pd *PD) probeProvider() unix.Errno {
 // the provider does not.
 func (c *Context) onlyIoctl() bool {
 	s := c.support.Load()
-	return s != nil && s.provider == No && s.kernel == Yes
+	return s != nil && s.ProviderLacks() && s.KernelTakes()
 }

@@ -17,6 +17,9 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -25,7 +28,7 @@ func TestVMLeastAccess(t *testing.T) {
 	pd := openPD(t)
 	p := connect(t, pd, ibvfd.QPAttr{})
 	all, amr := hostMR(t, pd, 4096)
-	mem, err := ibvfd.AllocHost(4096)
+	mem, err := hostmem.Alloc(4096)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +80,7 @@ func TestVMLeastAccess(t *testing.T) {
 func TestVMRelaxedOrdering(t *testing.T) {
 	pd := openPD(t)
 	p := connect(t, pd, ibvfd.QPAttr{})
-	mem, err := ibvfd.AllocHost(4096)
+	mem, err := hostmem.Alloc(4096)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +115,7 @@ func TestVMDevicePointer(t *testing.T) {
 		t.Fatalf("%v, %v", clients, err)
 	}
 	mr, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DevicePointer, Pointer: 0x7000_0000_0000_0000, Length: 4096})
-	if e := asRegError(t, err); e.Cause != ibvfd.CauseNoPeerClient || e.Latest != ibvfd.StageArgs || !errors.Is(err, errors.ErrUnsupported) {
+	if e := asRegError(t, err); e.Cause != fault.CauseNoPeerClient || e.Latest != fault.StageArgs || !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("%v, %v", mr, err)
 	}
 }
@@ -127,14 +130,14 @@ func TestVMGIDWish(t *testing.T) {
 	if _, err := c.PKeyIndex(1, 0x8012); !errors.Is(err, unix.ENOENT) || !strings.Contains(err.Error(), "0xffff at 0") {
 		t.Errorf("a partition that the port is not in: %v", err)
 	}
-	choose := func(w ibvfd.GIDWish, addr, words string) { t.Helper(); chooses(t, c, w, addr, words) }
-	choose(ibvfd.GIDWish{Peer: netip.MustParseAddr("10.9.0.77")}, "10.9.0.1", "RoCE v2, IPv4, 25 bits in common with the peer 10.9.0.77")
-	choose(ibvfd.GIDWish{NetDev: "dummy0", Family: ibvfd.IPv4}, "10.9.0.1", "on dummy0")
-	choose(ibvfd.GIDWish{VLAN: ibvfd.Untagged, Subnet: netip.MustParsePrefix("10.9.0.0/24")}, "10.9.0.1", "in 10.9.0.0/24")
-	if _, _, err := c.ChooseGID(1, ibvfd.GIDWish{Peer: netip.MustParseAddr("2001:db8::1")}); !errors.Is(err, ibvfd.ErrNoGID) || !strings.Contains(err.Error(), "and the peer 2001:db8::1 is") {
+	choose := func(w gid.Wish, addr, words string) { t.Helper(); chooses(t, c, w, addr, words) }
+	choose(gid.Wish{Peer: netip.MustParseAddr("10.9.0.77")}, "10.9.0.1", "RoCE v2, IPv4, 25 bits in common with the peer 10.9.0.77")
+	choose(gid.Wish{NetDev: "dummy0", Family: gid.IPv4}, "10.9.0.1", "on dummy0")
+	choose(gid.Wish{VLAN: gid.Untagged, Subnet: netip.MustParsePrefix("10.9.0.0/24")}, "10.9.0.1", "in 10.9.0.0/24")
+	if _, _, err := c.ChooseGID(1, gid.Wish{Peer: netip.MustParseAddr("2001:db8::1")}); !errors.Is(err, gid.ErrNone) || !strings.Contains(err.Error(), "and the peer 2001:db8::1 is") {
 		t.Errorf("an IPv6 peer: %v", err)
 	}
-	if _, _, err := c.ChooseGID(9, ibvfd.GIDWish{}); err == nil || errors.Is(err, unix.EADDRNOTAVAIL) {
+	if _, _, err := c.ChooseGID(9, gid.Wish{}); err == nil || errors.Is(err, unix.EADDRNOTAVAIL) {
 		t.Errorf("port 9: %v", err)
 	}
 }
@@ -157,16 +160,16 @@ func TestVMGIDWishOnVLAN(t *testing.T) {
 	}
 	c := openNIC(t)
 	eventually(t, func() bool {
-		_, _, err := c.ChooseGID(1, ibvfd.GIDWish{NetDev: "dummy0.5", Family: ibvfd.IPv4})
+		_, _, err := c.ChooseGID(1, gid.Wish{NetDev: "dummy0.5", Family: gid.IPv4})
 		return err == nil
 	})
-	choose := func(w ibvfd.GIDWish, addr, words string) { t.Helper(); chooses(t, c, w, addr, words) }
-	choose(ibvfd.GIDWish{VLAN: 5, Family: ibvfd.IPv4}, "10.9.5.1", "on dummy0.5, VLAN 5")
-	choose(ibvfd.GIDWish{Peer: netip.MustParseAddr("10.9.5.9")}, "10.9.5.1", "28 bits")
-	choose(ibvfd.GIDWish{VLAN: ibvfd.Untagged, Family: ibvfd.IPv4}, "10.9.0.1", "")
+	choose := func(w gid.Wish, addr, words string) { t.Helper(); chooses(t, c, w, addr, words) }
+	choose(gid.Wish{VLAN: 5, Family: gid.IPv4}, "10.9.5.1", "on dummy0.5, VLAN 5")
+	choose(gid.Wish{Peer: netip.MustParseAddr("10.9.5.9")}, "10.9.5.1", "28 bits")
+	choose(gid.Wish{VLAN: gid.Untagged, Family: gid.IPv4}, "10.9.0.1", "")
 }
 
-func chooses(t testing.TB, c *ibvfd.Context, w ibvfd.GIDWish, addr, words string) {
+func chooses(t testing.TB, c *ibvfd.Context, w gid.Wish, addr, words string) {
 	t.Helper()
 	g, why, err := c.ChooseGID(1, w)
 	if err != nil || g.Addr().String() != addr || !strings.Contains(why, words) {

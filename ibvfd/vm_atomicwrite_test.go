@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -27,7 +28,7 @@ func TestVMAtomicWrite(t *testing.T) {
 	}
 	w := newWords(t, pd, cq)
 	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) { w.atomicWrites(t, x.Spec) })
-	// Nobody's 8 bytes, and a queue pair again.
+	// 8 bytes of no MR, and a queue pair again.
 	post(t, w.a, ibvfd.SendWR{Op: ibvfd.OpAtomicWrite, RemoteAddr: w.mr.IOVA(), RKey: w.mr.RKey() + 1, CompareAdd: 1})
 	if c := one(t, cq); c.Status != ibvfd.WCRemAccessErr {
 		t.Errorf("a key that is none: %+v", c)
@@ -39,7 +40,7 @@ type words struct {
 	pd   *ibvfd.PD
 	cq   *ibvfd.CQ
 	a    *ibvfd.QP
-	host *ibvfd.HostBuf
+	host *hostmem.Buf
 	mr   *ibvfd.MR
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -73,7 +74,7 @@ func askC(t *testing.T, fd int, size int64, attr ibvfd.MRAttr, route string) ans
 }
 
 // askGo does the same with this package, in the same order.
-func askGo(t *testing.T, p *pair, host *ibvfd.HostBuf, hmr *ibvfd.MR, buf *gpualloc.Buffer, attr ibvfd.MRAttr) answer {
+func askGo(t *testing.T, p *pair, host *hostmem.Buf, hmr *ibvfd.MR, buf *gpualloc.Buffer, attr ibvfd.MRAttr) answer {
 	t.Helper()
 	mr, err := hmr.PD().RegMR(attr)
 	if err != nil {

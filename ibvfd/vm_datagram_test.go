@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -25,7 +26,7 @@ func TestVMDatagrams(t *testing.T) {
 // datagrams is two queue pairs that send them.
 type datagrams struct {
 	pd   *ibvfd.PD
-	host *ibvfd.HostBuf
+	host *hostmem.Buf
 	hmr  *ibvfd.MR
 	cq   *ibvfd.CQ
 	a, b *ibvfd.QP
@@ -70,7 +71,7 @@ func (d *datagrams) exchange(t *testing.T, spec string) {
 			t.Fatal(err)
 		}
 	}
-	// A datagram with the wrong Q_Key is dropped, and nobody is told.
+	// A datagram with the wrong Q_Key is dropped without a notice.
 	wr := ibvfd.SendWR{ID: 1, Op: ibvfd.OpSend, Flags: ibvfd.SendSignaled, SGE: sge(d.hmr, 0, n), AH: d.toB, QPN: d.b.Num(), QKey: 0x3333}
 	post(t, d.a, wr)
 	if c := one(t, d.cq); c.ID != 1 || c.Err() != nil {

@@ -114,7 +114,7 @@ func TestVMFailures(t *testing.T) {
 			if !bytes.Equal(host.Bytes(), want) {
 				t.Error("memory was changed")
 			}
-			// What is posted to a queue pair in the error state completes flushed.
+			// A work request to a queue pair in the error state completes flushed.
 			post(t, a, c.wr)
 			if w := one(t, cq); w.Status != ibvfd.WCWRFlushErr {
 				t.Errorf("posted after the error: %v", w.Status)
@@ -165,7 +165,7 @@ func TestVMPeerGone(t *testing.T) {
 	}
 }
 
-// More completions than a CQ holds: the device says so. What the CQ holds is good and
+// More completions than a CQ holds: the device says so. The CQ's completions are good and
 // the rest is lost; the queue pair can be ended, its work is flushed, and another
 // with a CQ of its own works.
 func TestVMCQOverrun(t *testing.T) {
@@ -212,7 +212,7 @@ func TestVMCQOverrun(t *testing.T) {
 		t.Fatal(err)
 	}
 	reach(t, a, ibvfd.StateErr)
-	// What was still to be done is flushed, and what is posted from here on, as far as
+	// The rest of the work is flushed, and so are later work requests, as far as
 	// the CQ has room.
 	held, last, flushed := 0, -1, false
 	for id, wc := uint64(len(wrs)), make([]ibvfd.WC, 8); last < len(wrs); id++ {

@@ -17,6 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -57,9 +59,9 @@ func TestVMFlush(t *testing.T) {
 }
 
 // flushMR is host memory with that access.
-func flushMR(t testing.TB, pd *ibvfd.PD, size int, access ibvfd.Access) (*ibvfd.HostBuf, *ibvfd.MR) {
+func flushMR(t testing.TB, pd *ibvfd.PD, size int, access ibvfd.Access) (*hostmem.Buf, *ibvfd.MR) {
 	t.Helper()
-	mem, err := ibvfd.AllocHost(size)
+	mem, err := hostmem.Alloc(size)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +77,7 @@ func flushMR(t testing.TB, pd *ibvfd.PD, size int, access ibvfd.Access) (*ibvfd.
 // flushRights: the kernel gives the right to flush, and to persistent memory only
 // where the memory is. A library need not know of it.
 func flushRights(t *testing.T, pd *ibvfd.PD) {
-	mem, err := ibvfd.AllocHost(4096)
+	mem, err := hostmem.Alloc(4096)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +85,7 @@ func flushRights(t *testing.T, pd *ibvfd.PD) {
 	host := ibvfd.MRAttr{Kind: ibvfd.HostMemory, Host: mem.Bytes(), Length: 4096, Access: ibvfd.AccessFlushPersistent, Owner: mem}
 	refused := func(err error) {
 		t.Helper()
-		if e := asRegError(t, err); e.Cause != ibvfd.CauseAccess || e.Errno != unix.EINVAL || !strings.Contains(e.Remedy, "out") {
+		if e := asRegError(t, err); e.Cause != fault.CauseAccess || e.Errno != unix.EINVAL || !strings.Contains(e.Remedy, "out") {
 			t.Errorf("%v", err)
 		}
 	}
@@ -99,7 +101,7 @@ func flushRights(t *testing.T, pd *ibvfd.PD) {
 		t.Fatal(err)
 	}
 	defer closed(t, mr)
-	// What the kernel does not give, changing the MR does not either.
+	// A right that the kernel refuses does not come by changing the MR either.
 	before := mr.State()
 	refused(mr.Rereg(ibvfd.ReregAttr{Change: ibvfd.ReregAccess, MRAttr: ibvfd.MRAttr{Access: ibvfd.AccessFlushPersistent}}))
 	if after := mr.State(); after != before {

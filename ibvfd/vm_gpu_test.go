@@ -12,7 +12,7 @@ import (
 )
 
 // eachGPUPlace runs a test with every place of a software GPU's memory, in which
-// what the test has allocated must be at the end.
+// the test's allocations must be at the end.
 func eachGPUPlace(t *testing.T, run func(t *testing.T, spec string)) {
 	t.Helper()
 	testenv.EachGPU(t, func(t *testing.T, places []testenv.GPUPlace) {

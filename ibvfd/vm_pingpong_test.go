@@ -50,7 +50,7 @@ func readPingWord(r io.Reader) (e ibvfd.Endpoint, err error) {
 }
 
 // startPing starts ibv_rc_pingpong; the result waits for its end and returns
-// what it has printed.
+// its output.
 func startPing(t *testing.T, local ibvfd.Endpoint, rounds int, args ...string) func() string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
@@ -135,8 +135,8 @@ func (e *pinger) pinged(t *testing.T, id uint64) {
 	}
 }
 
-// We are the client of ibv_rc_pingpong: its one buffer takes what we send and is
-// what it sends, so that each message has to come back.
+// We are the client of ibv_rc_pingpong: its one buffer takes our messages and sends
+// them back, so that each message has to come back.
 func TestVMPingpongServer(t *testing.T) {
 	pd := openPD(t)
 	talk := func(t *testing.T, rounds int, message func(round int) []byte) string {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/region"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -48,7 +50,7 @@ func TestVMPinnedForAnotherNIC(t *testing.T) {
 					t.Fatal("registered")
 				}
 				e := asRegError(t, err)
-				if e.Device != otherNIC || e.Errno != unix.EINVAL || e.Cause != ibvfd.CausePinned || e.Earliest != ibvfd.StageAttach || e.Latest != ibvfd.StageMap {
+				if e.Device != otherNIC || e.Errno != unix.EINVAL || e.Cause != fault.CausePinned || e.Earliest != fault.StageAttach || e.Latest != fault.StageMap {
 					t.Errorf("%v, stages %v to %v", e, e.Earliest, e.Latest)
 				}
 				if !strings.Contains(e.Detail, "attached to "+nic+", too") || !strings.Contains(e.Remedy, "a buffer for each NIC") {
@@ -70,8 +72,8 @@ func TestVMPinnedForAnotherNIC(t *testing.T) {
 			closed(t, register(far, attr(own))) // a buffer of its own, in system memory
 			closed(t, first)
 
-			_, err = ibvfd.RegisterRegion(ibvfd.RegionAttr{
-				Segments: []ibvfd.Segment{{Buf: segment(t, buf), Length: size}}, Length: size, IOVA: 1 << 40, Access: allRemote, Owner: buf,
+			_, err = region.Register(region.Attr{
+				Segments: []region.Segment{{Buf: segment(t, buf), Length: size}}, Length: size, IOVA: 1 << 40, Access: allRemote, Owner: buf,
 			}, pd, far)
 			pinned(t, err)
 

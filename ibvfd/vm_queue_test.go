@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 )
 
 // waitCQ is a CQ with events.
@@ -103,7 +104,7 @@ func linkTo(t testing.TB) func(state string) {
 	return link
 }
 
-// Sleeping for completions: each ends a wait, also one that comes while nobody
+// Sleeping for completions: each ends a wait, also one that comes while no call
 // waits; a solicited one only where that was asked for; the context's end and
 // Close end a wait too.
 func TestVMWait(t *testing.T) {
@@ -206,13 +207,13 @@ func TestVMPortEvents(t *testing.T) {
 	}
 }
 
-// Memory windows: what the window covers is open to the peer with the window's
+// Memory windows: the window's range is open to the peer with the window's
 // key, until it is invalidated by either side.
 func TestVMMemoryWindows(t *testing.T) {
 	pd := openPD(t)
 	host, src := hostMR(t, pd, 4096)
 	fill(host.Bytes(), 21)
-	mem, err := ibvfd.AllocHost(8192)
+	mem, err := hostmem.Alloc(8192)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,12 +301,12 @@ func TestVMMemoryWindows(t *testing.T) {
 	}
 }
 
-// A window's rights are its own, whatever the connection and the MR allow: what it
-// was not bound with is refused and changes nothing, the rest works.
+// A window's rights are its own, whatever the connection and the MR allow: an access
+// that it was not bound with is refused and changes nothing, the rest works.
 func TestVMMemoryWindowRights(t *testing.T) {
 	pd := openPD(t)
 	host, src := hostMR(t, pd, 4096)
-	mem, err := ibvfd.AllocHost(4096)
+	mem, err := hostmem.Alloc(4096)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,9 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -40,30 +43,30 @@ func TestVMRefusals(t *testing.T) {
 		for _, c := range []struct {
 			name     string
 			attr     ibvfd.MRAttr
-			cause    ibvfd.Cause
+			cause    fault.Cause
 			errno    unix.Errno
-			earliest ibvfd.Stage // of the kernel's refusal
-			latest   ibvfd.Stage
+			earliest fault.Stage // of the kernel's refusal
+			latest   fault.Stage
 			is       error
 		}{
-			{"length 0", ibvfd.MRAttr{Buf: seg, Length: 0}, ibvfd.CauseBadRange, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageDriver, dmabuf.ErrRange},
-			{"past the end", ibvfd.MRAttr{Buf: seg, Offset: page, Length: size, IOVA: page}, ibvfd.CauseBadRange, unix.EINVAL, ibvfd.StageGet, ibvfd.StageGet, dmabuf.ErrRange},
-			{"offset past the end", ibvfd.MRAttr{Buf: seg, Offset: size + page, Length: 1}, ibvfd.CauseBadRange, unix.EINVAL, ibvfd.StageGet, ibvfd.StageGet, dmabuf.ErrRange},
-			{"overflow", ibvfd.MRAttr{Buf: seg, Offset: math.MaxUint64 - page + 1, Length: 2 * page}, ibvfd.CauseBadRange, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageGet, dmabuf.ErrRange},
-			{"IOVA overflow", ibvfd.MRAttr{Buf: seg, Length: page, IOVA: math.MaxUint64 - page + 1}, ibvfd.CauseBadRange, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageGet, dmabuf.ErrRange},
-			{"page offsets differ", ibvfd.MRAttr{Buf: seg, Offset: 8, Length: 8, IOVA: 16}, ibvfd.CauseAlignment, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageUverbs, nil},
-			{"flag not for dma-bufs", ibvfd.MRAttr{Buf: seg, Length: page, Access: ibvfd.AccessLocalWrite | ibvfd.AccessMWBind}, ibvfd.CauseAccess, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageUverbs, nil},
-			{"FLUSH", ibvfd.MRAttr{Buf: seg, Length: page, Access: ibvfd.AccessLocalWrite | ibvfd.AccessFlushGlobal}, ibvfd.CauseAccess, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageUverbs, nil},
-			{"remote without local write", ibvfd.MRAttr{Buf: seg, Length: page, Access: ibvfd.AccessRemoteWrite}, ibvfd.CauseAccess, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageUverbs, nil},
-			{"not a dma-buf", ibvfd.MRAttr{FD: int(devnull.Fd()), Length: page}, ibvfd.CauseNotDMABuf, unix.EINVAL, ibvfd.StageGet, ibvfd.StageGet, dmabuf.ErrNotDMABuf},
-			{"closed fd", ibvfd.MRAttr{FD: closedFD, Length: page}, ibvfd.CauseClosedFD, unix.EBADF, ibvfd.StageGet, ibvfd.StageGet, unix.EBADF},
-			{"fd -1", ibvfd.MRAttr{FD: -1, Length: page}, ibvfd.CauseClosedFD, unix.EBADF, ibvfd.StageGet, ibvfd.StageGet, unix.EBADF},
+			{"length 0", ibvfd.MRAttr{Buf: seg, Length: 0}, fault.CauseBadRange, unix.EINVAL, fault.StageUverbs, fault.StageDriver, dmabuf.ErrRange},
+			{"past the end", ibvfd.MRAttr{Buf: seg, Offset: page, Length: size, IOVA: page}, fault.CauseBadRange, unix.EINVAL, fault.StageGet, fault.StageGet, dmabuf.ErrRange},
+			{"offset past the end", ibvfd.MRAttr{Buf: seg, Offset: size + page, Length: 1}, fault.CauseBadRange, unix.EINVAL, fault.StageGet, fault.StageGet, dmabuf.ErrRange},
+			{"overflow", ibvfd.MRAttr{Buf: seg, Offset: math.MaxUint64 - page + 1, Length: 2 * page}, fault.CauseBadRange, unix.EINVAL, fault.StageUverbs, fault.StageGet, dmabuf.ErrRange},
+			{"IOVA overflow", ibvfd.MRAttr{Buf: seg, Length: page, IOVA: math.MaxUint64 - page + 1}, fault.CauseBadRange, unix.EINVAL, fault.StageUverbs, fault.StageGet, dmabuf.ErrRange},
+			{"page offsets differ", ibvfd.MRAttr{Buf: seg, Offset: 8, Length: 8, IOVA: 16}, fault.CauseAlignment, unix.EINVAL, fault.StageUverbs, fault.StageUverbs, nil},
+			{"flag not for dma-bufs", ibvfd.MRAttr{Buf: seg, Length: page, Access: ibvfd.AccessLocalWrite | ibvfd.AccessMWBind}, fault.CauseAccess, unix.EINVAL, fault.StageUverbs, fault.StageUverbs, nil},
+			{"FLUSH", ibvfd.MRAttr{Buf: seg, Length: page, Access: ibvfd.AccessLocalWrite | ibvfd.AccessFlushGlobal}, fault.CauseAccess, unix.EINVAL, fault.StageUverbs, fault.StageUverbs, nil},
+			{"remote without local write", ibvfd.MRAttr{Buf: seg, Length: page, Access: ibvfd.AccessRemoteWrite}, fault.CauseAccess, unix.EINVAL, fault.StageUverbs, fault.StageUverbs, nil},
+			{"not a dma-buf", ibvfd.MRAttr{FD: int(devnull.Fd()), Length: page}, fault.CauseNotDMABuf, unix.EINVAL, fault.StageGet, fault.StageGet, dmabuf.ErrNotDMABuf},
+			{"closed fd", ibvfd.MRAttr{FD: closedFD, Length: page}, fault.CauseClosedFD, unix.EBADF, fault.StageGet, fault.StageGet, unix.EBADF},
+			{"fd -1", ibvfd.MRAttr{FD: -1, Length: page}, fault.CauseClosedFD, unix.EBADF, fault.StageGet, fault.StageGet, unix.EBADF},
 		} {
 			c.attr.Kind = ibvfd.DMABufFD
 			t.Run(c.name+"/ours", func(t *testing.T) {
 				_, err := pd.RegMR(c.attr)
 				e := asRegError(t, err)
-				if e.Cause != c.cause || e.Errno != c.errno || e.Earliest != ibvfd.StageArgs || e.Latest != ibvfd.StageArgs || e.Remedy == "" {
+				if e.Cause != c.cause || e.Errno != c.errno || e.Earliest != fault.StageArgs || e.Latest != fault.StageArgs || e.Remedy == "" {
 					t.Errorf("%+v\n%v", e, err)
 				}
 				if c.is != nil && !errors.Is(err, c.is) {
@@ -93,11 +96,11 @@ func TestVMRefusals(t *testing.T) {
 		}
 		closed(t, seg2)
 		_, err = pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: seg2, Length: page})
-		if e := asRegError(t, err); e.Cause != ibvfd.CauseClosedFD || !errors.Is(err, os.ErrClosed) {
+		if e := asRegError(t, err); e.Cause != fault.CauseClosedFD || !errors.Is(err, os.ErrClosed) {
 			t.Errorf("closed Buf: %v", err)
 		}
 		_, err = pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DevicePointer, Length: page})
-		if e := asRegError(t, err); e.Cause != ibvfd.CauseNoPeerClient || !errors.Is(err, errors.ErrUnsupported) {
+		if e := asRegError(t, err); e.Cause != fault.CauseNoPeerClient || !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("device pointer: %v", err)
 		}
 	})
@@ -106,7 +109,7 @@ func TestVMRefusals(t *testing.T) {
 // What host registration cannot have.
 func TestVMHostRefusals(t *testing.T) {
 	pd := openPD(t)
-	mem, err := ibvfd.AllocHost(1 << 16)
+	mem, err := hostmem.Alloc(1 << 16)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,17 +119,17 @@ func TestVMHostRefusals(t *testing.T) {
 	past := host
 	past.Offset = 1
 	_, err = pd.RegMR(past)
-	if e := asRegError(t, err); e.Cause != ibvfd.CauseBadRange || !errors.Is(err, dmabuf.ErrRange) {
+	if e := asRegError(t, err); e.Cause != fault.CauseBadRange || !errors.Is(err, dmabuf.ErrRange) {
 		t.Errorf("past the end: %v", err)
 	}
 	remote := host
 	remote.Access, remote.SkipChecks = ibvfd.AccessRemoteWrite, true
 	_, err = pd.RegMR(remote)
-	if e := asRegError(t, err); e.Cause != ibvfd.CauseAccess || e.Errno != unix.EINVAL {
+	if e := asRegError(t, err); e.Cause != fault.CauseAccess || e.Errno != unix.EINVAL {
 		t.Errorf("remote without local write: %v", err)
 	}
 
-	if _, err := ibvfd.AllocHost(0); err == nil {
+	if _, err := hostmem.Alloc(0); err == nil {
 		t.Error("AllocHost(0) succeeded")
 	}
 
@@ -144,7 +147,7 @@ func TestVMHostRefusals(t *testing.T) {
 		if err == nil {
 			t.Errorf("the mapping was pinned, a new thing")
 			closed(t, mr)
-		} else if e := asRegError(t, err); e.Cause != ibvfd.CauseFault || e.Errno != unix.EFAULT || e.Latest != ibvfd.StagePin {
+		} else if e := asRegError(t, err); e.Cause != fault.CauseFault || e.Errno != unix.EFAULT || e.Latest != fault.StagePin {
 			t.Errorf("mapping of a dma-buf: %v", err)
 		}
 	})
@@ -160,10 +163,10 @@ func TestVMOpenErrors(t *testing.T) {
 		t.Errorf("%q %+v", c.Name(), c.Info())
 	}
 	for _, name := range []string{"no-such0", "", "../rxe0"} {
-		if _, err := ibvfd.Open(name); !errors.Is(err, ibvfd.ErrNoDevice) {
+		if _, err := ibvfd.Open(name); !errors.Is(err, ibdev.ErrNoDevice) {
 			t.Errorf("Open(%q): %v, want ErrNoDevice", name, err)
 		}
-		if _, err := ibvfd.Probe(name); !errors.Is(err, ibvfd.ErrNoDevice) {
+		if _, err := ibvfd.Probe(name); !errors.Is(err, ibdev.ErrNoDevice) {
 			t.Errorf("Probe(%q): %v, want ErrNoDevice", name, err)
 		}
 	}
@@ -177,17 +180,17 @@ func TestVMStockHasNoDriverOp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.DMABufKernel != ibvfd.No || s.Errno != unix.EOPNOTSUPP || s.Stage != ibvfd.StageUverbs || s.Remedy == "" {
+	if s.DMABufKernel != ibvfd.No || s.Errno != unix.EOPNOTSUPP || s.Stage != fault.StageUverbs || s.Remedy == "" {
 		t.Errorf("Probe: %+v", s)
 	}
 	buf := alloc(t, exporter, 1<<16, gpualloc.Options{})
 	for _, policy := range []ibvfd.RoutePolicy{ibvfd.RouteAuto, ibvfd.RouteIoctlOnly, ibvfd.RouteProviderOnly} {
 		_, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: segment(t, buf), Length: 1 << 16, Access: allRemote, Policy: policy})
 		e := asRegError(t, err)
-		if e.Cause != ibvfd.CauseNoDriverOp || e.Errno != unix.EOPNOTSUPP || e.Latest != ibvfd.StageUverbs || !errors.Is(err, errors.ErrUnsupported) {
+		if e.Cause != fault.CauseNoDriverOp || e.Errno != unix.EOPNOTSUPP || e.Latest != fault.StageUverbs || !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("policy %d: %+v\n%v", policy, e, err)
 		}
-		if policy != ibvfd.RouteProviderOnly && e.Earliest != ibvfd.StageUverbs {
+		if policy != ibvfd.RouteProviderOnly && e.Earliest != fault.StageUverbs {
 			t.Errorf("the ioctl proves the stage: %+v", e)
 		}
 		t.Log(err)
@@ -202,7 +205,7 @@ func TestVMNoProviderOp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.DMABufKernel != ibvfd.Yes || s.Errno != unix.EBADF || s.Stage != ibvfd.StageGet {
+	if s.DMABufKernel != ibvfd.Yes || s.Errno != unix.EBADF || s.Stage != fault.StageGet {
 		t.Fatalf("Probe: %+v", s)
 	}
 	buf := alloc(t, exporter, 1<<16, gpualloc.Options{})
@@ -218,7 +221,7 @@ func TestVMNoProviderOp(t *testing.T) {
 		return
 	}
 	e := asRegError(t, err)
-	if s.DMABufProvider != ibvfd.No || e.Cause != ibvfd.CauseNoProviderOp || e.Earliest != ibvfd.StageProvider || e.Latest != ibvfd.StageProvider || e.Route != ibvfd.RouteProvider {
+	if s.DMABufProvider != ibvfd.No || e.Cause != fault.CauseNoProviderOp || e.Earliest != fault.StageProvider || e.Latest != fault.StageProvider || e.Route != ibvfd.RouteProvider {
 		t.Errorf("%+v %+v\n%v", s, e, err)
 	}
 	t.Log(err)

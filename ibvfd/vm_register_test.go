@@ -16,6 +16,9 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/region"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -280,16 +283,16 @@ func TestVMRegionOfSegments(t *testing.T) {
 	const size = 1 << 18
 	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) {
 		buf := alloc(t, x.Spec, size, gpualloc.Options{SegmentSize: 1 << 16})
-		var segs []ibvfd.Segment
+		var segs []region.Segment
 		for _, s := range buf.Segments() {
-			segs = append(segs, ibvfd.Segment{Buf: s.Buf, Offset: uint64(s.Offset), Length: uint64(s.Size)})
+			segs = append(segs, region.Segment{Buf: s.Buf, Offset: uint64(s.Offset), Length: uint64(s.Size)})
 		}
 		if len(segs) != 4 {
 			t.Fatalf("%d segments, want 4", len(segs))
 		}
 		off := uint64(1<<16 - 100)
 		const n = 1<<16 + 200 // the end of the first, all of the second, the start of the third
-		r, err := ibvfd.RegisterRegion(ibvfd.RegionAttr{Segments: segs, Offset: off, Length: n, IOVA: off, Access: allRemote, Owner: buf}, pd)
+		r, err := region.Register(region.Attr{Segments: segs, Offset: off, Length: n, IOVA: off, Access: allRemote, Owner: buf}, pd)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -324,7 +327,7 @@ func TestVMRegionOfSegments(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		both, err := ibvfd.RegisterRegion(ibvfd.RegionAttr{Segments: segs, Length: size, Access: allRemote, Owner: buf}, pd, other)
+		both, err := region.Register(region.Attr{Segments: segs, Length: size, Access: allRemote, Owner: buf}, pd, other)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -337,14 +340,14 @@ func TestVMRegionOfSegments(t *testing.T) {
 		}
 		closed(t, other)
 		had := len(netlinkMRs(t))
-		if _, err := ibvfd.RegisterRegion(ibvfd.RegionAttr{Segments: segs, Length: size, Access: allRemote}, pd, other); !errors.Is(err, os.ErrClosed) {
+		if _, err := region.Register(region.Attr{Segments: segs, Length: size, Access: allRemote}, pd, other); !errors.Is(err, os.ErrClosed) {
 			t.Errorf("region on a closed PD: %v, want ErrClosed", err)
 		}
 		if now := len(netlinkMRs(t)); now != had {
 			t.Errorf("%d MRs, were %d before a region that failed", now, had)
 		}
 		// Past the end.
-		if _, err := ibvfd.RegisterRegion(ibvfd.RegionAttr{Segments: segs, Offset: off, Length: size, IOVA: off, Access: allRemote}, pd); !errors.Is(err, dmabuf.ErrRange) {
+		if _, err := region.Register(region.Attr{Segments: segs, Offset: off, Length: size, IOVA: off, Access: allRemote}, pd); !errors.Is(err, dmabuf.ErrRange) {
 			t.Errorf("region past the end: %v, want ErrRange", err)
 		}
 	})
@@ -352,7 +355,7 @@ func TestVMRegionOfSegments(t *testing.T) {
 
 func TestVMDevices(t *testing.T) {
 	testenv.VM(t)
-	list, err := ibvfd.Devices("")
+	list, err := ibdev.List("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,11 +367,11 @@ func TestVMDevices(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	port := d.Ports[0]
-	if port.State != ibvfd.PortActive || port.LinkLayer != ibvfd.LinkEthernet || len(port.GIDs) == 0 {
+	if port.State != ibdev.PortActive || port.LinkLayer != ibdev.LinkEthernet || len(port.GIDs) == 0 {
 		t.Errorf("port %+v", port)
 	}
-	gid, why, err := ibvfd.ChooseGID(port.GIDs, port.LinkLayer)
-	if err != nil || gid.Type != ibvfd.GIDRoCEv2 || gid.Addr().String() != "10.9.0.1" {
+	gid, why, err := gid.Choose(port.GIDs, port.LinkLayer)
+	if err != nil || gid.Type != ibdev.GIDRoCEv2 || gid.Addr().String() != "10.9.0.1" {
 		t.Errorf("ChooseGID = %v (%s), %v; want the RoCE v2 one of 10.9.0.1", gid, why, err)
 	}
 	c := openNIC(t)

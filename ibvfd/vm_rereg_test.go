@@ -13,6 +13,8 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/ibvfd/region"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -119,7 +121,7 @@ func TestVMReregHost(t *testing.T) {
 	p := connect(t, pd, ibvfd.QPAttr{})
 	src, smr := hostMR(t, pd, 4096)
 	fill(src.Bytes(), 1)
-	mem, err := ibvfd.AllocHost(4096)
+	mem, err := hostmem.Alloc(4096)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +179,7 @@ func TestVMReregHost(t *testing.T) {
 	rereg(t, mr, ibvfd.ReregAttr{Change: ibvfd.ReregPD, PD: pd}, keepsKeys(t))
 
 	// Other memory, under new keys; the old one is let go of.
-	mem2, err := ibvfd.AllocHost(8192)
+	mem2, err := hostmem.Alloc(8192)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,14 +315,14 @@ func TestVMReregRegion(t *testing.T) {
 	_, smr := hostMR(t, pd, 4096)
 	p, p2 := connect(t, pd, ibvfd.QPAttr{}), connect(t, pd2, ibvfd.QPAttr{})
 	one, two := alloc(t, exporter, 1<<16, gpualloc.Options{}), alloc(t, exporter, 1<<16, gpualloc.Options{})
-	attr := func(buf *gpualloc.Buffer) ibvfd.RegionAttr {
+	attr := func(buf *gpualloc.Buffer) region.Attr {
 		half := uint64(1 << 15)
-		return ibvfd.RegionAttr{
-			Segments: []ibvfd.Segment{{Buf: segment(t, buf), Length: half}, {Buf: segment(t, buf), Offset: half, Length: half}},
+		return region.Attr{
+			Segments: []region.Segment{{Buf: segment(t, buf), Length: half}, {Buf: segment(t, buf), Offset: half, Length: half}},
 			Length:   1 << 16, Access: allRemote, Owner: buf,
 		}
 	}
-	r, err := ibvfd.RegisterRegion(attr(one), pd, pd2)
+	r, err := region.Register(attr(one), pd, pd2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,14 +15,15 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // traffic is WRITEs to an MR, several in flight, each to a slot of its own, while
-// somebody changes the MR.
+// another goroutine changes the MR.
 type traffic struct {
 	pair *pair
-	host *ibvfd.HostBuf // what is written, and where from
+	host *hostmem.Buf // the source of the WRITEs
 	hmr  *ibvfd.MR
 	mr   *ibvfd.MR
 	// places are where the MR may be, each of slots*slotSize bytes, and held is what
@@ -79,7 +80,7 @@ func (f *traffic) flight(ctx context.Context) error {
 			continue
 		}
 		select {
-		case f.midway <- struct{}{}: // somebody is about to change the MR
+		case f.midway <- struct{}{}: // the other goroutine is about to change the MR
 			if f.flights++; f.flights%2 == 0 {
 				runtime.Gosched() // and does so before the rest is posted
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/rdmanl"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -111,9 +112,9 @@ func alloc(t testing.TB, spec string, size int64, opt gpualloc.Options) *gpuallo
 	return buf
 }
 
-func hostMR(t testing.TB, pd *ibvfd.PD, size int) (*ibvfd.HostBuf, *ibvfd.MR) {
+func hostMR(t testing.TB, pd *ibvfd.PD, size int) (*hostmem.Buf, *ibvfd.MR) {
 	t.Helper()
-	mem, err := ibvfd.AllocHost(size)
+	mem, err := hostmem.Alloc(size)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -30,7 +31,7 @@ func TestVMOperations(t *testing.T) {
 	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) { operations(t, pd, p, host, hmr, x.Spec) })
 }
 
-func operations(t *testing.T, pd *ibvfd.PD, p *pair, host *ibvfd.HostBuf, hmr *ibvfd.MR, spec string) {
+func operations(t *testing.T, pd *ibvfd.PD, p *pair, host *hostmem.Buf, hmr *ibvfd.MR, spec string) {
 	buf := alloc(t, spec, 1<<16, gpualloc.Options{})
 	mr, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: segment(t, buf), Length: 1 << 16, IOVA: 1 << 32, Access: allRemote, Owner: buf})
 	if err != nil {
@@ -135,7 +136,7 @@ func TestVMAccessErrors(t *testing.T) {
 	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) { accessErrors(t, pd, host, hmr, x.Spec) })
 }
 
-func accessErrors(t *testing.T, pd *ibvfd.PD, host *ibvfd.HostBuf, hmr *ibvfd.MR, spec string) {
+func accessErrors(t *testing.T, pd *ibvfd.PD, host *hostmem.Buf, hmr *ibvfd.MR, spec string) {
 	buf := alloc(t, spec, 1<<16, gpualloc.Options{})
 	reg := func(off, n uint64, a ibvfd.Access) *ibvfd.MR {
 		t.Helper()
@@ -394,7 +395,7 @@ func (p *pair) write(ctx context.Context, host, mr *ibvfd.MR, n int) error {
 // Memory that an MR uses cannot be freed.
 func TestVMHostMemoryIsHeld(t *testing.T) {
 	pd := openPD(t)
-	mem, err := ibvfd.AllocHost(os.Getpagesize() + 1)
+	mem, err := hostmem.Alloc(os.Getpagesize() + 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/ibvfd/region"
 	"github.com/gpurdma/gpurdma/internal/rdmanl"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -42,7 +44,7 @@ func TestVMRegionOnTwoNICs(t *testing.T) {
 		pd   *ibvfd.PD
 		name string
 		p    *pair
-		host *ibvfd.HostBuf
+		host *hostmem.Buf
 		hmr  *ibvfd.MR
 	}
 	var sides []side
@@ -78,15 +80,15 @@ func TestVMRegionOnTwoNICs(t *testing.T) {
 	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) {
 		const size = 1 << 17
 		one, two := alloc(t, x.Spec, size, gpualloc.Options{}), alloc(t, x.Spec, size, gpualloc.Options{})
-		attr := func(buf *gpualloc.Buffer) ibvfd.RegionAttr {
+		attr := func(buf *gpualloc.Buffer) region.Attr {
 			b := segment(t, buf) // the one export
-			return ibvfd.RegionAttr{
-				Segments: []ibvfd.Segment{{Buf: b, Length: size / 2}, {Buf: b, Offset: size / 2, Length: size / 2}},
+			return region.Attr{
+				Segments: []region.Segment{{Buf: b, Length: size / 2}, {Buf: b, Offset: size / 2, Length: size / 2}},
 				Length:   size, IOVA: 1 << 40, Access: allRemote, Owner: buf,
 			}
 		}
 		// crosses has each NIC write a piece of each half, and the other read it.
-		crosses := func(r *ibvfd.Region, buf, old *gpualloc.Buffer, seed uint64) {
+		crosses := func(r *region.Region, buf, old *gpualloc.Buffer, seed uint64) {
 			t.Helper()
 			want, wantOld := contents(t, buf), contents(t, old)
 			for half := range 2 {
@@ -117,7 +119,7 @@ func TestVMRegionOnTwoNICs(t *testing.T) {
 			}
 		}
 		exported := exports(t)
-		r, err := ibvfd.RegisterRegion(attr(one), pd, pd2)
+		r, err := region.Register(attr(one), pd, pd2)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,6 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -60,7 +62,7 @@ func TestAsUser(t *testing.T) {
 		}
 		pd := usersPD(t)
 		_, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.HostMemory, Host: make([]byte, 1<<12), Length: 1 << 12, Access: allRemote})
-		if e := asRegError(t, err); e.Cause != ibvfd.CauseMemlock || e.Errno != unix.EPERM || e.Remedy == "" {
+		if e := asRegError(t, err); e.Cause != fault.CauseMemlock || e.Errno != unix.EPERM || e.Remedy == "" {
 			t.Errorf("nothing may be pinned: %+v\n%v", e, err)
 		}
 		fmt.Println(err)
@@ -69,14 +71,14 @@ func TestAsUser(t *testing.T) {
 			t.Fatal(err)
 		}
 		pd := usersPD(t)
-		mem, err := ibvfd.AllocHost(1 << 20)
+		mem, err := hostmem.Alloc(1 << 20)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer closed(t, mem)
 		attr := ibvfd.MRAttr{Kind: ibvfd.HostMemory, Host: mem.Bytes(), Length: 1 << 20, Access: allRemote, Owner: mem}
 		_, err = pd.RegMR(attr)
-		if e := asRegError(t, err); e.Cause != ibvfd.CauseMemlock || e.Errno != unix.ENOMEM || e.Remedy == "" {
+		if e := asRegError(t, err); e.Cause != fault.CauseMemlock || e.Errno != unix.ENOMEM || e.Remedy == "" {
 			t.Errorf("over the limit: %+v\n%v", e, err)
 		}
 		fmt.Println(err)
@@ -94,7 +96,7 @@ func TestAsUser(t *testing.T) {
 	}
 }
 
-// usersPD is a protection domain of whoever runs this.
+// usersPD is a protection domain of the user that runs this.
 func usersPD(t *testing.T) *ibvfd.PD {
 	t.Helper()
 	c, err := ibvfd.Open(nic)

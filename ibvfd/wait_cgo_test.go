@@ -69,7 +69,7 @@ func TestWaitLosesNoCompletion(t *testing.T) {
 	}
 }
 
-// What is there already is taken without the channel.
+// Completions that are there already are taken without the channel.
 func TestWaitTakesWhatIsThere(t *testing.T) {
 	_, cq, q := waitable(t)
 	q.complete(t, 5, false)
@@ -82,8 +82,8 @@ func TestWaitTakesWhatIsThere(t *testing.T) {
 	}
 }
 
-// WaitSolicited arms for solicited completions, Wait for all; what is armed for
-// all is not armed for less.
+// WaitSolicited arms for solicited completions, Wait for all; a queue that is armed
+// for all is not armed for less.
 func TestWaitSolicited(t *testing.T) {
 	_, cq, q := waitable(t)
 	wc := make([]WC, 8)
@@ -96,7 +96,7 @@ func TestWaitSolicited(t *testing.T) {
 			_, err := wait(ctx, wc)
 			ended <- err
 		}()
-		for armed, _ := q.state(); armed != want; armed, _ = q.state() {
+		for armed, _ := q.State(); armed != want; armed, _ = q.State() {
 			runtime.Gosched()
 		}
 		cancel()
@@ -106,7 +106,7 @@ func TestWaitSolicited(t *testing.T) {
 	}
 	until(cq.WaitSolicited, notifySolicited)
 	q.complete(t, 2, false)
-	if armed, _ := q.state(); armed != notifySolicited {
+	if armed, _ := q.State(); armed != notifySolicited {
 		t.Fatalf("an unsolicited completion raised an event: armed for %v", armed)
 	}
 	q.complete(t, 1, true)
@@ -116,7 +116,7 @@ func TestWaitSolicited(t *testing.T) {
 	until(cq.WaitSolicited, notifySolicited) // past the event of those three
 	until(cq.Wait, notifyAny)
 	until(cq.WaitSolicited, notifyAny)
-	if _, arms := q.state(); arms != 3 {
+	if _, arms := q.State(); arms != 3 {
 		t.Errorf("armed %d times, want 3", arms)
 	}
 }
@@ -137,7 +137,7 @@ func TestWaitEndsWithContext(t *testing.T) {
 			t.Fatalf("%v, want Canceled", err)
 		}
 	}
-	if _, arms := q.state(); arms > 1 {
+	if _, arms := q.State(); arms > 1 {
 		t.Errorf("armed %d times for one event", arms)
 	}
 	q.complete(t, 1, false)
@@ -206,7 +206,7 @@ func TestArmAndWaitEvent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, arms := q.state(); arms != 1 {
+	if _, arms := q.State(); arms != 1 {
 		t.Errorf("armed %d times for one event", arms)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -228,7 +228,7 @@ func TestArmAndWaitEvent(t *testing.T) {
 			}
 		}
 	}
-	// Who polls in between leaves an event without completions.
+	// A poll in between leaves an event without completions.
 	if err := cq.Arm(); err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestWaitWithoutEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer q.free()
+	defer q.Free()
 	cq := &CQ{ctx: pd.Context()}
 	cq.poll.q = q
 	_, err = cq.Wait(t.Context(), make([]WC, 1))

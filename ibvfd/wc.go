@@ -2,6 +2,11 @@
 
 package ibvfd
 
+import (
+	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
+)
+
 import "fmt"
 
 // WCStatus is how a work request ended. The numbers are those of enum
@@ -46,7 +51,7 @@ var wcStatusNames = [...]string{
 }
 
 // String returns the status in words: "remote access error".
-func (s WCStatus) String() string { return nameOf(wcStatusNames[:], int(s), "WCStatus") }
+func (s WCStatus) String() string { return enum.Name(wcStatusNames[:], int(s), "WCStatus") }
 
 // MarshalText makes a WCStatus a string in JSON.
 func (s WCStatus) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
@@ -127,4 +132,12 @@ func (e *WCError) Error() string {
 func (e *WCError) Is(target error) bool {
 	t, ok := target.(*WCError)
 	return ok && t.Status == e.Status
+}
+
+// raw is a completion as the library has it.
+func (w *WC) raw() *libibverbs.WC {
+	return &libibverbs.WC{
+		ByteLen: w.ByteLen, QPNum: w.QPN, SrcQP: w.SrcQP, Flags: uint32(w.Flags),
+		PKeyIndex: w.PKeyIndex, SLID: w.SLID, SL: w.SL, DLIDBits: w.PathBits,
+	}
 }

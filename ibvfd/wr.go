@@ -2,6 +2,17 @@
 
 package ibvfd
 
+import (
+	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
+)
+
+// SGE is one piece of local memory.
+type SGE struct {
+	Addr   uint64 // address within the MR, counted from its IOVA
+	Length uint32 // bytes
+	LKey   uint32
+}
+
 // Opcode is what a send work request does. The numbers are those of enum
 // ibv_wr_opcode.
 type Opcode uint32
@@ -24,7 +35,7 @@ const (
 	// must the peer's queue pair (ConnectAttr.Access). Only host memory can, because
 	// no kernel registers a dma-buf with these flags. See QPAttr.Flush.
 	OpFlush Opcode = 14
-	// OpAtomicWrite writes the 8 bytes of CompareAdd at once, and nobody sees some of
+	// OpAtomicWrite writes the 8 bytes of CompareAdd at once: no reader sees only some of
 	// them; RemoteAddr is aligned to 8, and there are no SGEs. The remote MR must
 	// allow WRITE. See QPAttr.AtomicWrite.
 	OpAtomicWrite Opcode = 15
@@ -33,7 +44,7 @@ const (
 var opcodeNames = [...]string{"RDMA WRITE", "RDMA WRITE with immediate", "SEND", "SEND with immediate", "RDMA READ", "compare-and-swap", "fetch-and-add", "local invalidate", 9: "SEND with invalidate", 14: "FLUSH", 15: "atomic write"}
 
 // String returns the operation's name: "RDMA WRITE".
-func (o Opcode) String() string { return nameOf(opcodeNames[:], int(o), "Opcode") }
+func (o Opcode) String() string { return enum.Name(opcodeNames[:], int(o), "Opcode") }
 
 // SendFlags modify a send work request. The numbers are those of enum
 // ibv_send_flags.
@@ -53,6 +64,16 @@ const (
 	SendInline SendFlags = 1 << 3
 )
 
+// FlushPlacement is how far OpFlush pushes data. The numbers are those of enum
+// ibv_placement_type; both may be asked for at once.
+type FlushPlacement uint8
+
+// The placements.
+const (
+	FlushGlobal     FlushPlacement = 1 << 0 // the peer's processors and devices see it
+	FlushPersistent FlushPlacement = 1 << 1 // it survives a loss of power; for persistent memory
+)
+
 // atomicSize is what atomics work on, and at multiples of.
 const atomicSize = 8
 
@@ -68,23 +89,6 @@ func foreign(sges []SGE) bool {
 		}
 	}
 	return false
-}
-
-// FlushPlacement is how far OpFlush pushes data. The numbers are those of enum
-// ibv_placement_type; both may be asked for at once.
-type FlushPlacement uint8
-
-// The placements.
-const (
-	FlushGlobal     FlushPlacement = 1 << 0 // the peer's processors and devices see it
-	FlushPersistent FlushPlacement = 1 << 1 // it survives a loss of power; for persistent memory
-)
-
-// SGE is one piece of local memory.
-type SGE struct {
-	Addr   uint64 // address within the MR, counted from its IOVA
-	Length uint32 // bytes
-	LKey   uint32
 }
 
 // SendWR is a send work request. It and its SGE list may be reused once

@@ -47,6 +47,12 @@ bench-rdma: bench-build ## compare message rate, bandwidth and latency from Go w
 	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe $(TRAFFIC_COUNT) -timeout $(TRAFFIC_TIMEOUT) -- \
 		bench -only traffic $(TRAFFIC_ARGS)
 
+# Instructions on one processor. Three minutes.
+.PHONY: bench-scale
+bench-scale: bench-build ## what an endpoint's peers cost its operations, in the testbed
+	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe $(BENCH_COUNT) $(if $(BENCH_COUNT),-cpus 1) -timeout 30m -- \
+		bench -only scale $(BENCH_ARGS)
+
 # What tracing adds, beside a bpftrace script on the same functions.
 .PHONY: bench-trace
 bench-trace: bench-build ## the time that tracing adds to a registration, in the testbed
@@ -54,16 +60,15 @@ bench-trace: bench-build ## the time that tracing adds to a registration, in the
 	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe $(BENCH_COUNT) -timeout 90m -- \
 		sh -c 'mount -t tracefs none /sys/kernel/tracing 2>/dev/null; exec bench -only tracing "$$@"' bench $(BENCH_ARGS)
 
-# On this machine, without a NIC: posting and polling beside the same loop in C, a hit of
-# the MR cache, lowering of a layout.
-BINDING_TESTS := ibvfd mrcache gpurdma
+# On this machine, without a NIC: posting and polling beside the same loop in C, and
+# lowering of a layout.
+BINDING_TESTS := ibvfd lower
 BINDING_DIR_ibvfd := ./ibvfd
-BINDING_DIR_mrcache := ./ibvfd/mrcache
-BINDING_DIR_gpurdma := .
+BINDING_DIR_lower := ./internal/lower
 BINDING_ARGS ?=
 
 .PHONY: bench-binding
-bench-binding: ## what a work request costs beside C, a hit of the MR cache, and the lowering of a layout
+bench-binding: ## what a work request costs beside C, and the lowering of a layout
 	@mkdir -p $(BUILD)/bin
 	$(GO) build -trimpath -o $(BUILD)/bin/bench ./bench
 	$(foreach t,$(BINDING_TESTS),$(GO) test -c -o $(BUILD)/bin/$(t).test $(BINDING_DIR_$(t)) &&) true

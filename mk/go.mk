@@ -31,10 +31,15 @@ install: build ## copy the commands to PREFIX/bin (DESTDIR is honoured)
 # is so much that to find a result in the cache takes longer than to run them.
 EXHAUSTIVE := ./p2p ./p2p/agent ./p2p/checks ./p2p/fleet ./p2p/intake ./p2p/lspci ./p2p/snapshot ./cmd/p2pcheck
 
+# What thousands of callers do to an endpoint: as many of them as there are without the
+# race detector.
+MANY_CALLERS := TestDistantCaller|TestManyCallersAtOnce
+
 .PHONY: unit
 unit: ## unit tests of the three modules
 	$(GO) test -race -short -timeout 30m ./...
 	$(GO) test -count=1 -timeout 30m $(EXHAUSTIVE)
+	$(GO) test -count=1 -timeout 10m -run '^($(MANY_CALLERS))$$' .
 	cd testbed && $(GO) test -race -timeout 30m ./...
 	cd deploy && $(GO) test ./...
 

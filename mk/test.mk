@@ -19,8 +19,8 @@ VM_TIMEOUT ?= 60m
 # the rest each test runs on another kernel, or on another machine (TestLeftOutRunsElsewhere).
 VM_LONG := trace TestVM(HundredThousand|StrippedTranslated|StrippedDetour)\b|cmd/p2pcheck TestVMRuntimeRemedies\b|cmd/dmabuf-reg TestVM(Locate|StrippedBTF|StrippedLocate)\b|\. TestVMTwoNamespaces\b|gpualloc TestVMGPUScale\b
 VM_LEFT_7.2 := p2p TestVMDecision@(fabric|fabric\+EPYC\+pt|fabric\+EPYC\+iommu\+noredir|fabric\+Skylake-Server\+iommu)(/|$$)|p2p/live TestVMAgree@fabric\+EPYC\+iommu$$|trace TestVM(Privileges|TenThousand|ReloadedWithoutBTF|UnknownTypes|InventoryAddressAgain|UverbsComesMeanwhile)\b|cmd/p2pcheck TestVMLive\b|cmd/dmabuf-reg TestVM(TraceForeignInTheMiddle|TraceModuleComesLater)\b|\. TestVM(BufferProve|TwoProcesses)\b|drm TestVMLayoutOfGPUDrivers\b|peers (perftest|pyverbs)\b
-VM_LEFT_6.12 := cmd/dmabuf-reg TestVM(TraceForeign|TraceForeignInTheMiddle|TraceInTheMiddle|TraceModuleComesLater|ConnectTraced|ConnectFindsWrongBytes|RegisterTraced|ExplainForeign|SignalsMidTransfer|VerifyAll)\b|trace TestVM(StrippedBTF|TenThousand|ReloadedWithoutBTF|Privileges|UnknownTypes|UverbsComesMeanwhile)\b|cmd/p2pcheck TestVMP2PCheck\b|ibvfd/mrcache TestVMRegisterAndEvict\b|peers (perftest|pyverbs)\b
-VM_LEFT_6.1 := cmd/dmabuf-reg TestVM(TraceForeign|ConnectFindsWrongBytes|ConnectInterrupted|RegisterTraced|ExplainForeign)\b|trace TestVM(Volume|ClearAnswers)\b|ibvfd/mrcache TestVMRegisterAndEvict\b
+VM_LEFT_6.12 := cmd/dmabuf-reg TestVM(TraceForeign|TraceForeignInTheMiddle|TraceInTheMiddle|TraceModuleComesLater|ConnectTraced|ConnectFindsWrongBytes|RegisterTraced|ExplainForeign|SignalsMidTransfer|VerifyAll)\b|trace TestVM(StrippedBTF|TenThousand|ReloadedWithoutBTF|Privileges|UnknownTypes|UverbsComesMeanwhile)\b|cmd/p2pcheck TestVMP2PCheck\b|peers (perftest|pyverbs)\b
+VM_LEFT_6.1 := cmd/dmabuf-reg TestVM(TraceForeign|ConnectFindsWrongBytes|ConnectInterrupted|RegisterTraced|ExplainForeign)\b|trace TestVM(Volume|ClearAnswers)\b
 VM_LEFT = ^($(VM_LONG)$(if $(VM_LEFT_$(KERNEL)),|$(VM_LEFT_$(KERNEL))))
 # yes: leave it out.
 LEAVE ?= no

@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/directnic"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // ACSPlan is the ACS that the ports of a machine need, if its GPUs and ConnectX NICs are connected in a
@@ -49,9 +50,9 @@ func GivenAway(m *machine.Machine) []directnic.Finding {
 }
 
 // GuestNICs are the network functions that the machine gives to guests.
-func GuestNICs(m *machine.Machine) []pci.Addr {
-	return machine.Once(m, "NICs of guests", func() []pci.Addr {
-		var out []pci.Addr
+func GuestNICs(m *machine.Machine) []pciaddr.Addr {
+	return machine.Once(m, "NICs of guests", func() []pciaddr.Addr {
+		var out []pciaddr.Addr
 		for _, a := range functionsOf(m, func(class uint64) bool { return class>>16 == networks }) {
 			if driver, err := m.Sys.Link(path.Join(functionDir, a.String(), "driver")); err == nil && directnic.GivenAway(driver) {
 				out = append(out, a)
@@ -67,13 +68,13 @@ func canMove(class uint64) bool { return class>>16 == networks || class>>8 == dm
 // mayHavePlan reports a machine with a GPU of NVIDIA's or a DMA function of ConnectX, or one on which
 // that could not be read. Each plan has one of them.
 func mayHavePlan(m *machine.Machine) bool {
-	is := func(a pci.Addr, file string, want uint64) bool {
+	is := func(a pciaddr.Addr, file string, want uint64) bool {
 		n, err := m.Sys.ReadUint(path.Join(functionDir, a.String(), file), 16)
 		return err != nil || n == want
 	}
 	gpus := functionsOf(m, func(class uint64) bool { return class>>16 == displays })
-	return slices.ContainsFunc(gpus, func(a pci.Addr) bool { return is(a, "vendor", machine.VendorNVIDIA) }) ||
-		slices.ContainsFunc(functionsOf(m, canMove), func(a pci.Addr) bool {
+	return slices.ContainsFunc(gpus, func(a pciaddr.Addr) bool { return is(a, "vendor", machine.VendorNVIDIA) }) ||
+		slices.ContainsFunc(functionsOf(m, canMove), func(a pciaddr.Addr) bool {
 			return is(a, "device", directnic.DMAFunction) && is(a, "vendor", machine.VendorMellanox)
 		})
 }
@@ -81,7 +82,7 @@ func mayHavePlan(m *machine.Machine) bool {
 // givesGPUs reports a machine that gives GPUs to guests, or one on which that could not be read.
 func givesGPUs(m *machine.Machine) bool {
 	gpus := functionsOf(m, func(class uint64) bool { return class>>16 == displays || class>>16 == accelerators })
-	return slices.ContainsFunc(gpus, func(a pci.Addr) bool {
+	return slices.ContainsFunc(gpus, func(a pciaddr.Addr) bool {
 		driver, err := m.Sys.Link(path.Join(functionDir, a.String(), "driver"))
 		return err != nil && !errors.Is(err, fs.ErrNotExist) || directnic.GivenAway(driver)
 	})
@@ -109,9 +110,9 @@ func plannable(m *machine.Machine) []directnic.Function {
 const functionDir = "bus/pci/devices"
 
 // functionsOf are the PCI functions of some classes, and those whose class could not be read.
-func functionsOf(m *machine.Machine, are func(class uint64) bool) []pci.Addr {
+func functionsOf(m *machine.Machine, are func(class uint64) bool) []pciaddr.Addr {
 	type function struct {
-		pci.Addr
+		pciaddr.Addr
 		class  uint64
 		unread bool
 	}
@@ -121,7 +122,7 @@ func functionsOf(m *machine.Machine, are func(class uint64) bool) []pci.Addr {
 			return nil // the inventory reports it
 		}
 		for _, name := range names {
-			a, err := pci.ParseAddr(name)
+			a, err := pciaddr.Parse(name)
 			if err != nil {
 				continue
 			}
@@ -135,7 +136,7 @@ func functionsOf(m *machine.Machine, are func(class uint64) bool) []pci.Addr {
 		}
 		return out
 	})
-	var out []pci.Addr
+	var out []pciaddr.Addr
 	for _, f := range all {
 		if f.unread || are(f.class) {
 			out = append(out, f.Addr)
@@ -233,6 +234,6 @@ func fromPlan(r directnic.Remedy) *chain.Remedy {
 }
 
 func covered(plan directnic.Plan, port string) bool {
-	a, err := pci.ParseAddr(port)
+	a, err := pciaddr.Parse(port)
 	return err == nil && plan.Covers(a)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -46,7 +47,7 @@ func covers(entry string, port machine.Function) placement.Answer {
 		return hasIDs(strings.Split(ids, ":"), port)
 	}
 	first, below, _ := strings.Cut(entry, "/")
-	way := append([]machine.Addr{port.PCI}, port.Upstream...)
+	way := append([]pciaddr.Addr{port.PCI}, port.Upstream...)
 	if below != "" {
 		steps := strings.Split(below, "/")
 		slices.Reverse(steps)
@@ -63,7 +64,7 @@ func covers(entry string, port machine.Function) placement.Answer {
 		}
 		way = way[len(steps):]
 	}
-	switch a, err := machine.ParseAddr(first); {
+	switch a, err := pciaddr.Parse(first); {
 	case err != nil:
 		return placement.AnswerUnknown
 	case a != way[0]:

@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Lines of the kernel's log that contradict a pair.
@@ -120,7 +121,7 @@ func against(m *machine.Machine, line string, e drivers.Exporter, i drivers.Impo
 
 // blockedBy judges a transfer of the NIC that the IOMMU stopped. Its address shows the memory that it was
 // meant for, unless the IOMMU makes the addresses.
-func blockedBy(m *machine.Machine, line string, e drivers.Exporter, nic machine.Addr, p drivers.Prediction) (chain.Outcome, string) {
+func blockedBy(m *machine.Machine, line string, e drivers.Exporter, nic pciaddr.Addr, p drivers.Prediction) (chain.Outcome, string) {
 	match := FaultAddress.FindStringSubmatch(line)
 	switch {
 	case (nic.Domain != 0 || hasTwin(m, nic)) && !slices.Contains(PCIAddress.FindAllString(line, -1), nic.String()):
@@ -146,11 +147,11 @@ func blockedBy(m *machine.Machine, line string, e drivers.Exporter, nic machine.
 }
 
 // hasTwin reports a function of another PCI domain with the same number.
-func hasTwin(m *machine.Machine, a machine.Addr) bool {
+func hasTwin(m *machine.Machine, a pciaddr.Addr) bool {
 	return machine.Once(m, "twin of "+a.String(), func() bool {
 		names, _ := m.Sys.List("bus/pci/devices")
 		return slices.ContainsFunc(names, func(name string) bool {
-			b, err := machine.ParseAddr(name)
+			b, err := pciaddr.Parse(name)
 			twin := b
 			twin.Domain = a.Domain
 			return err == nil && b != a && twin == a
@@ -162,10 +163,10 @@ func hasTwin(m *machine.Machine, a machine.Addr) bool {
 var slot = regexp.MustCompile(`\[0x([0-9a-f]{2}):0x([0-9a-f]{2}\.[0-7])\]`)
 
 // names reports a line that names a PCI function. An address without a domain counts for every domain.
-func names(line string, a machine.Addr) bool {
+func names(line string, a pciaddr.Addr) bool {
 	line = slot.ReplaceAllString(line, "[$1:$2]")
 	return slices.ContainsFunc(PCIAddress.FindAllString(line, -1), func(name string) bool {
-		b, err := machine.ParseAddr(name)
+		b, err := pciaddr.Parse(name)
 		if strings.Count(name, ":") == 1 {
 			b.Domain = a.Domain
 		}
@@ -174,17 +175,17 @@ func names(line string, a machine.Addr) bool {
 }
 
 // xidOf reports a line on a GPU: NVIDIA's driver writes it without a function.
-func xidOf(line string, gpu machine.Addr) bool {
+func xidOf(line string, gpu pciaddr.Addr) bool {
 	match := XidDevice.FindStringSubmatch(line)
 	if match == nil {
 		return false
 	}
-	b, err := machine.ParseAddr(match[1] + ".0")
+	b, err := pciaddr.Parse(match[1] + ".0")
 	return err == nil && b == gpu
 }
 
 // belowOne reports a bridge above both.
-func belowOne(m *machine.Machine, gpu, nic machine.Addr) bool {
+func belowOne(m *machine.Machine, gpu, nic pciaddr.Addr) bool {
 	up := m.Node(nic).Up
-	return slices.ContainsFunc(m.Node(gpu).Up, func(a machine.Addr) bool { return slices.Contains(up, a) })
+	return slices.ContainsFunc(m.Node(gpu).Up, func(a pciaddr.Addr) bool { return slices.Contains(up, a) })
 }

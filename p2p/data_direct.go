@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/p2pdma"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // dataDirect describes the other way of a pair whose NIC has a DMA function: programs that register
@@ -30,9 +31,9 @@ func dataDirect(m *machine.Machine, e drivers.Exporter, i drivers.Importer) stri
 
 // DMAFunction is the function that moves the data of a NIC of mlx5 for programs that register with the Data
 // Direct flag: false if there is none that is known and usable.
-func DMAFunction(m *machine.Machine, i drivers.Importer) (machine.Addr, bool) {
+func DMAFunction(m *machine.Machine, i drivers.Importer) (pciaddr.Addr, bool) {
 	if i.PCI == nil || i.Driver != "mlx5_core" || !hasMovers(m) {
-		return machine.Addr{}, false
+		return pciaddr.Addr{}, false
 	}
 	nic := *i.PCI
 	if pf, is, err := pci.PhysicalFunction(m.Sys, nic); err == nil && is {
@@ -45,7 +46,7 @@ func DMAFunction(m *machine.Machine, i drivers.Importer) (machine.Addr, bool) {
 // hasMovers reports a machine with a DMA function of ConnectX.
 func hasMovers(m *machine.Machine) bool {
 	return machine.Once(m, "DMA functions", func() bool {
-		return slices.ContainsFunc(functionsOf(m, canMove), func(a pci.Addr) bool {
+		return slices.ContainsFunc(functionsOf(m, canMove), func(a pciaddr.Addr) bool {
 			device, err := m.Sys.ReadUint(path.Join(functionDir, a.String(), "device"), 16)
 			return err == nil && device == directnic.DMAFunction
 		})
@@ -53,7 +54,7 @@ func hasMovers(m *machine.Machine) bool {
 }
 
 // wayTo says how two functions are connected.
-func wayTo(m *machine.Machine, a, b machine.Addr) string {
+func wayTo(m *machine.Machine, a, b pciaddr.Addr) string {
 	switch way := p2pdma.Path(m, a, b); {
 	case way.Unread != nil:
 		return "on a way that could not be read"

@@ -19,6 +19,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/p2pdma"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -121,13 +122,13 @@ func (b bench) enough(t *testing.T) {
 }
 
 // functions are all PCI functions of the machine.
-func functions(t *testing.T) []machine.Addr {
+func functions(t *testing.T) []pciaddr.Addr {
 	t.Helper()
 	links, err := filepath.Glob("/sys/bus/pci/devices/*")
 	if err != nil || len(links) == 0 {
 		t.Fatal(links, err)
 	}
-	var out []machine.Addr
+	var out []pciaddr.Addr
 	for _, l := range links {
 		out = append(out, machinetest.Addr(t, filepath.Base(l)))
 	}
@@ -139,7 +140,7 @@ func functions(t *testing.T) []machine.Addr {
 func (b bench) distances(t *testing.T) {
 	ways := map[int]int{}
 	all := functions(t)
-	distance := func(from machine.Addr, to string) int {
+	distance := func(from pciaddr.Addr, to string) int {
 		n, err := b.imp.Distance(from.String(), to)
 		if err != nil {
 			t.Fatalf("%v to %s: %v", from, to, err)
@@ -147,7 +148,7 @@ func (b bench) distances(t *testing.T) {
 		ways[n]++
 		return n
 	}
-	compare := func(from machine.Addr, to *machine.Addr, want int) p2pdma.Decision {
+	compare := func(from pciaddr.Addr, to *pciaddr.Addr, want int) p2pdma.Decision {
 		d := p2pdma.Decide(b.m, from, to)
 		if got, ok := d.Distance(); !ok || got != want {
 			t.Errorf("%v to %v: the kernel says %d; %d, %v: %v", from, to, want, got, ok, d)
@@ -197,8 +198,8 @@ func TestMain(m *testing.M) {
 	links, _ := filepath.Glob("/sys/bus/pci/devices/*")
 	for _, from := range links {
 		for _, to := range links {
-			a, err1 := machine.ParseAddr(filepath.Base(from))
-			b, err2 := machine.ParseAddr(filepath.Base(to))
+			a, err1 := pciaddr.Parse(filepath.Base(from))
+			b, err2 := pciaddr.Parse(filepath.Base(to))
 			d := p2pdma.Decide(this, a, &b)
 			fmt.Printf("%v %v %d %d\n", a, b, d.Type, d.Supported)
 			if err := errors.Join(err1, err2); err != nil {
@@ -243,7 +244,7 @@ func (b bench) unprivileged(t *testing.T) {
 }
 
 // device is where one of the machine's is.
-func device(t *testing.T, name string) machine.Addr {
+func device(t *testing.T, name string) pciaddr.Addr {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks("/run/gpurdma/pci/" + name)
 	if err != nil {
@@ -253,9 +254,9 @@ func device(t *testing.T, name string) machine.Addr {
 }
 
 // importers are the machine's devices to attach for, and soft.
-func importers(t *testing.T) map[string]*machine.Addr {
+func importers(t *testing.T) map[string]*pciaddr.Addr {
 	t.Helper()
-	out := map[string]*machine.Addr{testenv.SoftDevice: nil}
+	out := map[string]*pciaddr.Addr{testenv.SoftDevice: nil}
 	for _, kind := range []string{"nic", "edu"} {
 		for i := range 4 {
 			name := kind + strconv.Itoa(i)

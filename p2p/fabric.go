@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/p2pdma"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -115,7 +116,7 @@ func translated(m *machine.Machine, e drivers.Exporter, i drivers.Importer) chai
 
 // blocksTranslated answers for a port above the NIC that blocks translated requests, which a NIC with ATS
 // on can send.
-func blocksTranslated(m *machine.Machine, nic machine.Addr, up []machine.Addr) (chain.Answer, bool) {
+func blocksTranslated(m *machine.Machine, nic pciaddr.Addr, up []pciaddr.Addr) (chain.Answer, bool) {
 	for _, a := range up {
 		c := m.Node(a).ACS
 		if !c.Present || c.Ctrl&pci.ACSTranslationBlock == 0 {
@@ -133,7 +134,7 @@ func blocksTranslated(m *machine.Machine, nic machine.Addr, up []machine.Addr) (
 }
 
 // overRoot answers for two functions without a common bridge.
-func overRoot(m *machine.Machine, e drivers.Exporter, nic machine.Addr) chain.Answer {
+func overRoot(m *machine.Machine, e drivers.Exporter, nic pciaddr.Addr) chain.Answer {
 	gpu := *e.PCI
 	if e.Driver == "nvidia" && drivers.RootWithoutPeers(m) == placement.Yes {
 		return chain.Break(chain.Broken, "no bridge is above both, and by NVIDIA's driver, this processor's root complex cannot pass peer-to-peer traffic").
@@ -181,7 +182,7 @@ func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way
 		return chain.Open("%s", way.Notes[0])
 	}
 	ofNIC, ofGPU := portsBelow(m, *i.PCI, *way.Common), portsBelow(m, *e.PCI, *way.Common)
-	ports := slices.Concat(ofGPU, ofNIC, []machine.Addr{*way.Common})
+	ports := slices.Concat(ofGPU, ofNIC, []pciaddr.Addr{*way.Common})
 	if bad, ok := blocking(m, ports); ok {
 		return bad
 	}
@@ -235,7 +236,7 @@ func common(way p2pdma.Decision) string { return fmt.Sprintf("below the bridge %
 
 // blocking answers for ports that may block traffic: those whose ACS was not read, and those with egress
 // control, which blocks traffic to other ports by a vector that no file shows.
-func blocking(m *machine.Machine, ports []machine.Addr) (chain.Answer, bool) {
+func blocking(m *machine.Machine, ports []pciaddr.Addr) (chain.Answer, bool) {
 	for _, a := range ports {
 		n := m.Node(a)
 		at := "/sys/bus/pci/devices/" + a.String() + "/config"
@@ -254,9 +255,9 @@ func blocking(m *machine.Machine, ports []machine.Addr) (chain.Answer, bool) {
 }
 
 // rootPorts are the bridges right below the host bridge of both functions.
-func rootPorts(m *machine.Machine, gpu, nic machine.Addr) []machine.Addr {
-	var out []machine.Addr
-	for _, end := range []machine.Addr{gpu, nic} {
+func rootPorts(m *machine.Machine, gpu, nic pciaddr.Addr) []pciaddr.Addr {
+	var out []pciaddr.Addr
+	for _, end := range []pciaddr.Addr{gpu, nic} {
 		if up := m.Node(end).Up; len(up) > 0 {
 			out = append(out, up[len(up)-1])
 		}
@@ -276,13 +277,13 @@ func opened(m *machine.Machine, way p2pdma.Decision) *chain.Remedy {
 }
 
 // portsBelow are the bridges from a function up to another one, without that.
-func portsBelow(m *machine.Machine, end, common machine.Addr) []machine.Addr {
+func portsBelow(m *machine.Machine, end, common pciaddr.Addr) []pciaddr.Addr {
 	up := m.Node(end).Up
 	return slices.Clip(up[:max(slices.Index(up, common), 0)])
 }
 
 // control is the ACS control of a port: 0 of one that has none.
-func control(m *machine.Machine, port machine.Addr) pci.ACSBits {
+func control(m *machine.Machine, port pciaddr.Addr) pci.ACSBits {
 	if n := m.Node(port); n.ACS.Present {
 		return n.ACS.Ctrl
 	}
@@ -292,7 +293,7 @@ func control(m *machine.Machine, port machine.Addr) pci.ACSBits {
 // routeBetween is the route of a pair below a bridge. A port redirects what it receives from below: the
 // NIC's ports receive requests, and the GPU's ports the completions of reads. Of the bridge above both, the
 // bits count for each.
-func routeBetween(m *machine.Machine, ofNIC, ofGPU []machine.Addr, common machine.Addr, nic order) Route {
+func routeBetween(m *machine.Machine, ofNIC, ofGPU []pciaddr.Addr, common pciaddr.Addr, nic order) Route {
 	requests, completions, translated := false, false, true
 	for _, a := range append(ofNIC, common) {
 		if c := control(m, a); c&pci.ACSRequestRedirect != 0 {

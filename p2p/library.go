@@ -10,6 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/product"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -174,7 +175,7 @@ func confidential(m *machine.Machine) (product.Tri, product.Evidence) {
 }
 
 // memInfo reads amdgpu's size of a kind of memory.
-func memInfo(m *machine.Machine, a machine.Addr, kind string) product.Size {
+func memInfo(m *machine.Machine, a pciaddr.Addr, kind string) product.Size {
 	n, ok := m.Read("sys/bus/pci/devices", a.String(), "mem_info_"+kind+"_total").Number()
 	return product.Size{Bytes: n, Read: ok}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/p2pdma"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -113,7 +114,7 @@ type combination struct {
 	pairs int
 }
 
-func (c combinations) add(m *machine.Machine, from, to machine.Addr, d p2pdma.Decision, k kernelDecision) {
+func (c combinations) add(m *machine.Machine, from, to pciaddr.Addr, d p2pdma.Decision, k kernelDecision) {
 	key := [2]string{topology(m, from, to), acsOnTheWay(m, d, to)}
 	row := c[key]
 	if row == nil {
@@ -131,9 +132,9 @@ func (c combinations) add(m *machine.Machine, from, to machine.Addr, d p2pdma.De
 }
 
 // endpoints are the machine's devices, and their virtual functions.
-func endpoints(t *testing.T) map[machine.Addr]bool {
+func endpoints(t *testing.T) map[pciaddr.Addr]bool {
 	t.Helper()
-	out := map[machine.Addr]bool{}
+	out := map[pciaddr.Addr]bool{}
 	links, err := filepath.Glob("/run/gpurdma/pci/*[a-z][0-9]")
 	if err != nil {
 		t.Fatal(err)
@@ -160,13 +161,13 @@ func endpoints(t *testing.T) map[machine.Addr]bool {
 }
 
 // isVirtual reports a virtual function.
-func isVirtual(a machine.Addr) bool {
+func isVirtual(a pciaddr.Addr) bool {
 	_, err := os.Lstat("/sys/bus/pci/devices/" + a.String() + "/physfn")
 	return err == nil
 }
 
 // topology names the way between two functions, by their places in sysfs.
-func topology(m *machine.Machine, from, to machine.Addr) string {
+func topology(m *machine.Machine, from, to pciaddr.Addr) string {
 	a, _ := pci.Chain(m.Sys, from)
 	b, _ := pci.Chain(m.Sys, to)
 	shared := 0
@@ -194,7 +195,7 @@ func topology(m *machine.Machine, from, to machine.Addr) string {
 }
 
 // acsOnTheWay names what the ports do below the bridge that both have in common.
-func acsOnTheWay(m *machine.Machine, d p2pdma.Decision, to machine.Addr) string {
+func acsOnTheWay(m *machine.Machine, d p2pdma.Decision, to pciaddr.Addr) string {
 	if d.Common == nil {
 		return "any"
 	}

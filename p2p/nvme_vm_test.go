@@ -18,6 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/p2pdma"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -77,7 +78,7 @@ func (b bench) nvmes(t *testing.T) {
 
 // blocked counts the transfers of a function that the IOMMU has blocked since a line
 // was written to the log, by what ISO-FAULTS looks for.
-func (b bench) blocked(t *testing.T, a machine.Addr, since string) int {
+func (b bench) blocked(t *testing.T, a pciaddr.Addr, since string) int {
 	t.Helper()
 	log := b.m.KernelLog()
 	if log.Err != nil {
@@ -88,7 +89,7 @@ func (b bench) blocked(t *testing.T, a machine.Addr, since string) int {
 		if strings.Contains(line, since) {
 			return n
 		}
-		of, err := machine.ParseAddr(PCIAddress.FindString(line))
+		of, err := pciaddr.Parse(PCIAddress.FindString(line))
 		if err == nil && of == a && slices.ContainsFunc(Patterns, func(p Pattern) bool { return p.Check == "ISO-FAULTS" && p.Match.MatchString(line) }) {
 			n++
 		}
@@ -102,7 +103,7 @@ var errOtherData = errors.New("not what is on the disk")
 
 // readInto writes a page to a controller's disk, and lets it read that into the
 // memory of another controller.
-func readInto(t *testing.T, provider, reader machine.Addr) (err error) {
+func readInto(t *testing.T, provider, reader pciaddr.Addr) (err error) {
 	t.Helper()
 	disks, _ := filepath.Glob("/sys/bus/pci/devices/" + reader.String() + "/nvme/nvme*/nvme*n1")
 	if len(disks) != 1 {

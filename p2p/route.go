@@ -8,6 +8,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Route is the way of traffic at a port, by mlx5's table (mlx5_umem_needs_ats(), mlx5_ib.h). It depends on
@@ -29,13 +30,13 @@ const redirecting = pci.ACSRequestRedirect | pci.ACSCompletionRedirect | pci.ACS
 type order struct{ ats, relaxed bool }
 
 // Sends reads how a NIC sends requests: with ATS on, and with relaxed ordering.
-func Sends(m *machine.Machine, nic machine.Addr) (ats, relaxed bool, err error) {
+func Sends(m *machine.Machine, nic pciaddr.Addr) (ats, relaxed bool, err error) {
 	o, err := nicOrder(m, nic)
 	return o.ats, o.relaxed, err
 }
 
 // nicOrder reads the NIC's order from its configuration space.
-func nicOrder(m *machine.Machine, nic machine.Addr) (order, error) {
+func nicOrder(m *machine.Machine, nic pciaddr.Addr) (order, error) {
 	c, err := pci.ReadConfig(m.Sys, nic)
 	if err != nil {
 		return order{}, err

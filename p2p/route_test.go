@@ -10,6 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // A virtual function has a reserved bit in place of relaxed ordering: its physical function's counts.
@@ -44,7 +45,7 @@ func TestSendsOfVirtualFunction(t *testing.T) {
 			}
 			tree.Texts["sys/devices/pci0000:10/"+port+nic+"/physfn"] = c.physfn
 		}
-		a, err := machine.ParseAddr(nic)
+		a, err := pciaddr.Parse(nic)
 		if err != nil {
 			t.Fatal(err)
 		}

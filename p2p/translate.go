@@ -9,6 +9,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Translating is the kernel's parameter for an IOMMU that translates, and UndoesPT its cost.
@@ -19,7 +20,7 @@ const (
 
 // Translate is the remedy for a NIC whose address bits do not reach a BAR. If no IOMMU is on, the way to
 // turn it on depends on the processor.
-func Translate(m *machine.Machine, nic machine.Addr) chain.Remedy {
+func Translate(m *machine.Machine, nic pciaddr.Addr) chain.Remedy {
 	const lower = "let the firmware place the BARs lower, or "
 	r := chain.Remedy{Change: lower + "let the IOMMU translate", Command: Translating, Weakens: UndoesPT}
 	if kind, err := pci.IOMMUType(m.Sys, nic); err == nil && kind == "" {

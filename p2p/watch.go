@@ -11,9 +11,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Watch is the record of the kernel's log and of error counters while a pair was tried.
@@ -42,10 +43,10 @@ type Watch struct {
 // Watcher watches the kernel's log, and the counters of link errors and lost packets.
 type Watcher struct {
 	m      *machine.Machine
-	gpu    *machine.Addr
+	gpu    *pciaddr.Addr
 	nic    drivers.NIC
 	names  []string       // of GPU, NIC and network devices
-	way    []machine.Addr // GPU, NIC, the ports above
+	way    []pciaddr.Addr // GPU, NIC, the ports above
 	fd     int
 	where  string
 	err    error
@@ -58,11 +59,11 @@ type Watcher struct {
 // Stop.
 func StartWatch(m *machine.Machine, p Pair) *Watcher {
 	w := &Watcher{m: m, gpu: p.GPU.Exporter.PCI, nic: p.NIC, names: append([]string{p.NIC.Name}, p.NIC.NetDevs...), fd: -1}
-	for _, a := range []*machine.Addr{p.GPU.Exporter.PCI, p.NIC.Importer.PCI} {
+	for _, a := range []*pciaddr.Addr{p.GPU.Exporter.PCI, p.NIC.Importer.PCI} {
 		if a == nil {
 			continue
 		}
-		way := []machine.Addr{*a}
+		way := []pciaddr.Addr{*a}
 		if f, err := m.Function(*a); err == nil {
 			way = append(way, f.Upstream...)
 		}
@@ -150,7 +151,7 @@ func (w *Watcher) Look() {
 	}
 }
 
-func lossKey(n drivers.NIC, p ibvfd.PortInfo, name string) string {
+func lossKey(n drivers.NIC, p ibdev.Port, name string) string {
 	return drivers.PortName(n, p) + " " + name
 }
 
@@ -178,14 +179,14 @@ func (w *Watcher) concerns(line string) bool {
 		return Loggable(line)
 	}
 	return slices.ContainsFunc(addresses, func(name string) bool {
-		a, err := machine.ParseAddr(name)
+		a, err := pciaddr.Parse(name)
 		return err == nil && slices.Contains(w.way, a)
 	})
 }
 
 var errorKinds = []string{"fatal", "nonfatal", "correctable"}
 
-func counterKey(a machine.Addr, kind string) string { return a.String() + " " + kind }
+func counterKey(a pciaddr.Addr, kind string) string { return a.String() + " " + kind }
 
 // counters are the error counters of the links on the way that the kernel keeps.
 func (w *Watcher) counters() map[string]uint64 {

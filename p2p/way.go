@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -14,7 +15,7 @@ import (
 // complex, the link between sockets or the devices themselves can be slower.
 type Way struct {
 	Rate    uint64       // bytes a second in each direction; 0 if no link's is known
-	Slowest machine.Addr // the link from this function upwards
+	Slowest pciaddr.Addr // the link from this function upwards
 	Ends    uint64       // the lower of the two rates of the GPU's and the NIC's own links; 0 if not known
 	// Narrow reports that a link between those two carries less than they can,
 	// although it is as fast as its own ends.
@@ -24,16 +25,16 @@ type Way struct {
 // WayOf follows the links of a pair, by functions that read returns. It is false where the links are not
 // known: off PCI, in a guest, where the kind of a port cannot be read, as without root, and where it is
 // not known whether a port redirects and that changes the rate.
-func WayOf(m *machine.Machine, p Pair, read func(machine.Addr) (machine.Function, error)) (Way, bool) {
+func WayOf(m *machine.Machine, p Pair, read func(pciaddr.Addr) (machine.Function, error)) (Way, bool) {
 	return wayOf(m, p, read, false)
 }
 
 // BestWay is Way with all links as fast as both of their ends could have them.
-func BestWay(m *machine.Machine, p Pair, read func(machine.Addr) (machine.Function, error)) (Way, bool) {
+func BestWay(m *machine.Machine, p Pair, read func(pciaddr.Addr) (machine.Function, error)) (Way, bool) {
 	return wayOf(m, p, read, true)
 }
 
-func wayOf(m *machine.Machine, p Pair, read func(machine.Addr) (machine.Function, error), best bool) (Way, bool) {
+func wayOf(m *machine.Machine, p Pair, read func(pciaddr.Addr) (machine.Function, error), best bool) (Way, bool) {
 	if !p.Real() || m.Virtual.Is == placement.Yes {
 		return Way{}, false
 	}
@@ -42,7 +43,7 @@ func wayOf(m *machine.Machine, p Pair, read func(machine.Addr) (machine.Function
 	if err1 != nil || err2 != nil {
 		return Way{}, false
 	}
-	up, down := append([]machine.Addr{g.PCI}, g.Upstream...), append([]machine.Addr{n.PCI}, n.Upstream...)
+	up, down := append([]pciaddr.Addr{g.PCI}, g.Upstream...), append([]pciaddr.Addr{n.PCI}, n.Upstream...)
 	whole := wayOver(g, n, up, down, read, best)
 	i, j, ok := machine.Common(up, down)
 	translates, _ := m.TranslationOf(&n.PCI)
@@ -68,9 +69,9 @@ func wayOf(m *machine.Machine, p Pair, read func(machine.Addr) (machine.Function
 
 // wayOver finds the slowest of the links above functions. It finds none where it is not known
 // whether one of them has a link above it.
-func wayOver(g, n machine.Function, up, down []machine.Addr, read func(machine.Addr) (machine.Function, error), best bool) Way {
+func wayOver(g, n machine.Function, up, down []pciaddr.Addr, read func(pciaddr.Addr) (machine.Function, error), best bool) Way {
 	var w Way
-	ends := map[machine.Addr]uint64{}
+	ends := map[pciaddr.Addr]uint64{}
 	atBest := false
 	for _, a := range slices.Concat(up, down) {
 		f, err := read(a)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // detours reads in the PCI tree why the kernel turned peer-to-peer down
@@ -58,7 +59,7 @@ func (d *detours) look(importer, exporter string) detour {
 	if err != nil {
 		return detour{}
 	}
-	meet := slices.IndexFunc(to, func(a pci.Addr) bool { return slices.Contains(from, a) })
+	meet := slices.IndexFunc(to, func(a pciaddr.Addr) bool { return slices.Contains(from, a) })
 	if meet < 0 {
 		return detour{
 			why:    "no switch above both, and the kernel does not let peer-to-peer pass through this host bridge",
@@ -95,11 +96,11 @@ func (d *detours) look(importer, exporter string) detour {
 }
 
 // upwards is a function and the bridges above it, nearest first.
-func (d *detours) upwards(function string) ([]pci.Addr, error) {
-	a, err := pci.ParseAddr(function)
+func (d *detours) upwards(function string) ([]pciaddr.Addr, error) {
+	a, err := pciaddr.Parse(function)
 	if err != nil {
 		return nil, err
 	}
 	above, err := pci.Upstream(d.sys, a)
-	return append([]pci.Addr{a}, above...), err
+	return append([]pciaddr.Addr{a}, above...), err
 }

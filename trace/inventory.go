@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Identities of what was there before tracing began have this bit.
@@ -101,7 +101,7 @@ func (t *Tracer) kernelBufs(known map[uint64]bool, mine func(inode uint64) bool,
 					"known from debugfs only: " + why + ", so its mapping and its end cannot be seen",
 				},
 			}
-			if addr, err := pci.ParseAddr(device); err == nil {
+			if addr, err := pciaddr.Parse(device); err == nil {
 				r.Importer.PCI, r.Importer.IsPCI = addr.String(), true
 			}
 			if s := mrs.of(r.Importer, r.Buffer); s != "" {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -38,7 +39,7 @@ func ReadMachine(sys, proc string) *placement.Machine {
 }
 
 func readBARs(s sysfs.FS, device string) (out []placement.BAR) {
-	a, err := pci.ParseAddr(device)
+	a, err := pciaddr.Parse(device)
 	if err != nil {
 		return nil
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -68,7 +69,7 @@ type bar struct {
 
 func largestBAR(t *testing.T, device string) pci.BAR {
 	t.Helper()
-	addr, err := pci.ParseAddr(device)
+	addr, err := pciaddr.Parse(device)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -249,6 +249,8 @@ func unconnected(addr string, err error) error {
 		remedy = "that name cannot be looked up here: write the host's address, or see /etc/hosts and /etc/resolv.conf"
 	case errors.Is(err, context.DeadlineExceeded):
 		remedy = "the host does not answer: see the address and firewalls, or give a longer --timeout"
+	case errors.Is(err, gpurdma.ErrRejected):
+		remedy = "the other side gives that reason; its stderr may say more"
 	case errors.As(err, new(*tls.CertificateVerificationError)):
 		remedy = "--tls-ca must hold what signed the other side's certificate, which must name the address"
 	case refusedByPeer(err):

@@ -202,7 +202,7 @@ func TestVMServeConnectOverRDMACM(t *testing.T) {
 	s.ends(t)
 }
 
-// With mutual TLS strangers are turned away, and told what may be wrong.
+// With mutual TLS unknown clients are rejected, and told what may be wrong.
 func TestVMServeConnectTLS(t *testing.T) {
 	testenv.VM(t)
 	ours, theirs := certificates(t), certificates(t)
@@ -210,7 +210,7 @@ func TestVMServeConnectTLS(t *testing.T) {
 	if p := s.doc.Result; p.Protection != "TLS" {
 		t.Errorf("%+v", p)
 	}
-	turnedAway := 0
+	rejected := 0
 	for name, args := range map[string][]string{"plain": nil, "another CA": withTLS(theirs, "b")} {
 		r := connecting(t, s, append(args, "--gpu", "host")...)
 		if status := r.do(t); status != cli.ExitFailed {
@@ -221,8 +221,8 @@ func TestVMServeConnectTLS(t *testing.T) {
 			t.Errorf("%s: %+v", name, d.Errors)
 		}
 		t.Log(name, d.Errors)
-		turnedAway++
-		for end := time.Now().Add(testenv.Limit(time.Minute)); strings.Count(s.says.String(), " was turned away: ") < turnedAway; time.Sleep(10 * time.Millisecond) {
+		rejected++
+		for end := time.Now().Add(testenv.Limit(time.Minute)); strings.Count(s.says.String(), " was rejected: ") < rejected; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("%s: serve says %q", name, s.says.String())
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/nvml"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/human"
 )
@@ -28,7 +29,7 @@ type devicesResult struct {
 
 // nic is an RDMA device with what it supports.
 type nic struct {
-	ibvfd.DeviceInfo
+	ibdev.Info
 	Support *ibvfd.Support `json:"support"`                 // null if the probe itself failed
 	Problem string         `json:"support_error,omitempty"` // why it failed
 }
@@ -55,7 +56,7 @@ func findDevices() (result, error) {
 	} else {
 		d.NVIDIA = append(d.NVIDIA, gpus...)
 	}
-	nics, err := findNICs(ibvfd.Devices)
+	nics, err := findNICs(ibdev.List)
 	if err != nil {
 		return d, err
 	}
@@ -63,21 +64,21 @@ func findDevices() (result, error) {
 	return d, nil
 }
 
-// listNICs lists the RDMA devices, by ibvfd.Devices or DevicesWithoutGIDs.
-func listNICs(devices func(sys string) ([]ibvfd.DeviceInfo, error)) ([]nic, error) {
+// listNICs lists the RDMA devices, by ibdev.List or DevicesWithoutGIDs.
+func listNICs(devices func(sys string) ([]ibdev.Info, error)) ([]nic, error) {
 	infos, err := devices("")
 	if err != nil {
 		return nil, err
 	}
 	nics := []nic{}
 	for _, info := range infos {
-		nics = append(nics, nic{DeviceInfo: info})
+		nics = append(nics, nic{Info: info})
 	}
 	return nics, nil
 }
 
 // findNICs lists the RDMA devices and asks each what it supports.
-func findNICs(devices func(sys string) ([]ibvfd.DeviceInfo, error)) ([]nic, error) {
+func findNICs(devices func(sys string) ([]ibdev.Info, error)) ([]nic, error) {
 	nics, err := listNICs(devices)
 	if err != nil {
 		return nil, err

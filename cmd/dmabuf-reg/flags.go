@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
 // accessFlag is a set of MR access flags.
@@ -143,7 +144,7 @@ func completeSpecs(cmd *cobra.Command, extra ...string) {
 	})
 	complete(cmd, "nic", func() []string {
 		words := append([]string{"auto"}, extra...)
-		infos, _ := ibvfd.DevicesWithoutGIDs("")
+		infos, _ := ibdev.ListWithoutGIDs("")
 		for _, i := range infos {
 			words = append(words, i.Name)
 		}

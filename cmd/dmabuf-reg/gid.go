@@ -13,11 +13,13 @@ import (
 	"github.com/gpurdma/gpurdma"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
 // gidFlag says which GIDs of a NIC's port connections may have.
 type gidFlag struct {
-	wish ibvfd.GIDWish
+	wish gid.Wish
 	text string
 }
 
@@ -34,7 +36,7 @@ func (f *gidFlag) Set(s string) error {
 	return nil
 }
 
-func addWish(w *ibvfd.GIDWish, word string) error {
+func addWish(w *gid.Wish, word string) error {
 	switch word {
 	case "v1":
 		w.RoCE = 1
@@ -43,13 +45,13 @@ func addWish(w *ibvfd.GIDWish, word string) error {
 		w.RoCE = 2
 		return nil
 	case "ipv4":
-		w.Family = ibvfd.IPv4
+		w.Family = gid.IPv4
 		return nil
 	case "ipv6":
-		w.Family = ibvfd.IPv6
+		w.Family = gid.IPv6
 		return nil
 	case "vlan=none":
-		w.VLAN = ibvfd.Untagged
+		w.VLAN = gid.Untagged
 		return nil
 	}
 	if dev, ok := strings.CutPrefix(word, "dev="); ok && dev != "" {
@@ -79,7 +81,7 @@ func addWish(w *ibvfd.GIDWish, word string) error {
 
 // granted refuses what no port of the NIC that is up has, before anybody is waited for.
 func (f *gidFlag) granted(nic string, port int) error {
-	if f.wish == (ibvfd.GIDWish{}) {
+	if f.wish == (gid.Wish{}) {
 		return nil
 	}
 	ctx, err := ibvfd.Open(nic)
@@ -99,10 +101,10 @@ func (f *gidFlag) granted(nic string, port int) error {
 		if e != nil {
 			return e
 		}
-		if state.State != ibvfd.PortActive {
+		if state.State != ibdev.PortActive {
 			continue
 		}
-		if _, _, err = ctx.ChooseGID(p, f.wish); !errors.Is(err, ibvfd.ErrNoGID) {
+		if _, _, err = ctx.ChooseGID(p, f.wish); !errors.Is(err, gid.ErrNone) {
 			return err
 		}
 	}

@@ -7,20 +7,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
 )
 
 func TestGIDFlag(t *testing.T) {
 	for _, c := range []struct {
 		args []string
-		want ibvfd.GIDWish
+		want gid.Wish
 	}{
-		{[]string{"10.0.0.1"}, ibvfd.GIDWish{Subnet: netip.MustParsePrefix("10.0.0.1/32")}},
-		{[]string{"::ffff:10.0.0.1"}, ibvfd.GIDWish{Subnet: netip.MustParsePrefix("10.0.0.1/32")}},
-		{[]string{"fe80::1%eth0"}, ibvfd.GIDWish{Subnet: netip.MustParsePrefix("fe80::1/128")}},
-		{[]string{"10.2.3.4/16"}, ibvfd.GIDWish{Subnet: netip.MustParsePrefix("10.2.0.0/16")}},
-		{[]string{"v2,ipv6", "dev=eth0.5, vlan=5"}, ibvfd.GIDWish{RoCE: 2, Family: ibvfd.IPv6, NetDev: "eth0.5", VLAN: 5}},
-		{[]string{"v1,ipv4,vlan=none"}, ibvfd.GIDWish{RoCE: 1, Family: ibvfd.IPv4, VLAN: ibvfd.Untagged}},
+		{[]string{"10.0.0.1"}, gid.Wish{Subnet: netip.MustParsePrefix("10.0.0.1/32")}},
+		{[]string{"::ffff:10.0.0.1"}, gid.Wish{Subnet: netip.MustParsePrefix("10.0.0.1/32")}},
+		{[]string{"fe80::1%eth0"}, gid.Wish{Subnet: netip.MustParsePrefix("fe80::1/128")}},
+		{[]string{"10.2.3.4/16"}, gid.Wish{Subnet: netip.MustParsePrefix("10.2.0.0/16")}},
+		{[]string{"v2,ipv6", "dev=eth0.5, vlan=5"}, gid.Wish{RoCE: 2, Family: gid.IPv6, NetDev: "eth0.5", VLAN: 5}},
+		{[]string{"v1,ipv4,vlan=none"}, gid.Wish{RoCE: 1, Family: gid.IPv4, VLAN: gid.Untagged}},
 	} {
 		var f gidFlag
 		for _, s := range c.args {
@@ -34,7 +34,7 @@ func TestGIDFlag(t *testing.T) {
 	}
 	for _, s := range []string{"", "v3", "10.0.0", "10.0.0.1/33", "dev=", "vlan=0", "vlan=4095", "vlan=x", "v2,", "eth0"} {
 		var f gidFlag
-		if err := f.Set(s); err == nil || !strings.Contains(err.Error(), "10.0.0.0/24") || f.wish != (ibvfd.GIDWish{}) {
+		if err := f.Set(s); err == nil || !strings.Contains(err.Error(), "10.0.0.0/24") || f.wish != (gid.Wish{}) {
 			t.Errorf("%q: %v, %+v", s, err, f.wish)
 		}
 	}

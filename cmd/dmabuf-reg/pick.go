@@ -14,7 +14,8 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // openAllocator opens what --gpu names.
@@ -54,9 +55,9 @@ func pickNIC(name string, m memory) (choice, error) {
 // depends on it. Else the registration will tell.
 func candidates(name string) ([]nic, error) {
 	if name == "auto" {
-		return findNICs(ibvfd.DevicesWithoutGIDs)
+		return findNICs(ibdev.ListWithoutGIDs)
 	}
-	return listNICs(ibvfd.DevicesWithoutGIDs)
+	return listNICs(ibdev.ListWithoutGIDs)
 }
 
 // pickNICs resolves --nic among nics: a name, auto or all.
@@ -93,11 +94,11 @@ func pickNICs(nics []nic, name string, m memory) ([]choice, error) {
 // nearest picks among the NICs that can register dma-bufs; if none is known
 // to, among all, so that the registration says what is missing.
 func nearest(nics []nic, m memory) ([]choice, error) {
-	var able, all []ibvfd.DeviceInfo
+	var able, all []ibdev.Info
 	for _, n := range nics {
-		all = append(all, n.DeviceInfo)
+		all = append(all, n.Info)
 		if n.Support != nil && n.Support.DMABufKernel == ibvfd.Yes {
-			able = append(able, n.DeviceInfo)
+			able = append(able, n.Info)
 		}
 	}
 	note := ""
@@ -107,11 +108,11 @@ func nearest(nics []nic, m memory) ([]choice, error) {
 	} else if len(able) < len(all) {
 		note = fmt.Sprintf(" (%d of %d register dma-bufs)", len(able), len(all))
 	}
-	var near *pci.Addr
-	if addr, err := pci.ParseAddr(m.PCI); err == nil {
+	var near *pciaddr.Addr
+	if addr, err := pciaddr.Parse(m.PCI); err == nil {
 		near = &addr
 	}
-	n, err := ibvfd.Nearest("", near, able)
+	n, err := ibdev.Nearest("", near, able)
 	if err != nil {
 		return nil, &cli.Unavailable{Err: err}
 	}

@@ -20,6 +20,8 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/nvml"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/region"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/placement"
@@ -153,7 +155,7 @@ to the kernel, to see what it says.`,
 // source is the buffer to register, allocated by us or handed in.
 type source struct {
 	memory
-	segments []ibvfd.Segment
+	segments []region.Segment
 	owner    dmabuf.Holder
 	alloc    *gpualloc.Buffer // nil if imported
 	close    func() error
@@ -180,7 +182,7 @@ func importFD(fd int) (*source, error) {
 			Exporter: info.Exporter, Device: fmt.Sprintf("fd %d", fd), Kind: gpualloc.KindUnknown.String(),
 			Requested: buf.Size(), Size: buf.Size(), Inode: buf.Inode(), Segments: 1,
 		},
-		segments: []ibvfd.Segment{{Buf: buf, Length: uint64(buf.Size())}},
+		segments: []region.Segment{{Buf: buf, Length: uint64(buf.Size())}},
 		close:    buf.Close,
 	}, nil
 }
@@ -221,7 +223,7 @@ func allocate(ctx context.Context, spec string, size int64, force bool) (_ *sour
 		if i == 0 {
 			s.Inode = seg.Buf.Inode()
 		}
-		s.segments = append(s.segments, ibvfd.Segment{Buf: seg.Buf, Offset: uint64(seg.Offset), Length: uint64(seg.Size), Addr: seg.Addr})
+		s.segments = append(s.segments, region.Segment{Buf: seg.Buf, Offset: uint64(seg.Offset), Length: uint64(seg.Size), Addr: seg.Addr})
 	}
 	return s, nil
 }
@@ -301,7 +303,7 @@ func (r *registerResult) toTheEnd(src *source, skipChecks bool) error {
 	default:
 		return &ibvfd.RegError{
 			Device: r.NIC, Attr: ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: src.segments[0].Buf, Offset: r.Offset, IOVA: r.IOVA},
-			Errno: unix.EINVAL, Earliest: ibvfd.StageArgs, Latest: ibvfd.StageArgs, Cause: ibvfd.CauseBadRange,
+			Errno: unix.EINVAL, Earliest: fault.StageArgs, Latest: fault.StageArgs, Cause: fault.CauseBadRange,
 			Detail: fmt.Sprintf("nothing is left from offset %#x on of a buffer of %#x bytes", r.Offset, size),
 			Remedy: fmt.Sprintf("choose an --offset below %#x", size),
 		}
@@ -326,24 +328,24 @@ func (r *registerResult) prove(ctx context.Context, seen *witness) (err error) {
 // register makes the registrations as long as there is room for them, or all
 // if space is nil. What it returns is open even if there is
 // an error as well.
-func (r *registerResult) register(ctx context.Context, progress *cli.Progress, f registerFlags, src *source, pd *ibvfd.PD, space *room) ([]*ibvfd.Region, error) {
-	attr := ibvfd.RegionAttr{
+func (r *registerResult) register(ctx context.Context, progress *cli.Progress, f registerFlags, src *source, pd *ibvfd.PD, space *room) ([]*region.Region, error) {
+	attr := region.Attr{
 		Segments: src.segments, Offset: r.Offset, Length: r.Length, IOVA: r.IOVA,
 		Access: ibvfd.Access(f.access), Owner: src.owner, Policy: ibvfd.RoutePolicy(f.route), SkipChecks: f.skipChecks, Timed: true,
 	}
-	var regions []*ibvfd.Region
+	var regions []*region.Region
 	var times []time.Duration
 	for i := range f.count {
 		if ctx.Err() != nil {
 			return regions, context.Cause(ctx)
 		}
-		var g *ibvfd.Region
+		var g *region.Region
 		var err error
 		if i > 0 { // newRoom has looked
 			err = space.look(i)
 		}
 		if err == nil {
-			g, err = ibvfd.RegisterRegion(attr, pd)
+			g, err = region.Register(attr, pd)
 		}
 		if err != nil {
 			if i > 0 {

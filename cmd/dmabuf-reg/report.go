@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // reportSchema names the form of the file that --report writes.
@@ -156,8 +156,8 @@ func describeMachine(sys sysfs.FS, d *devicesResult) machine {
 	if unix.Uname(&u) == nil {
 		m.Kernel, m.Build = unix.ByteSliceToString(u.Release[:]), unix.ByteSliceToString(u.Version[:])
 	}
-	var seen []pci.Addr
-	add := func(a *pci.Addr) {
+	var seen []pciaddr.Addr
+	add := func(a *pciaddr.Addr) {
 		if a == nil || slices.Contains(seen, *a) {
 			return
 		}
@@ -173,7 +173,7 @@ func describeMachine(sys sysfs.FS, d *devicesResult) machine {
 	return m
 }
 
-func readPCI(sys sysfs.FS, a pci.Addr) pciFunction {
+func readPCI(sys sysfs.FS, a pciaddr.Addr) pciFunction {
 	read := func(file string) string {
 		s, err := sys.ReadString(filepath.Join("bus/pci/devices", a.String(), file))
 		if err != nil {

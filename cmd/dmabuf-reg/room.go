@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/region"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 )
 
@@ -56,7 +57,7 @@ func newRoom(dev *ibvfd.Context, src *source, r *registerResult, count int) (*ro
 }
 
 // overlapping counts the segments that a range needs MRs for.
-func overlapping(segments []ibvfd.Segment, offset, length uint64) int {
+func overlapping(segments []region.Segment, offset, length uint64) int {
 	n, at := 0, uint64(0)
 	for _, s := range segments {
 		if at < offset+length && offset < at+s.Length {

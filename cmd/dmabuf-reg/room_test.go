@@ -13,7 +13,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
-	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/region"
 )
 
 // available makes a machine that has as many bytes and no cgroup.
@@ -74,7 +74,7 @@ func TestRoomOfDevice(t *testing.T) {
 }
 
 func TestOverlapping(t *testing.T) {
-	segments := []ibvfd.Segment{{Length: 10}, {Length: 10}, {Length: 5}}
+	segments := []region.Segment{{Length: 10}, {Length: 10}, {Length: 5}}
 	for _, c := range []struct {
 		offset, length uint64
 		want           int

@@ -77,7 +77,7 @@ type server struct {
 	sessions map[*line]*session
 	owner    *session // who has the buffer
 	clients  int
-	second   time.Time     // since when turnedAway counts
+	second   time.Time     // since when rejected counts
 	told     int           // whom it told of since
 	untold   int           // whom it has not told of
 	some     chan struct{} // there is a session again
@@ -87,7 +87,7 @@ type server struct {
 
 func (a *app) doServe(ctx context.Context, f serveFlags) (_ result, err error) {
 	s := &server{app: a, once: f.once, secure: f.cert != "", sessions: map[*line]*session{}, some: make(chan struct{}, 1), first: make(chan error, 1)}
-	st, err := f.open(ctx, gpurdma.EndpointOptions{MaxPeers: maxClients, TurnedAway: s.turnedAway})
+	st, err := f.open(ctx, gpurdma.EndpointOptions{MaxPeers: maxClients, OnReject: s.rejected})
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (s *server) accept(ctx context.Context) {
 		}
 		l, err := s.newLine(peer)
 		if err != nil {
-			s.tell("a client was turned away: %v", err)
+			s.tell("a client was rejected: %v", err)
 			_ = s.ep.Remove(peer)
 			continue
 		}
@@ -200,8 +200,8 @@ func (s *server) tell(format string, args ...any) {
 // mostTold are told of in a second: there may be many more, as of a port scanner.
 const mostTold = 10
 
-// turnedAway says who did not get as far as being a client.
-func (s *server) turnedAway(from net.Addr, why error) {
+// rejected says who did not get as far as being a client.
+func (s *server) rejected(from net.Addr, why error) {
 	s.mu.Lock()
 	if time.Since(s.second) >= time.Second {
 		s.second, s.told = time.Now(), 0
@@ -220,7 +220,7 @@ func (s *server) turnedAway(from net.Addr, why error) {
 	if errors.Is(why, gpurdma.ErrMalformed) && !s.secure {
 		why = fmt.Errorf("%w; it may have been given TLS, which this side was not", why)
 	}
-	s.tell("%v was turned away%s: %v", from, more, why)
+	s.tell("%v was rejected%s: %v", from, more, why)
 }
 
 // dispatch gives each session its completions, while there are any.

@@ -61,7 +61,7 @@ func (c *session) run(ctx context.Context) {
 		c.tell("client %d is done: %d requests, %d bytes checked", c.number, c.requests, c.checked)
 		err = nil
 	case c.busy:
-		c.tell("client %d was turned away: another client has the buffer", c.number)
+		c.tell("client %d was refused: another client has the buffer", c.number)
 	default:
 		c.tell("client %d is gone after %d requests: %v", c.number, c.requests, err)
 		err = fmt.Errorf("client %d did not come to its end: %w", c.number, err)
@@ -139,7 +139,7 @@ func (c *session) handle(ctx context.Context, q *talk.Request, a *talk.Answer) (
 	l := c.line
 	switch q.Kind {
 	case talk.Hello:
-		return c.welcome(ctx, a)
+		return c.grant(ctx, a)
 	case talk.Bye:
 		return nil
 	}
@@ -186,8 +186,8 @@ func (c *session) has() bool {
 	return c.owner == c
 }
 
-// welcome gives the buffer to the client, if nobody has it.
-func (c *session) welcome(ctx context.Context, a *talk.Answer) error {
+// grant gives the buffer to the client, if nobody has it.
+func (c *session) grant(ctx context.Context, a *talk.Answer) error {
 	c.mu.Lock()
 	taken := c.owner != nil
 	if !taken {

@@ -13,21 +13,21 @@ import (
 	"github.com/gpurdma/gpurdma"
 )
 
-// Who is turned away is told of, and of a flood its size.
-func TestTurnedAway(t *testing.T) {
+// Who is rejected is told of, and of a flood its size.
+func TestOnReject(t *testing.T) {
 	var out bytes.Buffer
 	s := &server{app: &app{stderr: &out}}
 	from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9}
 	s.second = time.Now().Add(time.Hour) // a second that does not end here
 	for range mostTold + 3 {
-		s.turnedAway(from, fmt.Errorf("read an exchange: %w", gpurdma.ErrMalformed))
+		s.rejected(from, fmt.Errorf("read an exchange: %w", gpurdma.ErrMalformed))
 	}
-	if got := strings.Count(out.String(), "127.0.0.1:9 was turned away: read an exchange"); got != mostTold || !strings.Contains(out.String(), "TLS") {
+	if got := strings.Count(out.String(), "127.0.0.1:9 was rejected: read an exchange"); got != mostTold || !strings.Contains(out.String(), "TLS") {
 		t.Errorf("%d told of:\n%s", got, &out)
 	}
 	out.Reset()
 	s.second, s.secure = time.Time{}, true
-	s.turnedAway(from, gpurdma.ErrMalformed)
+	s.rejected(from, gpurdma.ErrMalformed)
 	if got := out.String(); !strings.Contains(got, " (and 3 others before): ") || strings.Contains(got, "TLS") {
 		t.Errorf("%q", got)
 	}

@@ -16,7 +16,8 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -54,7 +55,7 @@ func tables(t *testing.T, results map[string]result) {
 
 // What people see, for results that no single machine has all of.
 func TestTables(t *testing.T) {
-	gpu := pci.Addr{Bus: 3}
+	gpu := pciaddr.Addr{Bus: 3}
 	mrn := uint32(7)
 	report := canary.Report{
 		OK: true, Spec: "drm:renderD128", Exporter: "drm", Driver: "xe", Device: "/dev/dri/renderD128", NIC: "mlx5_0", Size: 4 << 20, Seed: 42,
@@ -82,12 +83,12 @@ func TestTables(t *testing.T) {
 			},
 			NICs: []nic{
 				{
-					DeviceInfo: ibvfd.DeviceInfo{Name: "mlx5_0", Driver: "mlx5_core", PCI: &pci.Addr{Bus: 4}, NetDevs: []string{"eth1"}, Ports: []ibvfd.PortInfo{{Num: 1, State: ibvfd.PortActive, MTU: 4 << 10}}},
-					Support:    &ibvfd.Support{DMABufKernel: ibvfd.Yes, DMABufProvider: ibvfd.Yes},
+					Info:    ibdev.Info{Name: "mlx5_0", Driver: "mlx5_core", PCI: &pciaddr.Addr{Bus: 4}, NetDevs: []string{"eth1"}, Ports: []ibdev.Port{{Num: 1, State: ibdev.PortActive, MTU: 4 << 10}}},
+					Support: &ibvfd.Support{DMABufKernel: ibvfd.Yes, DMABufProvider: ibvfd.Yes},
 				},
 				{
-					DeviceInfo: ibvfd.DeviceInfo{Name: "rxe0", Driver: "rdma_rxe", NetDevs: []string{"eth0"}, Ports: []ibvfd.PortInfo{{Num: 1, State: ibvfd.PortDown, MTU: 1 << 10}}},
-					Problem:    "open /dev/infiniband/uverbs1: permission denied",
+					Info:    ibdev.Info{Name: "rxe0", Driver: "rdma_rxe", NetDevs: []string{"eth0"}, Ports: []ibdev.Port{{Num: 1, State: ibdev.PortDown, MTU: 1 << 10}}},
+					Problem: "open /dev/infiniband/uverbs1: permission denied",
 				},
 			},
 			Libibverbs: "/usr/lib/libibverbs.so.1 (1.14.44.0)",

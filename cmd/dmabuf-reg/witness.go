@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/placement"
 	"github.com/gpurdma/gpurdma/trace"
 )
@@ -78,7 +79,7 @@ func (w *witness) why(nic string, lkey uint32) string {
 // refused, the kernel has not been asked.
 func (w *witness) refusal(ctx context.Context, err error) *trace.Failure {
 	var e *ibvfd.RegError
-	if w == nil || errors.As(err, &e) && e.Latest <= ibvfd.StageProvider {
+	if w == nil || errors.As(err, &e) && e.Latest <= fault.StageProvider {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, testimony)
@@ -103,21 +104,21 @@ func learn(e *ibvfd.RegError, f *trace.Failure) {
 		e.Detail, e.Remedy = f.Detail, f.Remedy
 		return
 	}
-	guessed := e.Cause == ibvfd.CauseNotSupported && known && at != ibvfd.StageUverbs
-	if e.Cause == ibvfd.CauseUnknown || guessed && f.Detail != "" {
+	guessed := e.Cause == fault.CauseNotSupported && known && at != fault.StageUverbs
+	if e.Cause == fault.CauseUnknown || guessed && f.Detail != "" {
 		e.Detail = f.Detail
 		switch {
 		case f.Remedy != "":
 			e.Remedy = f.Remedy
-		case guessed && at != ibvfd.StageDriver:
+		case guessed && at != fault.StageDriver:
 			e.Remedy = "try memory of another kind, or another NIC"
 		}
 	}
 }
 
 // stages are the trace's, as a registration's error has them.
-var stages = map[trace.Stage]ibvfd.Stage{
-	trace.StageUverbs: ibvfd.StageUverbs, trace.StageGet: ibvfd.StageGet, trace.StageRange: ibvfd.StageGet,
-	trace.StageAttach: ibvfd.StageAttach, trace.StagePin: ibvfd.StagePin, trace.StageMap: ibvfd.StageMap,
-	trace.StageVmap: ibvfd.StageMap, trace.StageDriver: ibvfd.StageDriver,
+var stages = map[trace.Stage]fault.Stage{
+	trace.StageUverbs: fault.StageUverbs, trace.StageGet: fault.StageGet, trace.StageRange: fault.StageGet,
+	trace.StageAttach: fault.StageAttach, trace.StagePin: fault.StagePin, trace.StageMap: fault.StageMap,
+	trace.StageVmap: fault.StageMap, trace.StageDriver: fault.StageDriver,
 }

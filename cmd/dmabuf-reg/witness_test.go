@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/internal/refusal"
 	"github.com/gpurdma/gpurdma/trace"
 )
@@ -19,8 +20,8 @@ func TestLearnFromTheTrace(t *testing.T) {
 		name     string
 		error    ibvfd.RegError
 		failure  trace.Failure
-		cause    ibvfd.Cause
-		at       ibvfd.Stage
+		cause    fault.Cause
+		at       fault.Stage
 		detail   string
 		remedy   string
 		mustNot  string
@@ -28,33 +29,33 @@ func TestLearnFromTheTrace(t *testing.T) {
 	}{
 		{ // NVIDIA/open-gpu-kernel-modules#1130
 			"ENOMEM of nvidia-drm",
-			ibvfd.RegError{Errno: unix.ENOMEM, Cause: ibvfd.CauseNoMemory, Remedy: "free memory, or register less"},
+			ibvfd.RegError{Errno: unix.ENOMEM, Cause: fault.CauseNoMemory, Remedy: "free memory, or register less"},
 			trace.Failure{Stage: trace.StageMap, Errno: unix.ENOMEM, Cause: refusal.VideoMemory.String(), Detail: "exporter nvidia-drm does not map video memory", Remedy: "allocate with CUDA"},
-			ibvfd.CauseVideoMemory, ibvfd.StageMap, "nvidia-drm", "allocate with CUDA", "free memory", false,
+			fault.CauseVideoMemory, fault.StageMap, "nvidia-drm", "allocate with CUDA", "free memory", false,
 		},
 		{ // amdgpu_dma_buf_pin
 			"EINVAL of a pin",
-			ibvfd.RegError{Errno: unix.EINVAL, Cause: ibvfd.CauseUnknown, Remedy: "see the kernel log"},
+			ibvfd.RegError{Errno: unix.EINVAL, Cause: fault.CauseUnknown, Remedy: "see the kernel log"},
 			trace.Failure{Stage: trace.StagePin, Errno: unix.EINVAL, Cause: refusal.Pinned.String(), Detail: "another importer has pinned it", Remedy: "a buffer for each NIC"},
-			ibvfd.CausePinned, ibvfd.StagePin, "another importer", "a buffer for each NIC", "kernel log", false,
+			fault.CausePinned, fault.StagePin, "another importer", "a buffer for each NIC", "kernel log", false,
 		},
 		{
 			"ENOMEM, and no rule",
-			ibvfd.RegError{Errno: unix.ENOMEM, Cause: ibvfd.CauseNoMemory, Remedy: "free memory, or register less"},
+			ibvfd.RegError{Errno: unix.ENOMEM, Cause: fault.CauseNoMemory, Remedy: "free memory, or register less"},
 			trace.Failure{Stage: trace.StageMap, Errno: unix.ENOMEM, Detail: "exporter amdgpu refused map"},
-			ibvfd.CauseNoMemory, ibvfd.StageMap, "", "free memory, or register less", "amdgpu", false,
+			fault.CauseNoMemory, fault.StageMap, "", "free memory, or register less", "amdgpu", false,
 		},
 		{
 			"EOPNOTSUPP of an attach",
-			ibvfd.RegError{Errno: unix.EOPNOTSUPP, Cause: ibvfd.CauseNotSupported, Detail: "guessed", Remedy: "try memory of another kind, fewer access flags, or another NIC"},
+			ibvfd.RegError{Errno: unix.EOPNOTSUPP, Cause: fault.CauseNotSupported, Detail: "guessed", Remedy: "try memory of another kind, fewer access flags, or another NIC"},
 			trace.Failure{Stage: trace.StageAttach, Errno: unix.EOPNOTSUPP, Detail: "exporter softgpu refused to be attached"},
-			ibvfd.CauseNotSupported, ibvfd.StageAttach, "exporter softgpu", "try memory of another kind, or another NIC", "access flags", false,
+			fault.CauseNotSupported, fault.StageAttach, "exporter softgpu", "try memory of another kind, or another NIC", "access flags", false,
 		},
 		{
 			"a cause that ibvfd does not know",
-			ibvfd.RegError{Errno: unix.EINVAL, Cause: ibvfd.CauseBadRange, Detail: "offset", Remedy: "choose a range inside"},
+			ibvfd.RegError{Errno: unix.EINVAL, Cause: fault.CauseBadRange, Detail: "offset", Remedy: "choose a range inside"},
 			trace.Failure{Errno: unix.EINVAL, Cause: "no such cause", Detail: "traced"},
-			ibvfd.CauseBadRange, 0, "offset", "choose a range inside", "traced", true,
+			fault.CauseBadRange, 0, "offset", "choose a range inside", "traced", true,
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -30,6 +30,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 	"github.com/gpurdma/gpurdma/p2p/snapshot"
 	"github.com/gpurdma/gpurdma/p2p/terminal"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // app is one run of the command.
@@ -333,7 +334,7 @@ func only[T any](what string, names []string, all []T, called func(T) []string) 
 		keep := false
 		for _, name := range names {
 			address := name
-			if a, err := machine.ParseAddr(name); err == nil {
+			if a, err := pciaddr.Parse(name); err == nil {
 				address = a.String()
 			}
 			if name != "" && slices.ContainsFunc(its, func(one string) bool { return strings.EqualFold(one, name) || one == address }) {
@@ -363,7 +364,7 @@ func only[T any](what string, names []string, all []T, called func(T) []string) 
 func ofGuests(m *machine.Machine, names []string) error {
 	var errs []error
 	for _, name := range names {
-		if a, err := machine.ParseAddr(name); err == nil && slices.Contains(p2p.GuestNICs(m), a) {
+		if a, err := pciaddr.Parse(name); err == nil && slices.Contains(p2p.GuestNICs(m), a) {
 			errs = append(errs, &cli.Unavailable{Err: fmt.Errorf("the host gives NIC %v to guests: run p2pcheck in the guest that has it; on the host, p2pcheck check -v has ISO-GIVEN-AWAY for it", a)})
 		}
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
-	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/result"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // draDevice is a line of --format dra: a name that is a DNS label, and attributes.
@@ -49,7 +49,7 @@ func TestDRA(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	at := func(name string, pci *machine.Addr, p result.Place) {
+	at := func(name string, pci *pciaddr.Addr, p result.Place) {
 		real, err := filepath.EvalSymlinks(filepath.Join(root, "sys/bus/pci/devices", pci.String()))
 		if err != nil {
 			t.Fatal(err)

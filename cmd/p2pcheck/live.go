@@ -16,10 +16,12 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc/cuda"
 	"github.com/gpurdma/gpurdma/gpualloc/nvml"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/dcb"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -43,8 +45,8 @@ func asked(nics []drivers.NIC, imports func(string) (ibvfd.Support, error)) {
 func answers() check.Live {
 	gpus := sync.OnceValues(nvml.GPUs)
 	return check.Live{
-		BAR1:   func() (map[machine.Addr]check.Usage, error) { return perGPU(gpus, bar1) },
-		Memory: func() (map[machine.Addr]uint64, error) { return perGPU(gpus, memory) },
+		BAR1:   func() (map[pciaddr.Addr]check.Usage, error) { return perGPU(gpus, bar1) },
+		Memory: func() (map[pciaddr.Addr]uint64, error) { return perGPU(gpus, memory) },
 		DMABuf: sync.OnceValues(dmabufs), Confidential: sync.OnceValues(confidential), Peers: sync.OnceValues(peers),
 		Imports: ibvfd.Probe, Port: port, PFC: pfc, Opens: opens,
 	}
@@ -92,9 +94,9 @@ func notAsked(err error) error {
 	return err
 }
 
-func dmabufs() (map[machine.Addr]check.Export, error) {
+func dmabufs() (map[pciaddr.Addr]check.Export, error) {
 	devices, err := cuda.Devices(gpualloc.Env{})
-	out := map[machine.Addr]check.Export{}
+	out := map[pciaddr.Addr]check.Export{}
 	for _, d := range devices {
 		x := check.Export{OK: d.DMABuf.OK, Why: strings.Join(d.DMABuf.Why, "; "), Remedy: d.DMABuf.Remedy}
 		if yes := d.GPUDirectRDMA; yes != nil && *yes {
@@ -131,11 +133,11 @@ func bar1(g nvml.GPU) (check.Usage, bool) {
 func memory(g nvml.GPU) (uint64, bool) { return uint64(g.Memory.Total), g.Memory.Total > 0 }
 
 // perGPU asks NVML about each GPU, and keeps the values without an error.
-func perGPU[T any](gpus func() ([]nvml.GPU, error), of func(nvml.GPU) (T, bool)) (map[machine.Addr]T, error) {
+func perGPU[T any](gpus func() ([]nvml.GPU, error), of func(nvml.GPU) (T, bool)) (map[pciaddr.Addr]T, error) {
 	all, err := gpus()
-	out := map[machine.Addr]T{}
+	out := map[pciaddr.Addr]T{}
 	for _, g := range all {
-		a, e := machine.ParseAddr(g.PCI.String())
+		a, e := pciaddr.Parse(g.PCI.String())
 		if said, ok := of(g); ok && e == nil {
 			out[a] = said
 		}
@@ -144,13 +146,13 @@ func perGPU[T any](gpus func() ([]nvml.GPU, error), of func(nvml.GPU) (T, bool))
 	return out, notAsked(err)
 }
 
-func port(nic string, num int) (_ ibvfd.PortAttr, err error) {
+func port(nic string, num int) (_ ibdev.PortAttr, err error) {
 	c, err := ibvfd.Open(nic)
 	if errors.Is(err, ibvfd.ErrNotBuilt) || errors.Is(err, ibvfd.ErrNoLibrary) || errors.Is(err, ibvfd.ErrBrokenLibrary) {
 		err = fmt.Errorf("%w: %w", check.ErrNotAsked, err)
 	}
 	if err != nil {
-		return ibvfd.PortAttr{}, err
+		return ibdev.PortAttr{}, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	return c.QueryPort(num)

@@ -19,6 +19,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -56,7 +57,7 @@ func TestHere(t *testing.T) {
 
 // withheld keeps the answers of NVIDIA's libraries about an export, for GPUs of NVIDIA's driver only.
 func TestWithheld(t *testing.T) {
-	at := func(bus uint8) *machine.Addr { return &machine.Addr{Bus: bus} }
+	at := func(bus uint8) *pciaddr.Addr { return &pciaddr.Addr{Bus: bus} }
 	for _, c := range []struct {
 		on    bool
 		err   error
@@ -79,8 +80,8 @@ func TestWithheld(t *testing.T) {
 	} {
 		live := check.Live{
 			Confidential: func() (bool, error) { return c.on, c.err },
-			DMABuf: func() (map[machine.Addr]check.Export, error) {
-				return map[machine.Addr]check.Export{*at(1): {OK: c.ok, RDMA: c.rdma, Why: "a reason"}}, nil
+			DMABuf: func() (map[pciaddr.Addr]check.Export, error) {
+				return map[pciaddr.Addr]check.Export{*at(1): {OK: c.ok, RDMA: c.rdma, Why: "a reason"}}, nil
 			},
 		}
 		gpus := []drivers.GPU{

@@ -16,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/p2pdma"
 	"github.com/gpurdma/gpurdma/p2p/result"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 func dumpFile(t testing.TB, all any) string {
@@ -55,8 +56,8 @@ func TestDumpOfRDMATopo(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	m := machine.Open(root)
-	a, _ := machine.ParseAddr("0000:13:00.0")
-	b, _ := machine.ParseAddr("0000:14:00.0")
+	a, _ := pciaddr.Parse("0000:13:00.0")
+	b, _ := pciaddr.Parse("0000:14:00.0")
 	if d := p2pdma.Decide(m, a, &b); len(d.Redirects) != 2 {
 		t.Error(d)
 	}

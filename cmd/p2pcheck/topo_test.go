@@ -10,8 +10,8 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
-	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/topo"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // storage is a machine with all that a tree can have: a switch whose own link is
@@ -88,7 +88,7 @@ func TestTopoJSON(t *testing.T) {
 		}
 		return d.Result.Functions[i]
 	}
-	pf := machine.Addr{Bus: 4}
+	pf := pciaddr.Addr{Bus: 4}
 	if f := find("0000:04:00.1"); f.PF == nil || *f.PF != pf || f.Role != "NIC" || f.Group == nil || *f.Group != "7" {
 		t.Errorf("%+v", f)
 	}
@@ -107,7 +107,7 @@ func TestTopoJSON(t *testing.T) {
 	// Ports redirect, so that the switch's own link carries all of it. A virtual
 	// function has the link of its physical one.
 	for _, p := range d.Result.Pairs {
-		if p.Way == nil || p.Way.Slowest != (machine.Addr{Bus: 1}) || p.Way.BytesPerS*2 > p.Way.EndsBytesPerS+1 || p.Way.BytesPerS == 0 {
+		if p.Way == nil || p.Way.Slowest != (pciaddr.Addr{Bus: 1}) || p.Way.BytesPerS*2 > p.Way.EndsBytesPerS+1 || p.Way.BytesPerS == 0 {
 			t.Errorf("%s: %+v", p.NIC, p.Way)
 		}
 	}

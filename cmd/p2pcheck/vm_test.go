@@ -26,6 +26,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/result"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // asCommand makes the test binary the command itself.
@@ -147,7 +148,7 @@ func ran(t *testing.T, attr *syscall.SysProcAttr, env []string, args ...string) 
 
 // compare asks the package itself.
 func compare(m *machine.Machine, p result.Pair) error {
-	a, err := machine.ParseAddr(p.GPU)
+	a, err := pciaddr.Parse(p.GPU)
 	if err != nil {
 		return err
 	}

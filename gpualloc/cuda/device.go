@@ -7,22 +7,22 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
-	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Device is a GPU as CUDA sees it: CUDA_VISIBLE_DEVICES chooses and orders.
 type Device struct {
-	Ordinal       int              `json:"ordinal"` // what "cuda:0" counts
-	Name          string           `json:"name"`    // "NVIDIA H100 80GB HBM3"
-	UUID          string           `json:"uuid"`    // "GPU-01234567-89ab-cdef-0123-456789abcdef", of a MIG instance "MIG-…"
-	PCI           gpualloc.PCIAddr `json:"pci"`
-	TotalMem      int64            `json:"total_mem"`  // bytes
-	Compute       [2]int           `json:"compute"`    // compute capability: 9, 0
-	Integrated    bool             `json:"integrated"` // shares the machine's memory (Tegra)
-	VMM           bool             `json:"vmm"`        // has the virtual memory API
-	VMMRDMA       bool             `json:"vmm_rdma"`   // and it can ask for memory that RDMA devices reach
-	DriverVersion int              `json:"driver_version"`
-	DMABuf        Support          `json:"dma_buf"`
+	Ordinal       int          `json:"ordinal"` // what "cuda:0" counts
+	Name          string       `json:"name"`    // "NVIDIA H100 80GB HBM3"
+	UUID          string       `json:"uuid"`    // "GPU-01234567-89ab-cdef-0123-456789abcdef", of a MIG instance "MIG-…"
+	PCI           pciaddr.Addr `json:"pci"`
+	TotalMem      int64        `json:"total_mem"`  // bytes
+	Compute       [2]int       `json:"compute"`    // compute capability: 9, 0
+	Integrated    bool         `json:"integrated"` // shares the machine's memory (Tegra)
+	VMM           bool         `json:"vmm"`        // has the virtual memory API
+	VMMRDMA       bool         `json:"vmm_rdma"`   // and it can ask for memory that RDMA devices reach
+	DriverVersion int          `json:"driver_version"`
+	DMABuf        Support      `json:"dma_buf"`
 	// GPUDirectRDMA is the attribute GPU_DIRECT_RDMA_SUPPORTED; nil where the driver does not
 	// know it.
 	GPUDirectRDMA *bool `json:"gpu_direct_rdma"`
@@ -93,7 +93,7 @@ func (s *session) describe(ordinal int, env gpualloc.Env) (Device, error) {
 		return d, failed("cuDeviceGetPCIBusId", on, r, "", "")
 	}
 	var err error
-	if d.PCI, err = pci.ParseAddr(bus); err != nil {
+	if d.PCI, err = pciaddr.Parse(bus); err != nil {
 		return d, &dmabuf.Error{Op: "cuDeviceGetPCIBusId", Device: on, Err: err}
 	}
 	total, r := s.drv.totalMem(d.dev)

@@ -7,21 +7,20 @@ import (
 	"io/fs"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/gpualloc"
-	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Device is a GPU as Level Zero sees it: ZE_AFFINITY_MASK chooses and
 // ZE_FLAT_DEVICE_HIERARCHY says whether tiles count.
 type Device struct {
-	Ordinal    int              `json:"ordinal"` // what "ze:0" counts, over all drivers
-	Name       string           `json:"name"`
-	UUID       string           `json:"uuid"` // "01234567-89ab-cdef-0123-456789abcdef"
-	PCI        gpualloc.PCIAddr `json:"pci"`
-	TotalMem   int64            `json:"total_mem"` // bytes
-	MaxSize    int64            `json:"max_size"`  // bytes of one allocation
-	Integrated bool             `json:"integrated"`
-	DMABuf     bool             `json:"dma_buf"` // the driver says that it exports dma-bufs
+	Ordinal    int          `json:"ordinal"` // what "ze:0" counts, over all drivers
+	Name       string       `json:"name"`
+	UUID       string       `json:"uuid"` // "01234567-89ab-cdef-0123-456789abcdef"
+	PCI        pciaddr.Addr `json:"pci"`
+	TotalMem   int64        `json:"total_mem"` // bytes
+	MaxSize    int64        `json:"max_size"`  // bytes of one allocation
+	Integrated bool         `json:"integrated"`
+	DMABuf     bool         `json:"dma_buf"` // the driver says that it exports dma-bufs
 
 	driver driverHandle
 	handle deviceHandle
@@ -86,7 +85,7 @@ func (s *session) describe(ordinal int, h driverHandle, dev deviceHandle, p prop
 	if r != Success {
 		return d, failed("zeDevicePciGetPropertiesExt", on, r, "", "")
 	}
-	d.PCI = pci.Addr{Domain: domain, Bus: uint8(bus), Device: uint8(device), Function: uint8(function)}
+	d.PCI = pciaddr.Addr{Domain: domain, Bus: uint8(bus), Device: uint8(device), Function: uint8(function)}
 	total, r := s.drv.totalMem(dev)
 	if r != Success {
 		return d, failed("zeDeviceGetMemoryProperties", on, r, "", "")

@@ -13,7 +13,7 @@ import (
 	nv "github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // library is NVML's name, in messages and for the dynamic linker.
@@ -88,7 +88,7 @@ func peersOfAll(lib nv.Interface) ([]Peer, error) {
 		return nil, err
 	}
 	var all []nv.Device
-	var at []pci.Addr
+	var at []pciaddr.Addr
 	for i := range n {
 		d, r := lib.DeviceGetHandleByIndex(i)
 		on := fmt.Sprintf("GPU %d", i)
@@ -120,8 +120,8 @@ func peersOfAll(lib nv.Interface) ([]Peer, error) {
 	return out, nil
 }
 
-func address(where nv.PciInfo) pci.Addr {
-	return pci.Addr{Domain: where.Domain, Bus: uint8(where.Bus), Device: uint8(where.Device)}
+func address(where nv.PciInfo) pciaddr.Addr {
+	return pciaddr.Addr{Domain: where.Domain, Bus: uint8(where.Bus), Device: uint8(where.Device)}
 }
 
 func describeAll(lib nv.Interface) ([]GPU, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // What GPUs answers instead of a list.
@@ -30,11 +31,11 @@ func (e *Error) Error() string { return fmt.Sprintf("%s (NVML %d)", e.Text, e.Co
 
 // GPU is one GPU.
 type GPU struct {
-	Index  int              `json:"index"` // NVML's, in the order of PCI addresses
-	Name   string           `json:"name"`  // "NVIDIA H100 80GB HBM3"
-	UUID   string           `json:"uuid"`  // "GPU-…", as CUDA's, which is another for a MIG instance
-	PCI    gpualloc.PCIAddr `json:"pci"`
-	Memory Usage            `json:"memory"`
+	Index  int          `json:"index"` // NVML's, in the order of PCI addresses
+	Name   string       `json:"name"`  // "NVIDIA H100 80GB HBM3"
+	UUID   string       `json:"uuid"`  // "GPU-…", as CUDA's, which is another for a MIG instance
+	PCI    pciaddr.Addr `json:"pci"`
+	Memory Usage        `json:"memory"`
 	// BAR1 is the window through which NICs reach the GPU's memory. Everything
 	// that is registered takes a part of it (Window), with all processes together. A GPU
 	// without one, or a driver that does not say, leaves nil.
@@ -90,7 +91,7 @@ func (g GPU) CheckBAR1(sizes ...int64) error {
 // Buffers of other drivers need no BAR 1 that NVML knows; where it does not answer,
 // the registration will. Errors: dmabuf.ErrLimit.
 func CheckBAR1(bufs ...*gpualloc.Buffer) error {
-	sizes := map[gpualloc.PCIAddr][]int64{}
+	sizes := map[pciaddr.Addr][]int64{}
 	seen := map[uint64]bool{} // inodes
 	for _, b := range bufs {
 		at, ok := b.PCI()
@@ -122,7 +123,7 @@ func CheckBAR1(bufs ...*gpualloc.Buffer) error {
 // Peer is what NVML says of two GPUs: whether the one reads and writes the
 // other's memory over PCIe or NVLink. It says nothing of NICs.
 type Peer struct {
-	A, B        gpualloc.PCIAddr
+	A, B        pciaddr.Addr
 	Read, Write string // "OK", or why not: "chipset not supported"
 }
 

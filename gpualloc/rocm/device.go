@@ -9,17 +9,17 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
-	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Device is a GPU as ROCm sees it: ROCR_VISIBLE_DEVICES chooses and orders.
 type Device struct {
-	Ordinal  int              `json:"ordinal"` // what "rocm:0" counts
-	Name     string           `json:"name"`    // "gfx942"
-	Product  string           `json:"product"` // "AMD Instinct MI300X"
-	UUID     string           `json:"uuid"`    // "GPU-0123456789abcdef", "" where the GPU has none
-	PCI      gpualloc.PCIAddr `json:"pci"`
-	TotalMem int64            `json:"total_mem"` // bytes, of the pool that is allocated from
+	Ordinal  int          `json:"ordinal"` // what "rocm:0" counts
+	Name     string       `json:"name"`    // "gfx942"
+	Product  string       `json:"product"` // "AMD Instinct MI300X"
+	UUID     string       `json:"uuid"`    // "GPU-0123456789abcdef", "" where the GPU has none
+	PCI      pciaddr.Addr `json:"pci"`
+	TotalMem int64        `json:"total_mem"` // bytes, of the pool that is allocated from
 
 	agent   agent
 	pool    pool
@@ -86,7 +86,7 @@ func (s *session) describe(ordinal int, a agent) (Device, error) {
 	if st != Success {
 		return d, failed("hsa_agent_get_info", on, st, "", "HSA_AMD_AGENT_INFO_DOMAIN")
 	}
-	d.PCI = pci.Addr{Domain: uint32(domain), Bus: uint8(bdf >> 8), Device: uint8(bdf >> 3 & 31), Function: uint8(bdf & 7)}
+	d.PCI = pciaddr.Addr{Domain: uint32(domain), Bus: uint8(bdf >> 8), Device: uint8(bdf >> 3 & 31), Function: uint8(bdf & 7)}
 	// A GPU without a UUID says "GPU-XX".
 	if id, st := s.drv.agentString(a, agentUUID, uuidLen); st == Success && id != "" && !strings.HasSuffix(id, "-XX") {
 		d.UUID = id

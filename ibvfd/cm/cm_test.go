@@ -130,7 +130,7 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// What the kernel, the peer or the library answers comes out with the call, the
+// An answer of the kernel, the peer or the library comes out with the call, the
 // address, the errno and what to do.
 func TestConnectErrors(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -370,7 +370,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// Everybody who waits is told that the device went, and who asks later.
+// Every call that waits learns that the device went, and so does a later one.
 func TestDeviceRemoved(t *testing.T) {
 	s := newScript()
 	id := resolvedID(t, s)
@@ -388,7 +388,7 @@ func TestDeviceRemoved(t *testing.T) {
 	}
 	s.chans[0].push(event{typ: eventDeviceRemoval})
 	all.Wait()
-	s.fail["disconnect"] = unix.EINVAL // of what has ended
+	s.fail["disconnect"] = unix.EINVAL // of a connection that has ended
 	if err := id.Disconnect(t.Context()); !errors.Is(err, unix.ENODEV) {
 		t.Errorf("disconnect: %v", err)
 	}

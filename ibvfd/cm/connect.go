@@ -27,7 +27,7 @@ type Param struct {
 	// MaxAcceptData bytes at most.
 	PrivateData []byte
 	// READs and atomics on their way: the peer's, and ours. Both sides' wishes
-	// count, the smaller one wins. Default: what the device allows, 16 at most.
+	// count, the smaller one wins. Default: the device's limit, 16 at most.
 	ResponderResources, InitiatorDepth uint8
 	RetryCount                         uint8 // 7 at most; default 6: rxe takes 7 for "for ever"
 	RNRRetry                           uint8 // 7 stands for "for ever", the default
@@ -216,7 +216,7 @@ func fits(op, addr string, data []byte, most int) error {
 
 // Disconnect ends the connection and waits until the peer has heard of it: it
 // answers when its program disconnects or closes in turn. The queue pair goes to
-// the error state: what is outstanding completes, flushed. A connection that has
+// the error state: outstanding work completes, flushed. A connection that has
 // ended already is no error.
 func (id *ID) Disconnect(ctx context.Context) error {
 	addr := id.remote.String()
@@ -232,8 +232,8 @@ func (id *ID) Disconnect(ctx context.Context) error {
 	return id.Wait(ctx)
 }
 
-// Wait waits for the connection's end, by either side: nil. Who is told of the
-// peer's end answers it by Disconnect, or Close. It is an error if the device is
+// Wait waits for the connection's end, by either side: nil. A program that learns of
+// the peer's end answers it by Disconnect, or Close. It is an error if the device is
 // removed, or ctx ends first.
 func (id *ID) Wait(ctx context.Context) error {
 	addr := id.remote.String()

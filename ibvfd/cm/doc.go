@@ -15,11 +15,11 @@
 // The queue pairs are ibvfd's, on any Context of the device that ID.Device
 // names: one that ibvfd opened, or [ID.Context], which is rdma_cm's own.
 // Connect and Accept take the attributes from rdma_cm (rdma_init_qp_attr(3)) and
-// bring the queue pair to RTS. What is to be received first can be posted before,
+// bring the queue pair to RTS. The first receives can be posted before,
 // after [ibvfd.QP.Init].
 //
-// rdma_cm authenticates nobody and encrypts nothing: an address can be claimed,
-// and the private data are read and changed by whoever is on the path. Who must
+// rdma_cm authenticates no peer and encrypts nothing: an address can be claimed,
+// and the private data can be read and changed on the path. A program that must
 // know the peer asks it after the connection is up, as package gpurdma does with
 // TLS.
 //

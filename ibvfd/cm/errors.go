@@ -21,8 +21,8 @@ var (
 	ErrBrokenLibrary = errors.New("librdmacm cannot be loaded")
 	// ErrDisconnected: the peer ended the connection, or its process did.
 	ErrDisconnected = errors.New("disconnected")
-	// ErrSpent: the ID is of no use but to be closed: what it was for failed, or
-	// has been done.
+	// ErrSpent: the ID can only be closed: its work failed, or
+	// is done.
 	ErrSpent = errors.New("the identifier is spent")
 )
 

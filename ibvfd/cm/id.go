@@ -22,7 +22,7 @@ type ID struct {
 	*handle
 	local, remote netip.AddrPort
 	dev           device
-	asked         depths // of a request: what the peer would have
+	asked         depths // of a request: the peer's wishes
 	request       []byte // of a request: the peer's private data
 
 	state    atomic.Int32 // idState
@@ -77,7 +77,7 @@ func resolve(ctx context.Context, m manager, addr, from string) (*ID, error) {
 }
 
 func (id *ID) resolved(ctx context.Context, addr string, src netip.AddrPort) error {
-	if err := id.id.resolveAddr(src, id.remote, milliseconds(ctx)); err != nil { // nobody else has the ID yet
+	if err := id.id.resolveAddr(src, id.remote, milliseconds(ctx)); err != nil { // no other code has the ID yet
 		return refused(opResolve, addr, err)
 	}
 	if _, err := id.expect(ctx, opResolve, addr, eventAddrResolved); err != nil {
@@ -121,7 +121,7 @@ func (id *ID) expect(ctx context.Context, op, addr string, want eventType) (even
 	}
 }
 
-// see notes the connection's end, whoever waits.
+// see notes the connection's end, whichever call waits.
 func (id *ID) see(ev *event) {
 	switch {
 	case ev.typ == eventDeviceRemoval:

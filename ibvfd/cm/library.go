@@ -29,7 +29,7 @@ type event struct {
 	typ    eventType
 	status int
 	id     identifier // of a connect request: the new one
-	asked  depths     // of a connect request: what the peer would have
+	asked  depths     // of a connect request: the peer's wishes
 	data   []byte     // private
 }
 

@@ -5,7 +5,7 @@
 package cm
 
 /*
-#cgo CFLAGS: -I${SRCDIR}/..
+#cgo CFLAGS: -I${SRCDIR}/../internal/libibverbs
 #include <stdlib.h>
 #include "cm_lib.h"
 */
@@ -225,7 +225,7 @@ func (id *libID) context(closed func()) (*ibvfd.Context, error) {
 	return ibvfd.Wrap(unsafe.Pointer(id.c.verbs), closed)
 }
 
-// attributes asks for each of the states: what the library fills in grows from
+// attributes asks for each of the states: the fields that the library sets grow from
 // one to the next, and the answers do not repeat each other.
 func (id *libID) attributes() (ibvfd.ManagedAttr, error) {
 	var init, rtr, rts C.struct_vb_qp_attr

@@ -111,8 +111,8 @@ func (l *Listener) take(ev *event) (*ID, error) {
 	return id, nil
 }
 
-// Close ends the Listener; IDs that it has accepted live on. Who waits in Accept
-// gets [os.ErrClosed]. The kernel refuses the requests that nobody has taken.
+// Close ends the Listener; IDs that it has accepted live on. A call that waits in
+// Accept gets [os.ErrClosed]. The kernel refuses the requests that were not taken.
 // Closing again does nothing.
 func (l *Listener) Close() error {
 	return l.close(func() error {

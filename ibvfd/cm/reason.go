@@ -11,7 +11,7 @@ type Reason int
 // The reasons that programs meet.
 const (
 	ReasonTimeout   Reason = 4  // the peer took too long to decide, or was closed meanwhile
-	ReasonNobody    Reason = 8  // nobody listens at the address
+	ReasonNobody    Reason = 8  // no program listens at the address
 	ReasonStale     Reason = 10 // the peer takes the connection for one that it has already
 	ReasonResponder Reason = 27 // the peer serves fewer READs than were asked for
 	ReasonConsumer  Reason = 28 // the program that listens refused

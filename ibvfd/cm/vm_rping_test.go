@@ -52,7 +52,7 @@ func info(addr uint64, rkey uint32) []byte {
 	return binary.BigEndian.AppendUint32(b, rpingSize)
 }
 
-// rping starts it; what it says is shown if it does not end well.
+// rping starts it; its output is shown if it does not end well.
 func rping(t *testing.T, args ...string) (wait func()) {
 	t.Helper()
 	path, err := exec.LookPath("rping")

@@ -34,7 +34,7 @@ type handle struct {
 	ch     channel
 	id     identifier
 	events *eventfile.File
-	taken  event // last; of who has the turn of events
+	taken  event // last; for the goroutine that has the turn of events
 
 	mu     sync.RWMutex // read-held while a call runs
 	closed bool

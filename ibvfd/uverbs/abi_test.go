@@ -68,7 +68,15 @@ func TestHeaders(t *testing.T) {
 		{C: "IB_USER_VERBS_CMD_REREG_MR", Go: cmdReregMR},
 		{C: "RDMA_DRIVER_MLX5", Go: DriverMLX5},
 		{C: "RDMA_DRIVER_RXE", Go: DriverRXE},
-		{C: "IB_UVERBS_ACCESS_LOCAL_WRITE", Go: accessLocalWrite},
+		{C: "IB_UVERBS_ACCESS_LOCAL_WRITE", Go: AccessLocalWrite},
+		{C: "IB_UVERBS_ACCESS_REMOTE_WRITE", Go: AccessRemoteWrite},
+		{C: "IB_UVERBS_ACCESS_REMOTE_READ", Go: AccessRemoteRead},
+		{C: "IB_UVERBS_ACCESS_REMOTE_ATOMIC", Go: AccessRemoteAtomic},
+		{C: "IB_UVERBS_ACCESS_MW_BIND", Go: AccessMWBind},
+		{C: "IB_UVERBS_ACCESS_ZERO_BASED", Go: AccessZeroBased},
+		{C: "IB_UVERBS_ACCESS_ON_DEMAND", Go: AccessOnDemand},
+		{C: "IB_UVERBS_ACCESS_HUGETLB", Go: AccessHugeTLB},
+		{C: "IB_UVERBS_ACCESS_RELAXED_ORDERING", Go: AccessRelaxedOrdering},
 	}
 	headers.Compare(t, structs, numbers)
 }

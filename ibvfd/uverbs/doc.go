@@ -6,7 +6,7 @@
 // It holds what registering and probing need: [Open] with a context of its
 // own, [File.AllocPD], [File.RegDMABufMR], [File.ReregMR], [File.QueryMR],
 // [File.DestroyMR].
-// [Wrap] works on a descriptor that somebody else owns, such as a libibverbs
+// [Wrap] works on a descriptor that has another owner, such as a libibverbs
 // context's cmd_fd; handles of PDs made there are valid here, because both use
 // one context of the kernel's.
 //

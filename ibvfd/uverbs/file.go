@@ -29,7 +29,7 @@ type File struct {
 	driver atomic.Uint32
 }
 
-// Wrap borrows the descriptor of a context that somebody else made, and must
+// Wrap borrows the descriptor of a context that other code made, and must
 // keep open while the File is used. Close does nothing then.
 func Wrap(t Transport, raw int) *File { return &File{t: t, raw: raw} }
 

@@ -110,7 +110,7 @@ func (f *File) DestroyMR(handle uint32) error {
 }
 
 // ProbeDMABuf asks the driver to register a page of the dma-buf with
-// descriptor -1, which no driver can. What the kernel says shows how far the
+// descriptor -1, which no driver can. The kernel's answer shows how far the
 // request came:
 //
 //   - EBADF: the driver looked the descriptor up, so it registers dma-bufs;
@@ -121,7 +121,7 @@ func (f *File) DestroyMR(handle uint32) error {
 // Any other answer tells nothing. A driver that accepted it would be answered
 // with the MR's destruction, and a nil error.
 func (f *File) ProbeDMABuf(pd uint32) error {
-	return f.ProbeDMABufAs(DMABufMR{PD: pd, Access: accessLocalWrite, Length: uint64(os.Getpagesize())})
+	return f.ProbeDMABufAs(DMABufMR{PD: pd, Access: AccessLocalWrite, Length: uint64(os.Getpagesize())})
 }
 
 // ProbeDMABufAs is ProbeDMABuf with the parameters of a registration that

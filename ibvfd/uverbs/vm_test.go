@@ -64,7 +64,7 @@ func TestVMRegister(t *testing.T) {
 		}
 		defer buf.Close()
 		err = buf.Segments()[0].Buf.Do(func(fd int) error {
-			p := DMABufMR{PD: pd, FD: int32(fd), Access: accessLocalWrite, Offset: 5, Length: 1<<16 - 5, IOVA: 1<<40 + 5}
+			p := DMABufMR{PD: pd, FD: int32(fd), Access: AccessLocalWrite, Offset: 5, Length: 1<<16 - 5, IOVA: 1<<40 + 5}
 			mr, err := f.RegDMABufMR(p)
 			if err != nil {
 				return err

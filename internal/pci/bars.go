@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // BAR is a memory region of a function.
@@ -57,7 +58,7 @@ func (r Region) showsMemory() bool {
 
 // Regions reads a function's BARs. A file that is none of a function's is
 // fs.ErrInvalid, and so is a part of one, unless it has the window of a GPU's memory.
-func Regions(s sysfs.FS, a Addr) ([]Region, error) {
+func Regions(s sysfs.FS, a pciaddr.Addr) ([]Region, error) {
 	text, err := files.ReadFile(s.Path(functionPath(a), "resource"))
 	if err != nil {
 		return nil, fmt.Errorf("PCI function %v: %w", a, err)
@@ -88,20 +89,20 @@ func Regions(s sysfs.FS, a Addr) ([]Region, error) {
 }
 
 // BARs lists a function's memory BARs that have an address.
-func BARs(s sysfs.FS, a Addr) ([]BAR, error) {
+func BARs(s sysfs.FS, a pciaddr.Addr) ([]BAR, error) {
 	placed, _, err := memoryBARs(s, a)
 	return placed, err
 }
 
 // Unplaced reports a function none of whose memory BARs has an address, or not the
 // largest of them: firmware and kernel found no room.
-func Unplaced(s sysfs.FS, a Addr) (bool, error) {
+func Unplaced(s sysfs.FS, a pciaddr.Addr) (bool, error) {
 	placed, without, err := memoryBARs(s, a)
 	return err == nil && (len(placed) == 0 || largest(placed).Size < largest(without).Size), err
 }
 
 // memoryBARs are those with an address and those without.
-func memoryBARs(s sysfs.FS, a Addr) (placed, without []BAR, err error) {
+func memoryBARs(s sysfs.FS, a pciaddr.Addr) (placed, without []BAR, err error) {
 	all, err := Regions(s, a)
 	for _, r := range all {
 		if !r.Memory() || r.End <= r.Start {
@@ -127,7 +128,7 @@ func largest(bars []BAR) (best BAR) {
 }
 
 // LargestBAR is where a GPU's memory is; false if the function has none.
-func LargestBAR(s sysfs.FS, a Addr) (BAR, bool) {
+func LargestBAR(s sysfs.FS, a pciaddr.Addr) (BAR, bool) {
 	bars, err := BARs(s, a)
 	best := largest(bars)
 	return best, err == nil && best.Size > 0

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // ErrTruncated says that configuration space was read in part only. The kernel
@@ -40,7 +41,7 @@ type Config struct {
 }
 
 // ReadConfig reads a function's configuration space.
-func ReadConfig(s sysfs.FS, a Addr) (Config, error) {
+func ReadConfig(s sysfs.FS, a pciaddr.Addr) (Config, error) {
 	name := s.Path(functionPath(a), "config")
 	st, err := files.Stat(name)
 	if err != nil {
@@ -69,7 +70,7 @@ func ReadConfig(s sysfs.FS, a Addr) (Config, error) {
 
 // otherIDs says that configuration space has other ids than the files vendor and device.
 type otherIDs struct {
-	of             Addr
+	of             pciaddr.Addr
 	vendor, device uint16
 }
 
@@ -81,7 +82,7 @@ func (otherIDs) Is(target error) bool { return target == fs.ErrInvalid }
 
 // identified reports whether the files vendor and device have these ids, or are not there. In a copy, config
 // may belong to another function.
-func identified(s sysfs.FS, a Addr, vendor, device uint16) bool {
+func identified(s sysfs.FS, a pciaddr.Addr, vendor, device uint16) bool {
 	v, err1 := s.ReadUint(path.Join(functionPath(a), "vendor"), 16)
 	d, err2 := s.ReadUint(path.Join(functionPath(a), "device"), 16)
 	return err1 != nil || err2 != nil || uint16(v) == vendor && uint16(d) == device
@@ -218,7 +219,7 @@ var ErrNoGroups = errors.New("/sys/kernel/iommu_groups was not copied, or not al
 // ungrouped returns nil if the function is in no IOMMU group, and an error if the copy cannot show that. A whole
 // sysfs has class/mem and kernel; the kernel has no directory of groups if it is built without IOMMUs. An
 // IOMMU that is on has groups, and a place in class/iommu.
-func ungrouped(s sysfs.FS, a Addr) error {
+func ungrouped(s sysfs.FS, a pciaddr.Addr) error {
 	const dir = "kernel/iommu_groups"
 	groups, err := s.List(dir)
 	units, unread := s.List("class/iommu")
@@ -249,7 +250,7 @@ func ungrouped(s sysfs.FS, a Addr) error {
 
 // IOMMUType is how the IOMMU treats a function's DMA: "DMA", "DMA-FQ",
 // "identity", "blocked", "unmanaged"; "" without an IOMMU.
-func IOMMUType(s sysfs.FS, a Addr) (string, error) {
+func IOMMUType(s sysfs.FS, a pciaddr.Addr) (string, error) {
 	dir := functionPath(a)
 	if !s.Exists(dir) {
 		return "", fmt.Errorf("PCI function %v: %w", a, fs.ErrNotExist)
@@ -273,7 +274,7 @@ func IOMMUType(s sysfs.FS, a Addr) (string, error) {
 
 // IOMMUGroup is the number of the group that the IOMMU has a function in; ""
 // without one.
-func IOMMUGroup(s sysfs.FS, a Addr) (string, error) {
+func IOMMUGroup(s sysfs.FS, a pciaddr.Addr) (string, error) {
 	group, err := files.Readlink(s.Path(functionPath(a), "iommu_group"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && s.Exists(functionPath(a)):
@@ -292,14 +293,14 @@ func IOMMUGroup(s sysfs.FS, a Addr) (string, error) {
 }
 
 // PhysicalFunction is the one that a virtual function is part of; false for others.
-func PhysicalFunction(s sysfs.FS, a Addr) (Addr, bool, error) {
+func PhysicalFunction(s sysfs.FS, a pciaddr.Addr) (pciaddr.Addr, bool, error) {
 	link, err := files.Readlink(s.Path(functionPath(a), "physfn"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return Addr{}, false, nil
+		return pciaddr.Addr{}, false, nil
 	case err != nil:
-		return Addr{}, false, fmt.Errorf("PCI function %v: %w", a, err)
+		return pciaddr.Addr{}, false, fmt.Errorf("PCI function %v: %w", a, err)
 	}
-	pf, err := ParseAddr(path.Base(link))
+	pf, err := pciaddr.Parse(path.Base(link))
 	return pf, err == nil, err
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Distance counts the steps from a to b through the tree, and names the
@@ -16,7 +17,7 @@ import (
 // through one more step above both. It is false when one of them is not there.
 //
 // This is the tree's shape, not the kernel's decision on peer-to-peer.
-func Distance(s sysfs.FS, a, b Addr) (hops int, common string, ok bool) {
+func Distance(s sysfs.FS, a, b pciaddr.Addr) (hops int, common string, ok bool) {
 	ca, err := Chain(s, a)
 	if err != nil {
 		return 0, "", false
@@ -38,7 +39,7 @@ func Distance(s sysfs.FS, a, b Addr) (hops int, common string, ok bool) {
 
 // Relation says in words how two functions lie to each other, for "nearest,
 // because …".
-func Relation(s sysfs.FS, a, b Addr) string {
+func Relation(s sysfs.FS, a, b pciaddr.Addr) string {
 	hops, common, ok := Distance(s, a, b)
 	switch {
 	case !ok:
@@ -53,7 +54,7 @@ func Relation(s sysfs.FS, a, b Addr) string {
 	return fmt.Sprintf("below the bridge %s, %d hops", common, hops)
 }
 
-func numa(s sysfs.FS, a, b Addr) string {
+func numa(s sysfs.FS, a, b pciaddr.Addr) string {
 	fa, err1 := ReadFunction(s, a)
 	fb, err2 := ReadFunction(s, b)
 	switch {

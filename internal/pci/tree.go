@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // DeviceOf finds the PCI function that a device belongs to: the device itself
@@ -17,28 +18,28 @@ import (
 // devices, class links ("class/drm/card0") and network devices all lead to
 // their parent's function. sysPath is relative to the tree's root. It is false
 // for a device that hangs on no PCI bus.
-func DeviceOf(s sysfs.FS, sysPath string) (Addr, bool) {
+func DeviceOf(s sysfs.FS, sysPath string) (pciaddr.Addr, bool) {
 	real, err := s.Resolve(sysPath)
 	if err != nil {
-		return Addr{}, false
+		return pciaddr.Addr{}, false
 	}
 	return DeviceAt(real)
 }
 
 // DeviceAt is DeviceOf a path below sysfs that is resolved already.
-func DeviceAt(real string) (Addr, bool) {
+func DeviceAt(real string) (pciaddr.Addr, bool) {
 	for dir := real; dir != "." && dir != "/"; dir = path.Dir(dir) {
-		a, err := ParseAddr(path.Base(dir))
+		a, err := pciaddr.Parse(path.Base(dir))
 		if err != nil || len(path.Base(dir)) < len("0000:00:00.0") {
 			continue
 		}
 		// The parent of a function is a root bus or the bridge above.
 		parent := path.Base(path.Dir(dir))
-		if _, err := ParseAddr(parent); err == nil || isRootBus(parent) {
+		if _, err := pciaddr.Parse(parent); err == nil || isRootBus(parent) {
 			return a, true
 		}
 	}
-	return Addr{}, false
+	return pciaddr.Addr{}, false
 }
 
 // isRootBus recognises "pci0000:00", the directory of a host bridge's bus.
@@ -51,11 +52,11 @@ func isRootBus(name string) bool {
 	return ok && len(bus) == 2
 }
 
-func functionPath(a Addr) string { return path.Join("bus/pci/devices", a.String()) }
+func functionPath(a pciaddr.Addr) string { return path.Join("bus/pci/devices", a.String()) }
 
 // Function is what sysfs says about a PCI function.
 type Function struct {
-	Addr      Addr
+	Addr      pciaddr.Addr
 	Vendor    uint16
 	Device    uint16
 	SubVendor uint16
@@ -74,7 +75,7 @@ func (f Function) IsDisplay() bool { return f.Class>>16 == 0x03 }
 
 // ReadFunction reads a function's attributes. One that is not there is
 // fs.ErrNotExist.
-func ReadFunction(s sysfs.FS, a Addr) (Function, error) {
+func ReadFunction(s sysfs.FS, a pciaddr.Addr) (Function, error) {
 	dir := functionPath(a)
 	real, err := s.Resolve(dir)
 	if err != nil {
@@ -112,13 +113,13 @@ func ReadFunction(s sysfs.FS, a Addr) (Function, error) {
 // Chain is the way from the root of the tree to a function: the root bus
 // ("pci0000:00"), the bridges, the function itself. What is behind a VMD
 // controller has a root bus of its own, as for the kernel.
-func Chain(s sysfs.FS, a Addr) ([]string, error) {
+func Chain(s sysfs.FS, a pciaddr.Addr) ([]string, error) {
 	_, chain, err := chainBelow(s, a)
 	return chain, err
 }
 
 // chainBelow is Chain, and the directory that the root bus is in.
-func chainBelow(s sysfs.FS, a Addr) (dir string, chain []string, err error) {
+func chainBelow(s sysfs.FS, a pciaddr.Addr) (dir string, chain []string, err error) {
 	real, err := s.Resolve(functionPath(a))
 	if err != nil {
 		return "", nil, fmt.Errorf("PCI function %v: %w", a, err)
@@ -136,21 +137,21 @@ func chainBelow(s sysfs.FS, a Addr) (dir string, chain []string, err error) {
 // and the first function on it, where hosts show themselves. That is the lowest
 // address: the order of scanning, which the kernel keeps. It is false if there
 // is no function.
-func RootBus(s sysfs.FS, a Addr) (bus string, first Addr, ok bool, err error) {
+func RootBus(s sysfs.FS, a pciaddr.Addr) (bus string, first pciaddr.Addr, ok bool, err error) {
 	dir, chain, err := chainBelow(s, a)
 	if err != nil {
-		return "", Addr{}, false, err
+		return "", pciaddr.Addr{}, false, err
 	}
 	names, err := s.List(path.Join(dir, chain[0]))
 	if err != nil {
-		return chain[0], Addr{}, false, fmt.Errorf("root bus of PCI function %v: %w", a, err)
+		return chain[0], pciaddr.Addr{}, false, fmt.Errorf("root bus of PCI function %v: %w", a, err)
 	}
 	for _, name := range names {
-		f, err := ParseAddr(name)
+		f, err := pciaddr.Parse(name)
 		if err != nil || len(name) < len("0000:00:00.0") {
 			continue
 		}
-		if !ok || f.devfn() < first.devfn() {
+		if !ok || devfn(f) < devfn(first) {
 			first, ok = f, true
 		}
 	}
@@ -158,14 +159,14 @@ func RootBus(s sysfs.FS, a Addr) (bus string, first Addr, ok bool, err error) {
 }
 
 // Upstream lists the bridges above a function, nearest first.
-func Upstream(s sysfs.FS, a Addr) ([]Addr, error) {
+func Upstream(s sysfs.FS, a pciaddr.Addr) ([]pciaddr.Addr, error) {
 	chain, err := Chain(s, a)
 	if err != nil {
 		return nil, err
 	}
-	var out []Addr
+	var out []pciaddr.Addr
 	for i := len(chain) - 2; i > 0; i-- {
-		b, err := ParseAddr(chain[i])
+		b, err := pciaddr.Parse(chain[i])
 		if err != nil {
 			return nil, fmt.Errorf("PCI function %v: above it is %q: %w", a, chain[i], fs.ErrInvalid)
 		}
@@ -173,3 +174,6 @@ func Upstream(s sysfs.FS, a Addr) ([]Addr, error) {
 	}
 	return out, nil
 }
+
+// devfn is the place on its bus: PCI_DEVFN().
+func devfn(a pciaddr.Addr) uint8 { return a.Device<<3 | a.Function }

@@ -16,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/procfs"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Machine are the files that evidence is read from, when a refusal asks for it.
@@ -125,7 +126,7 @@ func (m Machine) displays(driver string) ([]pci.Function, error) {
 	}
 	var found []pci.Function
 	for _, name := range names {
-		a, err := pci.ParseAddr(name)
+		a, err := pciaddr.Parse(name)
 		if err != nil {
 			continue // "bind", "new_id"
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // nvidia knows the answers of NVIDIA's two exporters: nvidia.ko, which exports
@@ -194,7 +195,7 @@ func forcePCIe(cached answer, group string, n int, known bool, value string) rea
 
 // groups compares the IOMMU groups of the NIC and the GPUs.
 func (e *Evidence) groups(gpus []pci.Function) (words string, together answer) {
-	at, err := pci.ParseAddr(e.Function)
+	at, err := pciaddr.Parse(e.Function)
 	if err != nil || len(gpus) == 0 {
 		return "", unknown
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p"
@@ -17,6 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/variables"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -85,20 +87,20 @@ type Subject struct {
 // a build or a machine without the library answers ErrNotAsked.
 type Live struct {
 	// DMABuf asks CUDA for each GPU whether it exports dma-bufs.
-	DMABuf func() (map[machine.Addr]Export, error)
+	DMABuf func() (map[pciaddr.Addr]Export, error)
 	// Confidential is whether NVML says that confidential computing is on.
 	Confidential func() (bool, error)
 	// Peers asks NVML whether NVIDIA's GPUs reach each other.
 	Peers func() ([]Peer, error)
 	// Memory is the size of each GPU's memory, by NVML.
-	Memory func() (map[machine.Addr]uint64, error)
+	Memory func() (map[pciaddr.Addr]uint64, error)
 	// BAR1 is the use of BAR 1 of NVIDIA's GPUs, by NVML.
-	BAR1 func() (map[machine.Addr]Usage, error)
+	BAR1 func() (map[pciaddr.Addr]Usage, error)
 	// Imports asks an RDMA driver whether it imports dma-bufs.
 	Imports func(nic string) (ibvfd.Support, error)
 	// Port asks a NIC for a port's state; a build or a machine without libibverbs
 	// answers ErrNotAsked.
-	Port func(nic string, port int) (ibvfd.PortAttr, error)
+	Port func(nic string, port int) (ibdev.PortAttr, error)
 	// PFC asks a network device for which priorities flow control is on.
 	PFC func(netdev string) ([]int, error)
 	// Opens tries to open a device file for reading and writing.
@@ -119,7 +121,7 @@ type Export struct {
 
 // Peer is two GPUs, and whether each can read and write the other's memory.
 type Peer struct {
-	A, B        machine.Addr
+	A, B        pciaddr.Addr
 	OK          bool
 	Read, Write string
 }
@@ -176,7 +178,7 @@ type Look struct {
 	GPUs    []drivers.GPU // those with memory of their own
 	Pairs   []p2p.Pair    // theirs
 
-	Functions map[machine.Addr]*Function
+	Functions map[pciaddr.Addr]*Function
 	Memo      map[string]any // what once has read
 
 	// The remedies that open ports: for the pairs that need it, and for all pairs that gain by it.
@@ -262,7 +264,7 @@ func Once[T any](l *Look, key string, read func() T) T {
 }
 
 // Function reads a PCI function, once.
-func (l *Look) Function(a machine.Addr) *Function {
+func (l *Look) Function(a pciaddr.Addr) *Function {
 	if f := l.Functions[a]; f != nil {
 		return f
 	}
@@ -309,7 +311,7 @@ func (l *Look) Endpoints() []*Function { return append(l.GPUFunctions(), l.NICFu
 // Ports are the bridges above them.
 func (l *Look) Ports() []*Function {
 	var out []*Function
-	seen := map[machine.Addr]bool{}
+	seen := map[pciaddr.Addr]bool{}
 	for _, f := range l.Endpoints() {
 		for _, up := range f.Upstream {
 			if !seen[up] {

@@ -11,10 +11,11 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // ReadFunction is Function without its configuration space.
-func (l *Look) ReadFunction(a machine.Addr) (machine.Function, error) {
+func (l *Look) ReadFunction(a pciaddr.Addr) (machine.Function, error) {
 	f := l.Function(a)
 	return f.Function, f.Err
 }
@@ -75,7 +76,7 @@ func BarAssigned(l *Look) {
 }
 
 // NodeOf is a function's NUMA node, negative if it is not known.
-func NodeOf(l *Look, a machine.Addr) int {
+func NodeOf(l *Look, a pciaddr.Addr) int {
 	if f := l.Function(a); f.Err == nil {
 		return f.NUMANode
 	}

@@ -8,10 +8,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -73,7 +74,7 @@ func readLAG(l *Look, n drivers.NIC) LAG {
 	}
 	for _, p := range n.Ports {
 		// Only a port with an address has a GID that names its network device.
-		if p.LinkLayer != ibvfd.LinkInfiniBand && (len(p.GIDs) == 0 || len(n.NetDevs) == 0) {
+		if p.LinkLayer != ibdev.LinkInfiniBand && (len(p.GIDs) == 0 || len(n.NetDevs) == 0) {
 			return LAG{Why: "the network devices of its GIDs are not known", At: []string{"/" + PortDir(n, p, "gid_attrs/ndevs")}}
 		}
 	}
@@ -99,7 +100,7 @@ func lower(names []string) []string {
 }
 
 // functionsOf are the PCI functions of network devices, but for one.
-func functionsOf(l *Look, devs string, but machine.Addr) []string {
+func functionsOf(l *Look, devs string, but pciaddr.Addr) []string {
 	var out []string
 	for _, dev := range strings.Fields(devs) {
 		if a, ok := pci.DeviceOf(l.Machine.Sys, path.Join("class/net", dev)); ok && a != but {
@@ -111,7 +112,7 @@ func functionsOf(l *Look, devs string, but machine.Addr) []string {
 
 // bondedFunctions are the functions of the same card whose network device is in a bond, and that
 // have no RDMA device of their own.
-func bondedFunctions(l *Look, own machine.Addr) (others, at []string) {
+func bondedFunctions(l *Look, own pciaddr.Addr) (others, at []string) {
 	for f := range uint8(8) {
 		a := own
 		if a.Function = f; a == own {
@@ -133,6 +134,6 @@ func bondedFunctions(l *Look, own machine.Addr) (others, at []string) {
 }
 
 // without are the names of functions but for one.
-func without(names []string, but machine.Addr) []string {
+func without(names []string, but pciaddr.Addr) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return name == but.String() })
 }

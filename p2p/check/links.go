@@ -8,8 +8,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
-	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/p2pdma"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Reached reports a link that was evaluated. Links behind one that does not hold are not evaluated.
@@ -57,7 +57,7 @@ func (l *Look) OfDriver(names ...string) []p2p.Pair {
 
 // Common is the bridge above both functions of a pair, whatever the kernel decides; nil if there is
 // none or if it is not known.
-func Common(l *Look, p p2p.Pair) *machine.Addr {
+func Common(l *Look, p p2p.Pair) *pciaddr.Addr {
 	if p.GPU.Exporter.PCI == nil || p.NIC.Importer.PCI == nil {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Quiet reports a log without any line that the check looks for. If the kernel has overwritten older
@@ -102,16 +103,16 @@ func (l *Look) concerns(line string) bool {
 		names = append(names, m[1]+".0")
 	}
 	return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool {
-		a, err := machine.ParseAddr(name)
+		a, err := pciaddr.Parse(name)
 		return err == nil && l.matter()[a]
 	})
 }
 
 // matter are the GPUs, the NICs and their ports. They are gathered once: a log can have thousands of
 // lines about errors.
-func (l *Look) matter() map[machine.Addr]bool {
-	return Once(l, "functions that matter", func() map[machine.Addr]bool {
-		out := map[machine.Addr]bool{}
+func (l *Look) matter() map[pciaddr.Addr]bool {
+	return Once(l, "functions that matter", func() map[pciaddr.Addr]bool {
+		out := map[pciaddr.Addr]bool{}
 		for _, f := range l.All() {
 			out[f.PCI] = true
 		}

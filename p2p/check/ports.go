@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
@@ -26,12 +26,12 @@ func Kind(l *Look, n drivers.NIC) machine.Reading { return l.Read(IBDir(n), "nod
 func IsIWARP(r machine.Reading) bool { return strings.HasPrefix(r.Text, iWARP) }
 
 // PortDir is a file below the directory of a port.
-func PortDir(n drivers.NIC, p ibvfd.PortInfo, elem ...string) string {
+func PortDir(n drivers.NIC, p ibdev.Port, elem ...string) string {
 	return path.Join(append([]string{IBDir(n), "ports", strconv.Itoa(p.Num)}, elem...)...)
 }
 
 // Table says whether a port's GID table can be read.
-func Table(l *Look, n drivers.NIC, p ibvfd.PortInfo) machine.Reading {
+func Table(l *Look, n drivers.NIC, p ibdev.Port) machine.Reading {
 	entries, r := l.List(PortDir(n, p, "gids"))
 	if r.Err == nil && len(entries) == 0 {
 		r.Err = machine.ErrNoTable

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -52,7 +53,7 @@ var otherCores = []string{"0x41 0xd0c", "0x41 0xd40", "0x41 0xd49"}
 
 // OneGroup compares the IOMMU groups of two functions as NVIDIA's driver does: it compares pointers, so
 // that two functions without a group are equal.
-func OneGroup(l *Look, a, b machine.Addr) (one placement.Answer, g, n machine.Reading) {
+func OneGroup(l *Look, a, b pciaddr.Addr) (one placement.Answer, g, n machine.Reading) {
 	g, n = l.Link("sys/bus/pci/devices", a.String(), "iommu_group"), l.Link("sys/bus/pci/devices", b.String(), "iommu_group")
 	switch {
 	case g.Err != nil && !g.Gone() || n.Err != nil && !n.Gone():

@@ -19,6 +19,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/p2pdma"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // one is a machine with one GPU and one NIC and with many faults.
@@ -178,7 +179,7 @@ func TestMachineThatIsSwapped(t *testing.T) {
 func TestPortThatIsGone(t *testing.T) {
 	m := machine.Open(one(t))
 	gpu, nic := machinetest.Addr(t, "0000:13:00.0"), machinetest.Addr(t, "0000:14:00.0")
-	for _, a := range []machine.Addr{gpu, nic} {
+	for _, a := range []pciaddr.Addr{gpu, nic} {
 		if _, err := m.Function(a); err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +188,7 @@ func TestPortThatIsGone(t *testing.T) {
 	files.Before = func(name string) error {
 		return errnoIf(strings.Contains(filepath.Base(name), "0000:1"), unix.ENODEV)
 	}
-	m.Nodes = map[machine.Addr]*machine.Node{gpu: m.Nodes[gpu], nic: m.Nodes[nic]}
+	m.Nodes = map[pciaddr.Addr]*machine.Node{gpu: m.Nodes[gpu], nic: m.Nodes[nic]}
 	if d := p2pdma.Decide(m, gpu, &nic); d.Type == p2pdma.MapBusAddress {
 		t.Errorf("%v", d)
 	}

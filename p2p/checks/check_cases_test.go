@@ -13,11 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // checkCase is a machine, what is changed on it, and what a check then finds.
@@ -279,7 +281,7 @@ func checkCases() map[string][]checkCase {
 		"GPU-EXPORTER-OPS": {on("small-mi300", pass), on("small-mi300", fail, release("6.12.1")), on("small-mi300", unknown, put("sys/module/amdgpu/taint", "OE")), on("xe", skip), on("xe", unknown, swap("driver:xe", "driver:softgpu behaviour=strange"))},
 
 		"NV-MODTYPE":     {on("small-hgx", pass), on("small-hgx", warn, proprietary, peermem), on("small-hgx", fail, proprietary, put("sys/module/nvidia_peermem/version", "570")), on("small-hgx", fail, put("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.124.06"), put("sys/module/nvidia/taint", "POE")), on("small-hgx", unknown, put("proc/driver/nvidia/version", "?")), on("small-hgx", unknown, unreadable("proc/driver/nvidia/version")), on("small-mi300", skip)},
-		"NV-DMABUF-ATTR": {on("small-hgx", unknown), on("small-hgx", pass).with(exports(check.Export{OK: true}, nil)), on("small-hgx", fail).with(exports(check.Export{Why: "proprietary"}, nil)), on("small-hgx", fail, proprietary).with(exports(check.Export{Why: "proprietary"}, nil)), on("small-hgx", warn, proprietary, peermem).with(exports(check.Export{Why: "proprietary"}, nil)), on("small-hgx", fail, peermem).with(exports(check.Export{Why: "too old"}, nil)), on("small-hgx", unknown).with(check.Live{DMABuf: func() (map[machine.Addr]check.Export, error) { return nil, other }}), on("small-hgx", unknown).with(check.Live{DMABuf: func() (map[machine.Addr]check.Export, error) { return nil, nil }}), on("small-mi300", skip)},
+		"NV-DMABUF-ATTR": {on("small-hgx", unknown), on("small-hgx", pass).with(exports(check.Export{OK: true}, nil)), on("small-hgx", fail).with(exports(check.Export{Why: "proprietary"}, nil)), on("small-hgx", fail, proprietary).with(exports(check.Export{Why: "proprietary"}, nil)), on("small-hgx", warn, proprietary, peermem).with(exports(check.Export{Why: "proprietary"}, nil)), on("small-hgx", fail, peermem).with(exports(check.Export{Why: "too old"}, nil)), on("small-hgx", unknown).with(check.Live{DMABuf: func() (map[pciaddr.Addr]check.Export, error) { return nil, other }}), on("small-hgx", unknown).with(check.Live{DMABuf: func() (map[pciaddr.Addr]check.Export, error) { return nil, nil }}), on("small-mi300", skip)},
 		"NV-CC":          {on("small-hgx", unknown), on("small-hgx", pass).with(confidential(false, nil)), on("small-hgx", fail).with(confidential(true, nil)), on("small-hgx", unknown).with(confidential(false, other)), on("small-mi300", skip)},
 		"NV-P2P-CAPS":    {on("small-hgx", unknown), on("small-hgx", pass).with(reach("OK", nil)), on("small-hgx", warn).with(reach("chipset not supported", nil)), on("small-hgx", unknown).with(reach("OK", other)), on("small-hgx", unknown).with(check.Live{Peers: func() ([]check.Peer, error) { return nil, nil }}), on("grace", skip), on("small-mi300", skip)},
 		"NV-PEERMEM": {on("small-hgx", pass), on("small-hgx", warn, put("sys/module/nvidia_peermem/version", "570")), on("small-hgx", pass, put("sys/module/nvidia_peermem/version", "570"), put("sys/kernel/mm/memory_peers/nv_mem/version", "1")), on("small-hgx", unknown, gone("sys/module")), on("small-mi300", skip),
@@ -289,19 +291,19 @@ func checkCases() map[string][]checkCase {
 			on("small-hgx", warn, put("sys/module/nvidia_peermem/version", "570"), put("proc/kallsyms", "0 T ib_register_device\t[ib_core]")), on("small-hgx", warn, log(noSymbol)), on("small-hgx", fail, proprietary, log(noSymbol)), on("small-hgx", warn, log(mismatch)), on("small-hgx", fail, proprietary, log(mismatch)), on("small-hgx", pass, log(mismatch), peermem), on("small-hgx", pass, put("sys/module/ib_core/taint", "")), on("small-hgx", pass, put("sys/module/ib_core/taint", "OE"), put("sys/module/ib_core/version", "24.10-0.7.0")), on("small-hgx", fail, proprietary, put("sys/module/ib_core/taint", "OE")),
 			on("small-hgx", warn, put("sys/module/nvidia_peermem/version", "570"), put("proc/kallsyms", "0 T ib_register_peer_memory_client\t[ib_core]\n0 T ib_register_device\t[ib_core]"))},
 		"NV-PEERMEM-KMSG": {on("small-hgx", pass), on("small-hgx", warn, log("nvidia_peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further processing")), on("small-hgx", unknown, overwritten), on("small-hgx", unknown, noLog), on("small-mi300", skip)},
-		"NV-BAR1": {on("small-hgx", unknown), on("small-hgx", warn, put(amdGPU+"/resource", "0x20000000000 0x2000fffffff 0x14220c")).with(check.Live{BAR1: func() (map[machine.Addr]check.Usage, error) {
-			return map[machine.Addr]check.Usage{{Bus: 0x15}: {Total: 100, Used: 5}}, nil
+		"NV-BAR1": {on("small-hgx", unknown), on("small-hgx", warn, put(amdGPU+"/resource", "0x20000000000 0x2000fffffff 0x14220c")).with(check.Live{BAR1: func() (map[pciaddr.Addr]check.Usage, error) {
+			return map[pciaddr.Addr]check.Usage{{Bus: 0x15}: {Total: 100, Used: 5}}, nil
 		}}), on("small-hgx", unknown, drop(amdGPU+"/resource")), on("small-mi300", skip),
-			on("small-hgx", warn).with(check.Live{BAR1: func() (map[machine.Addr]check.Usage, error) {
-				return map[machine.Addr]check.Usage{{Bus: 0x13}: {Total: 100, Used: 95}, {Bus: 0x15}: {Total: 100, Used: 5}}, nil
+			on("small-hgx", warn).with(check.Live{BAR1: func() (map[pciaddr.Addr]check.Usage, error) {
+				return map[pciaddr.Addr]check.Usage{{Bus: 0x13}: {Total: 100, Used: 95}, {Bus: 0x15}: {Total: 100, Used: 5}}, nil
 			}}),
-			on("small-hgx", pass).with(check.Live{BAR1: func() (map[machine.Addr]check.Usage, error) {
-				return map[machine.Addr]check.Usage{{Bus: 0x13}: {Total: 100, Used: 5}, {Bus: 0x15}: {Total: 100, Used: 5}}, nil
+			on("small-hgx", pass).with(check.Live{BAR1: func() (map[pciaddr.Addr]check.Usage, error) {
+				return map[pciaddr.Addr]check.Usage{{Bus: 0x13}: {Total: 100, Used: 5}, {Bus: 0x15}: {Total: 100, Used: 5}}, nil
 			}}),
-			on("small-hgx", unknown).with(check.Live{BAR1: func() (map[machine.Addr]check.Usage, error) {
-				return map[machine.Addr]check.Usage{{Bus: 0x13}: {Total: 100, Used: 5}}, other
+			on("small-hgx", unknown).with(check.Live{BAR1: func() (map[pciaddr.Addr]check.Usage, error) {
+				return map[pciaddr.Addr]check.Usage{{Bus: 0x13}: {Total: 100, Used: 5}}, other
 			}}),
-			on("small-hgx", unknown).with(check.Live{BAR1: func() (map[machine.Addr]check.Usage, error) { return nil, nil }})},
+			on("small-hgx", unknown).with(check.Live{BAR1: func() (map[pciaddr.Addr]check.Usage, error) { return nil, nil }})},
 		"NV-PARAMS":   {on("small-hgx", pass), on("small-hgx", fail, translating, redirecting, nvidia("DmaRemapPeerMmio: 0")), on("small-hgx", fail, translating, redirecting, nvidia("DmaRemapPeerMmio: 0"), release("6.6.1")), on("small-hgx", fail, translating, redirecting), on("small-hgx", pass, translating, release("6.6.1")), on("small-hgx", warn, translating), on("small-hgx", unknown, translating, release("5.14.0-570.el9.x86_64")), on("small-hgx", warn, translating, nvidia("DmaRemapPeerMmio: 0")), on("small-hgx", unknown, nvidia("DmaRemapPeerMmio: 0"), unreadable("sys/kernel/iommu_groups/*/type")), on("small-hgx", unknown, put("proc/driver/nvidia/params", "?")), on("small-hgx", unknown, unreadable("proc/driver/nvidia/params")), on("small-hgx", unknown, translating, nvidia("DmaRemapMmio: 1")), on("small-hgx", unknown, translating, nvidia("DmaRemapPeerMmio: ?")), on("small-hgx", pass, nvidia("DmaRemapMmio: 1")), on("small-mi300", skip)},
 		"NV-MIG":      {on("small-hgx", unknown, put("proc/driver/nvidia/capabilities/gpu0/mig/config", "x"), unreadable("proc/driver/nvidia/capabilities/gpu0/mig")), on("small-hgx", pass), on("small-hgx", warn, put("proc/driver/nvidia/capabilities/gpu0/mig/gi1/access", "x")), on("small-hgx", unknown, unreadable("proc/driver/nvidia/capabilities")), on("small-mi300", skip)},
 		"NV-COHERENT": {on("small-hgx", pass), on("grace", pass), on("grace", warn, beside), on("grace", pass, swap("0xd4f", "0xd0c")), on("grace", unknown, swap("0xd4f", "0xfff")), on("grace", unknown, swap("implementer\t: 0x41", "implementer\t: 0x48")), on("small-hgx", unknown, cpu("-")), on("small-mi300", skip)},
@@ -373,12 +375,12 @@ func checkCases() map[string][]checkCase {
 			on("small-mi300", warn, down, virtualFunction("../0000:16:00.0")), on("small-mi300", warn, down, lends),
 			on("small-mi300", pass, put("sys/class/net/eth0/mtu", "1500"), rnic), on("small-mi300", fail, down, rnic)},
 		"NET-MTU": {on("small-mi300", pass), on("small-mi300", warn, put("sys/class/net/eth0/mtu", "1500")), on("small-mi300", pass, put("sys/class/net/eth0/mtu", "4500")), on("small-mi300", unknown, put("sys/class/net/eth0/mtu", "?")), on("small-mi300", skip, noNIC), on("small-mi300", pass, put("sys/class/net/eth0/mtu", "1500"), rnic),
-			on("small-mi300", pass).with(inPorts(nil, ibvfd.PortActive, 4096, map[string]int{"bnxt_re0": 4096, "bnxt_re1": 4096})), on("small-mi300", warn).with(inPorts(nil, ibvfd.PortActive, 4096, map[string]int{"bnxt_re0": 1024, "bnxt_re1": 4096})),
-			on("small-mi300", pass).with(inPorts(nil, ibvfd.PortActive, 1024, map[string]int{"bnxt_re0": 1024, "bnxt_re1": 1024})), on("small-mi300", pass).with(inPorts(nil, ibvfd.PortDown, 4096, nil)),
+			on("small-mi300", pass).with(inPorts(nil, ibdev.PortActive, 4096, map[string]int{"bnxt_re0": 4096, "bnxt_re1": 4096})), on("small-mi300", warn).with(inPorts(nil, ibdev.PortActive, 4096, map[string]int{"bnxt_re0": 1024, "bnxt_re1": 4096})),
+			on("small-mi300", pass).with(inPorts(nil, ibdev.PortActive, 1024, map[string]int{"bnxt_re0": 1024, "bnxt_re1": 1024})), on("small-mi300", pass).with(inPorts(nil, ibdev.PortDown, 4096, nil)),
 			on("small-mi300", unknown).with(inPorts(other, 0, 0, nil)), on("small-mi300", pass).with(inPorts(check.ErrNotAsked, 0, 0, nil)),
-			on("small-hgx", skip, swap("Ethernet", "InfiniBand")), on("small-hgx", skip, swap("Ethernet", "InfiniBand")).with(inPorts(nil, ibvfd.PortDown, 4096, nil)),
-			on("small-hgx", pass, swap("Ethernet", "InfiniBand")).with(inPorts(nil, ibvfd.PortActive, 4096, map[string]int{"mlx5_0": 4096, "mlx5_1": 4096})),
-			on("small-hgx", warn, swap("Ethernet", "InfiniBand")).with(inPorts(nil, ibvfd.PortActive, 4096, map[string]int{"mlx5_0": 2048, "mlx5_1": 4096}))},
+			on("small-hgx", skip, swap("Ethernet", "InfiniBand")), on("small-hgx", skip, swap("Ethernet", "InfiniBand")).with(inPorts(nil, ibdev.PortDown, 4096, nil)),
+			on("small-hgx", pass, swap("Ethernet", "InfiniBand")).with(inPorts(nil, ibdev.PortActive, 4096, map[string]int{"mlx5_0": 4096, "mlx5_1": 4096})),
+			on("small-hgx", warn, swap("Ethernet", "InfiniBand")).with(inPorts(nil, ibdev.PortActive, 4096, map[string]int{"mlx5_0": 2048, "mlx5_1": 4096}))},
 		"NET-PFC":      {on("small-mi300", pass), on("small-mi300", warn, put(aPort+"/hw_counters/out_of_sequence", "12")), on("small-mi300", warn, put(aPort+"/hw_counters/to_retransmits", "1")), on("small-mi300", pass, put(aPort+"/hw_counters/rnr_naks_rcvd", "1")), on("small-mi300", pass, put(aPort+"/hw_counters/out_of_sequence", "12"), put(aPort+"/state", "1: DOWN")), on("small-mi300", unknown, drop(aPort+"/hw_counters")), on("small-mi300", unknown, drop(aPort+"/hw_counters"), put(aPort+"/hw_counters/ip4InDiscards", "0")), on("small-mi300", warn, drop(aPort+"/hw_counters"), put(aPort+"/hw_counters/ip4InDiscards", "1")), on("small-mi300", unknown, unreadable(aPort+"/hw_counters")), on("small-mi300", unknown, put(aPort+"/hw_counters/out_of_sequence", "?")), on("small-mi300", warn, put(aPort+"/hw_counters/out_of_sequence", "?"), put(aPort+"/hw_counters/RTO", "2"))},
 		"NET-IPV6LL":   {on("small-mi300", pass), on("small-mi300", pass, drop(aPort+"/gids/3"), rnic), on("small-mi300", warn, drop(aPort+"/gids/3")), on("small-mi300", unknown, drop(aPort+"/gids"))},
 		"NET-SM":       {on("small-hgx", pass, swap("Ethernet", "InfiniBand"), swap("0x0\n", "0x7\n")), on("small-hgx", fail, swap("Ethernet", "InfiniBand")), on("small-hgx", unknown, swap("Ethernet", "InfiniBand"), swap("0x0\n", "0x7\n"), unreadable(hgxPort+"/sm_lid")), on("small-hgx", skip)},

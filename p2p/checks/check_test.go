@@ -18,6 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // subject has all devices of a machine.
@@ -145,9 +146,9 @@ func TestUnasked(t *testing.T) {
 		hides bool
 	}{
 		{check.Live{}, false},
-		{check.Live{DMABuf: func() (map[machine.Addr]check.Export, error) { return nil, none }}, false},
-		{check.Live{DMABuf: func() (map[machine.Addr]check.Export, error) { return nil, broken }}, true},
-		{check.Live{DMABuf: func() (map[machine.Addr]check.Export, error) { return nil, nil }}, true},
+		{check.Live{DMABuf: func() (map[pciaddr.Addr]check.Export, error) { return nil, none }}, false},
+		{check.Live{DMABuf: func() (map[pciaddr.Addr]check.Export, error) { return nil, broken }}, true},
+		{check.Live{DMABuf: func() (map[pciaddr.Addr]check.Export, error) { return nil, nil }}, true},
 	} {
 		found := checked(t, testenv.Machines["small-hgx"](), c.live, "NV-DMABUF-ATTR")
 		if len(found) == 0 || worst(found) != p2p.ResultUnknown || found[0].Hides() != c.hides {

@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check/pciecheck"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // families are all checks, in the order in which they are told.
@@ -37,7 +38,7 @@ func All() []*check.Check {
 
 // Run carries out all checks, in the order of [All].
 func Run(m *machine.Machine, s check.Subject) []check.Finding {
-	l := &check.Look{Machine: m, Subject: s, Functions: map[machine.Addr]*check.Function{}, Memo: map[string]any{}}
+	l := &check.Look{Machine: m, Subject: s, Functions: map[pciaddr.Addr]*check.Function{}, Memo: map[string]any{}}
 	for _, g := range s.GPUs {
 		if g.Exporter.Class != drivers.ClassSystem {
 			l.GPUs = append(l.GPUs, g)

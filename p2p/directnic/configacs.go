@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Entry is one entry of pci=config_acs=: flags, and the ports that have them.
@@ -93,7 +93,7 @@ func (e Entry) names(port Function) (Tri, error) {
 	if err != nil {
 		return Unknown, err
 	}
-	way := append([]pci.Addr{port.Addr}, port.Upstream...)
+	way := append([]pciaddr.Addr{port.Addr}, port.Upstream...)
 	if below == "" && !strings.HasSuffix(e.Device, "/") {
 		return answer(root == way[0]), nil
 	}
@@ -111,7 +111,7 @@ func (e Entry) names(port Function) (Tri, error) {
 }
 
 // parseAddr reads an address in which digits may be missing.
-func parseAddr(s string) (a pci.Addr, err error) {
+func parseAddr(s string) (a pciaddr.Addr, err error) {
 	words := strings.Split(s, ":")
 	if len(words) < 2 || len(words) > 3 {
 		return a, errDevice

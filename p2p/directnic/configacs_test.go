@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 const configACS = "drivers/pci/pci.c, __pci_config_acs"
@@ -89,7 +90,7 @@ func TestParseConfigACS(t *testing.T) {
 }
 
 func TestSetting(t *testing.T) {
-	switchPort := Function{Addr: addr("0008:02:03.0"), Vendor: mellanox, Device: 0x197c, Upstream: []pci.Addr{addr("0008:01:00.0"), addr("0008:00:00.0")}}
+	switchPort := Function{Addr: addr("0008:02:03.0"), Vendor: mellanox, Device: 0x197c, Upstream: []pciaddr.Addr{addr("0008:01:00.0"), addr("0008:00:00.0")}}
 	const match = "drivers/pci/pci.c, pci_dev_str_match"
 	for _, test := range []struct {
 		name, source, value, want string

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // dataDirect plans a machine with DMA functions. Each must be in exactly this tree,
@@ -80,7 +81,7 @@ func (p *Plan) besides(dma *node) (c Complex, deviates string) {
 		}
 	}
 	c = Complex{
-		DMA: &dma.Addr, GPUs: []pci.Addr{gpu.Addr},
+		DMA: &dma.Addr, GPUs: []pciaddr.Addr{gpu.Addr},
 		Ports: []PortPlan{port.port(DMAPort, dmaPortFlags), gpuPort.port(GPUPort, besideDMA), root.port(RootPort, aboveDMA)},
 		Rules: []Rule{sameGroup(dma, gpu)},
 	}
@@ -117,7 +118,7 @@ func (t *tree) cardOf(dma *node) (nics []*node, ok Tri) {
 // sameGroup is the rule for a DMA function and its GPU: NVIDIA's driver compares
 // the groups.
 func sameGroup(dma, gpu *node) Rule {
-	r := Rule{Kind: GroupRule, Functions: []pci.Addr{dma.Addr, gpu.Addr}, Want: "the DMA function and the GPU are in one IOMMU group"}
+	r := Rule{Kind: GroupRule, Functions: []pciaddr.Addr{dma.Addr, gpu.Addr}, Want: "the DMA function and the GPU are in one IOMMU group"}
 	switch {
 	case dma.GroupKnown && dma.Group == "", gpu.GroupKnown && gpu.Group == "":
 		r.OK, r.Why = No, fmt.Sprintf("%v or %v has no IOMMU group", dma.Addr, gpu.Addr)
@@ -134,8 +135,8 @@ func sameGroup(dma, gpu *node) Rule {
 // Mover is the DMA function that moves the data of a NIC for programs that register
 // by mlx5dv_reg_dmabuf_mr.
 type Mover struct {
-	DMA pci.Addr // set if Has is Yes
-	Has Tri      // whether the NIC's card has exactly one DMA function
+	DMA pciaddr.Addr // set if Has is Yes
+	Has Tri          // whether the NIC's card has exactly one DMA function
 	// Usable says whether a registration can use it: mlx5_ib must be bound to it.
 	Usable Tri
 	Why    string
@@ -147,7 +148,7 @@ const dataDirectDriver = "mlx5_ib"
 // Mover finds the DMA function of a NIC, by keyword V3 in the VPD of both. (mlx5_ib
 // itself compares keyword VU with a value that it asks the NIC's firmware for.) For a
 // virtual function the caller passes the physical one.
-func (p Plan) Mover(nic pci.Addr) Mover {
+func (p Plan) Mover(nic pciaddr.Addr) Mover {
 	n := p.tree.at[nic]
 	if n == nil {
 		return Mover{Why: "this NIC is not among the functions that were read"}
@@ -185,11 +186,11 @@ func (p Plan) Mover(nic pci.Addr) Mover {
 }
 
 // Movers are the DMA functions of ConnectX cards that the machine has.
-func (p Plan) Movers() []pci.Addr {
+func (p Plan) Movers() []pciaddr.Addr {
 	if p.tree == nil {
 		return nil
 	}
-	var out []pci.Addr
+	var out []pciaddr.Addr
 	for _, d := range p.tree.of(dmaKind) {
 		out = append(out, d.Addr)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // A machine of four trays has the parameter that a cloud gives to its GB300 nodes.
@@ -328,7 +329,7 @@ func TestCircle(t *testing.T) {
 	m.at("0008:00:00.0").Upstream = m.at("0008:06:00.0").Upstream
 	same(t, "shape", Look(m, Unknown).Shape, Unsupported)
 	for i := range m {
-		m[i].Upstream = []pci.Addr{m[(i+1)%len(m)].Addr}
+		m[i].Upstream = []pciaddr.Addr{m[(i+1)%len(m)].Addr}
 	}
 	Look(m, Unknown)
 	same(t, "shape of nothing", Look(nil, Unknown).Shape, None)

@@ -7,13 +7,14 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p/directnic"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // A GPU and a NIC of a guest meet below a switch whose port toward the NIC has the
 // kernel's default, and the NIC's firmware has ATS off.
 func ExamplePassthrough() {
-	addr := func(s string) pci.Addr {
-		a, err := pci.ParseAddr(s)
+	addr := func(s string) pciaddr.Addr {
+		a, err := pciaddr.Parse(s)
 		if err != nil {
 			panic(err)
 		}
@@ -24,11 +25,11 @@ func ExamplePassthrough() {
 	isolated := pci.ACS{Present: true, Cap: 0x7f, Ctrl: 0x1d}
 	for _, f := range directnic.Passthrough([]directnic.Function{
 		{Addr: root, Vendor: 0x8086, Device: 0x352a, Class: 0x060400, Port: pci.PortRoot, ACS: isolated},
-		{Addr: upstream, Vendor: 0x1000, Device: 0xc030, Class: 0x060400, Port: pci.PortUpstream, Upstream: []pci.Addr{root}},
-		{Addr: toGPU, Vendor: 0x1000, Device: 0xc030, Class: 0x060400, Port: pci.PortDownstream, ACS: isolated, Upstream: []pci.Addr{upstream, root}},
-		{Addr: toNIC, Vendor: 0x1000, Device: 0xc030, Class: 0x060400, Port: pci.PortDownstream, ACS: isolated, Upstream: []pci.Addr{upstream, root}},
-		{Addr: addr("0000:13:00.0"), Vendor: 0x10de, Device: 0x2330, Class: 0x030200, Driver: "vfio-pci", Upstream: []pci.Addr{toGPU, upstream, root}},
-		{Addr: addr("0000:14:00.0"), Vendor: 0x15b3, Device: 0x1021, Class: 0x020700, Driver: "vfio-pci", Upstream: []pci.Addr{toNIC, upstream, root},
+		{Addr: upstream, Vendor: 0x1000, Device: 0xc030, Class: 0x060400, Port: pci.PortUpstream, Upstream: []pciaddr.Addr{root}},
+		{Addr: toGPU, Vendor: 0x1000, Device: 0xc030, Class: 0x060400, Port: pci.PortDownstream, ACS: isolated, Upstream: []pciaddr.Addr{upstream, root}},
+		{Addr: toNIC, Vendor: 0x1000, Device: 0xc030, Class: 0x060400, Port: pci.PortDownstream, ACS: isolated, Upstream: []pciaddr.Addr{upstream, root}},
+		{Addr: addr("0000:13:00.0"), Vendor: 0x10de, Device: 0x2330, Class: 0x030200, Driver: "vfio-pci", Upstream: []pciaddr.Addr{toGPU, upstream, root}},
+		{Addr: addr("0000:14:00.0"), Vendor: 0x15b3, Device: 0x1021, Class: 0x020700, Driver: "vfio-pci", Upstream: []pciaddr.Addr{toNIC, upstream, root},
 			ATS: directnic.ATS{Known: true}},
 	}, directnic.No) {
 		fmt.Println(f.GPU, f.NIC, "can reach each other:", f.OK)

@@ -3,6 +3,9 @@
 package directnic
 
 import "github.com/gpurdma/gpurdma/internal/pci"
+import (
+	"github.com/gpurdma/gpurdma/pciaddr"
+)
 
 // Tri is an answer that can be open. Its values are those of placement.Answer.
 type Tri int
@@ -60,11 +63,11 @@ type ATS struct {
 
 // Function is what the caller read about a PCI function.
 type Function struct {
-	Addr     pci.Addr
+	Addr     pciaddr.Addr
 	Vendor   uint16
 	Device   uint16
-	Class    uint32     // 24 bits: base class, subclass, programming interface
-	Upstream []pci.Addr // the bridges above, nearest first; none of a root port
+	Class    uint32         // 24 bits: base class, subclass, programming interface
+	Upstream []pciaddr.Addr // the bridges above, nearest first; none of a root port
 
 	// Port is the PCI Express type of a bridge. Any other than a root, upstream
 	// or downstream port counts as not read.

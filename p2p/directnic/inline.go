@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // inline plans a machine whose GPUs share a switch of ConnectX with a NIC:
@@ -134,7 +134,7 @@ func (c crossing) complex(guests Tri, why string) Complex {
 	if guests == Yes {
 		nicFlags, gpuFlags, rootFlags = translated, isolated, isolated
 	}
-	out := Complex{NICs: addrs(c.nics), NICsOK: Yes, GPUs: []pci.Addr{c.gpu.Addr}, Ports: []PortPlan{
+	out := Complex{NICs: addrs(c.nics), NICsOK: Yes, GPUs: []pciaddr.Addr{c.gpu.Addr}, Ports: []PortPlan{
 		c.nicPort.port(NICPort, nicFlags), c.gpuPort.port(GPUPort, gpuFlags), c.root.port(RootPort, rootFlags),
 	}}
 	if guests == Unknown {
@@ -153,7 +153,7 @@ func undecided(p PortPlan, why string) PortPlan {
 }
 
 func inlineGroups(nic, gpu *node, guests Tri, why string) Rule {
-	r := Rule{Kind: GroupRule, Functions: []pci.Addr{nic.Addr, gpu.Addr}, Want: "NIC and GPU are in one IOMMU group, or both in none"}
+	r := Rule{Kind: GroupRule, Functions: []pciaddr.Addr{nic.Addr, gpu.Addr}, Want: "NIC and GPU are in one IOMMU group, or both in none"}
 	if guests == Yes {
 		r.Want = "NIC and GPU are in IOMMU groups of their own"
 	}
@@ -183,7 +183,7 @@ func groupName(n *node) string {
 }
 
 func inlineATS(nic *node, guests Tri, why string) Rule {
-	r := Rule{Kind: ATSRule, Functions: []pci.Addr{nic.Addr}}
+	r := Rule{Kind: ATSRule, Functions: []pciaddr.Addr{nic.Addr}}
 	switch guests {
 	case Unknown:
 		r.Why = why

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Each bit that a port's value decides is missed, in both setups.
@@ -85,7 +86,7 @@ func TestBoard(t *testing.T) {
 			m.put(port(mellanox, 0x197c, pci.PortDownstream, 0), "0000:02:04.0", "0000:01:00.0", "0000:00:00.0")
 			m.put(Function{Vendor: nvidia, Device: 0x2901, Class: display}, "0000:07:00.0", "0000:02:04.0", "0000:01:00.0", "0000:00:00.0")
 		}, Unsupported, Unknown, "GPUs are below two ports", ""},
-		{"the NIC elsewhere", rdmaTopo + ", __get_nvcx_inline_complex", No, func(m *machine) { m.at("0000:03:00.0").Upstream = []pci.Addr{addr("0000:00:00.0")} }, Unsupported, Unknown, "no NIC is below its switch", ""},
+		{"the NIC elsewhere", rdmaTopo + ", __get_nvcx_inline_complex", No, func(m *machine) { m.at("0000:03:00.0").Upstream = []pciaddr.Addr{addr("0000:00:00.0")} }, Unsupported, Unknown, "no NIC is below its switch", ""},
 		{"firmware without ATS for guests", rdmaTopo + ", NVCX_Inline_Complex.check", Yes, func(m *machine) { m.forGuests("0000"); m.at("0000:03:00.0").ATS = ATS{Known: true} }, Inline, No, "has no ATS", "mlxconfig -d 0000:03:00.0 set ATS_ENABLED=true"},
 		{"a group of the GPU only, without guests", rdmaTopo + ", NVCX_Inline_Complex.check", No, func(m *machine) { m.at("0000:03:00.0").Group = "" }, Inline, No, "0000:03:00.0 is in IOMMU group none", writeGRUB + " --no-virt"},
 		{"a root port of Grace", rdmaTopo + ", __get_nvcx_inline_complex asks for generic_rp", No, func(m *machine) {

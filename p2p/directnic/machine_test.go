@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 const (
@@ -33,8 +34,8 @@ func (m machine) at(s string) *Function {
 	return &m[i]
 }
 
-func addr(s string) pci.Addr {
-	a, err := pci.ParseAddr(s)
+func addr(s string) pciaddr.Addr {
+	a, err := pciaddr.Parse(s)
 	if err != nil {
 		panic(err)
 	}

@@ -5,7 +5,7 @@ package directnic
 import (
 	"slices"
 
-	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // numa plans a machine whose GPUs are on root ports of Grace or Vera. The NICs and
@@ -35,7 +35,7 @@ func (p *Plan) numa() {
 		groups.OK, groups.Why = unique(members)
 		c := Complex{NICs: addrs(nics), NICsOK: Yes, GPUs: addrs(gpus), Node: number, Rules: []Rule{groups}}
 		for _, nic := range nics {
-			c.Rules = append(c.Rules, capability(Rule{Kind: ATSRule, Functions: []pci.Addr{nic.Addr}}, nic, false))
+			c.Rules = append(c.Rules, capability(Rule{Kind: ATSRule, Functions: []pciaddr.Addr{nic.Addr}}, nic, false))
 		}
 		for _, member := range members {
 			c.Ports = append(c.Ports, member.portsAbove(c.Ports)...)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 func TestNUMA(t *testing.T) {
@@ -112,10 +113,10 @@ func TestKinds(t *testing.T) {
 		{rdmaTopo, Function{Vendor: 0x10de, Device: 0x2f95, Class: bridge}, veraRoot},
 		{rdmaTopo, Function{Vendor: 0x10de, Device: 0x2f96, Class: bridge}, veraRoot},
 		{rdmaTopo, Function{Vendor: 0x8086, Device: 0x352a, Class: bridge}, anyRoot},
-		{rdmaTopo, Function{Vendor: 0x1000, Device: 0xc030, Class: bridge, Upstream: []pci.Addr{{}}}, otherKind},
+		{rdmaTopo, Function{Vendor: 0x1000, Device: 0xc030, Class: bridge, Upstream: []pciaddr.Addr{{}}}, otherKind},
 		{rdmaTopo, Function{Vendor: 0x10de, Device: 0x2330, Class: display}, gpuKind},
 		{"PCI ID repository, 10de:22a3 is an NVSwitch", Function{Vendor: 0x10de, Device: 0x22a3, Class: 0x068000}, otherKind},
-		{"PCI ID repository, 15b3:197d is a bridge of ConnectX-8", Function{Vendor: 0x15b3, Device: 0x197d, Class: bridge, Upstream: []pci.Addr{{}}}, otherKind},
+		{"PCI ID repository, 15b3:197d is a bridge of ConnectX-8", Function{Vendor: 0x15b3, Device: 0x197d, Class: bridge, Upstream: []pciaddr.Addr{{}}}, otherKind},
 	} {
 		same(t, fmt.Sprintf("%04x:%04x", test.f.Vendor, test.f.Device), kindOf(test.f), test.want)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Finding says whether a NIC of a guest reaches the memory of a GPU of this guest
@@ -19,11 +20,11 @@ import (
 // configuration", appendix "ATS and ACS configuration"; rdma_topo, shape Inline with
 // --virt; NVIDIA/nccl-tests#380, NVIDIA/nccl#1464 and #2171.
 type Finding struct {
-	NIC, GPU pci.Addr
-	Switch   *pci.Addr  // the upstream port below which they meet; nil without one
-	DMA      *pci.Addr  // the DMA function that moves the data instead of NIC; nil without one
-	ATS      Tri        // whether ATS is on in the NIC
-	Ports    []PortPlan // the ports on the way, and the root port
+	NIC, GPU pciaddr.Addr
+	Switch   *pciaddr.Addr // the upstream port below which they meet; nil without one
+	DMA      *pciaddr.Addr // the DMA function that moves the data instead of NIC; nil without one
+	ATS      Tri           // whether ATS is on in the NIC
+	Ports    []PortPlan    // the ports on the way, and the root port
 	OK       Tri
 	Off      []string // the settings that are wrong
 	Unread   []string // the facts that are not known
@@ -154,7 +155,7 @@ func unblocked(want Flags, n *node) Flags {
 }
 
 // sets reports whether an entry is of a port.
-func (f *Finding) sets(port pci.Addr) bool {
+func (f *Finding) sets(port pciaddr.Addr) bool {
 	return slices.ContainsFunc(f.Entries, func(e Entry) bool { return e.Device == port.String() })
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 const appendix = `NVIDIA AI Enterprise, "Optimizing VM configuration", appendix "ATS and ACS configuration"`
@@ -78,19 +79,19 @@ func TestPassthrough(t *testing.T) {
 			[]string{"0000:10:01.0: translation blocking must be off"}, nil, "", "pci=config_acs=xxxxx0x@0000:10:01.0"},
 		{"no switch", "what the root complex routes is not documented", right, func(m *machine) {
 			m.put(port(0x8086, 0x352a, pci.PortRoot, 0x1d), "0000:20:01.0")
-			m.at("0000:13:00.0").Upstream = []pci.Addr{addr("0000:20:01.0")}
+			m.at("0000:13:00.0").Upstream = []pciaddr.Addr{addr("0000:20:01.0")}
 		}, No, Unknown, nil, []string{"share no switch"}, "", ""},
 		{"below Grace", "NVIDIA, Grace Blackwell CX8 GPUDirect RDMA guide", right, func(m *machine) {
 			m.at("0000:10:01.0").Vendor, m.at("0000:10:01.0").Device = nvidia, 0x22b8
 		}, No, No, []string{"Grace has no ATS"}, nil, "", ""},
 		{"a bridge that is not in the list", "the caller's list", right, func(m *machine) { *m = (*m)[1:] }, No, Unknown, nil, []string{"not all among"}, "", ""},
 		{"the GPU's bridge is not in the list", "the caller's list", right, func(m *machine) {
-			m.at("0000:13:00.0").Upstream = []pci.Addr{addr("0000:77:00.0"), addr("0000:10:01.0")}
+			m.at("0000:13:00.0").Upstream = []pciaddr.Addr{addr("0000:77:00.0"), addr("0000:10:01.0")}
 		}, No, Unknown, nil, []string{"not all among"}, "", ""},
 		{"below one root port without a switch", "PCI Express Base Specification: a root port has one link", right, func(m *machine) {
-			m.at("0000:12:00.0").Upstream, m.at("0000:12:01.0").Upstream = []pci.Addr{addr("0000:10:01.0")}, []pci.Addr{addr("0000:10:01.0")}
-			m.at("0000:13:00.0").Upstream = []pci.Addr{addr("0000:12:00.0"), addr("0000:10:01.0")}
-			m.at("0000:14:00.0").Upstream = []pci.Addr{addr("0000:12:01.0"), addr("0000:10:01.0")}
+			m.at("0000:12:00.0").Upstream, m.at("0000:12:01.0").Upstream = []pciaddr.Addr{addr("0000:10:01.0")}, []pciaddr.Addr{addr("0000:10:01.0")}
+			m.at("0000:13:00.0").Upstream = []pciaddr.Addr{addr("0000:12:00.0"), addr("0000:10:01.0")}
+			m.at("0000:14:00.0").Upstream = []pciaddr.Addr{addr("0000:12:01.0"), addr("0000:10:01.0")}
 		}, No, Unknown, nil, []string{"share no switch"}, "", ""},
 		{"the NIC without a port of its own", "PCI Express Base Specification: below an upstream port are downstream ports", right, func(m *machine) {
 			m.at("0000:14:00.0").Upstream = m.at("0000:12:01.0").Upstream
@@ -112,7 +113,7 @@ func TestPassthrough(t *testing.T) {
 		{"the NIC's port below another switch", "PCI Express Base Specification: a port redirects what comes in by it", right, func(m *machine) {
 			m.put(port(0x1000, 0xc030, pci.PortUpstream, noACS), "0000:15:00.0", "0000:12:01.0", "0000:11:00.0", "0000:10:01.0")
 			m.put(port(0x1000, 0xc030, pci.PortDownstream, 0x1d), "0000:16:00.0", "0000:15:00.0", "0000:12:01.0", "0000:11:00.0", "0000:10:01.0")
-			m.at("0000:14:00.0").Upstream = append([]pci.Addr{addr("0000:16:00.0")}, m.at("0000:16:00.0").Upstream...)
+			m.at("0000:14:00.0").Upstream = append([]pciaddr.Addr{addr("0000:16:00.0")}, m.at("0000:16:00.0").Upstream...)
 		}, No, Yes, nil, nil, "", ""},
 		{"a board of ConnectX-8", rdmaTopo + ", --virt", func() machine {
 			var m machine
@@ -170,7 +171,7 @@ func match(t *testing.T, what string, got, parts []string) {
 func TestPassthroughInACircle(t *testing.T) {
 	m := right()
 	for i := range m {
-		m[i].Upstream = []pci.Addr{m[(i+1)%len(m)].Addr}
+		m[i].Upstream = []pciaddr.Addr{m[(i+1)%len(m)].Addr}
 	}
 	for _, f := range Passthrough(m, Unknown) {
 		same(t, "OK", f.OK, Unknown)

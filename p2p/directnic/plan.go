@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Shape is how GPUs and ConnectX NICs of a machine are connected.
@@ -62,7 +63,7 @@ func (r Role) String() string {
 
 // PortPlan is the ACS of a port.
 type PortPlan struct {
-	Addr pci.Addr
+	Addr pciaddr.Addr
 	Role Role
 	Want Flags
 	// Decided is false where Want is not known: the machine is Unsupported, or
@@ -78,10 +79,10 @@ type PortPlan struct {
 
 // Complex is a group of functions that belong together.
 type Complex struct {
-	DMA    *pci.Addr // the DMA function; nil in other shapes than DataDirect
-	NICs   []pci.Addr
+	DMA    *pciaddr.Addr // the DMA function; nil in other shapes than DataDirect
+	NICs   []pciaddr.Addr
 	NICsOK Tri // Unknown if the VPD that tells which NICs belong to DMA was not read
-	GPUs   []pci.Addr
+	GPUs   []pciaddr.Addr
 	Ports  []PortPlan // on the way between them
 	Rules  []Rule
 	Node   int // the NUMA node, of shape NUMA
@@ -111,7 +112,7 @@ const (
 // Rule is a condition beside ACS.
 type Rule struct {
 	Kind      RuleKind
-	Functions []pci.Addr
+	Functions []pciaddr.Addr
 	Want      string
 	OK        Tri
 	Why       string // the difference, or the reason for Unknown; "" if OK is Yes
@@ -233,7 +234,7 @@ func (n *node) port(role Role, want Flags) PortPlan {
 }
 
 // Port finds a port in the plan. It is false for a port that the plan does not have.
-func (p Plan) Port(a pci.Addr) (PortPlan, bool) {
+func (p Plan) Port(a pciaddr.Addr) (PortPlan, bool) {
 	i := slices.IndexFunc(p.Ports, func(port PortPlan) bool { return port.Addr == a })
 	if i < 0 {
 		return PortPlan{}, false
@@ -244,20 +245,20 @@ func (p Plan) Port(a pci.Addr) (PortPlan, bool) {
 // Covers reports whether the plan decides the ACS of a port, or would if the machine
 // were not Unsupported. For such a port a caller proposes no pci=disable_acs_redir= and
 // no other way to clear bits: the plan's Remedy takes their place.
-func (p Plan) Covers(port pci.Addr) bool {
+func (p Plan) Covers(port pciaddr.Addr) bool {
 	_, ok := p.Port(port)
 	return ok
 }
 
 // Keeps reports whether turning any of these bits off in a port goes against the plan.
-func (p Plan) Keeps(port pci.Addr, bits pci.ACSBits) bool {
+func (p Plan) Keeps(port pciaddr.Addr, bits pci.ACSBits) bool {
 	planned, ok := p.Port(port)
 	return ok && (!planned.Decided || planned.Want.Value&bits != 0 || planned.OK == Yes && planned.Have&bits != 0)
 }
 
 // Complex finds the complex of a NIC and a GPU. The address of the DMA function may
 // stand for the NIC. It is false if the two are in no complex, or not known to be.
-func (p Plan) Complex(nic, gpu pci.Addr) (Complex, bool) {
+func (p Plan) Complex(nic, gpu pciaddr.Addr) (Complex, bool) {
 	i := slices.IndexFunc(p.Complexes, func(c Complex) bool {
 		return slices.Contains(c.GPUs, gpu) && (slices.Contains(c.NICs, nic) || c.DMA != nil && *c.DMA == nic)
 	})

@@ -7,12 +7,13 @@ import (
 	"slices"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // tree has the functions of a machine, each linked to the bridge above it and to the
 // functions below it.
 type tree struct {
-	at  map[pci.Addr]*node
+	at  map[pciaddr.Addr]*node
 	all []*node // by address
 }
 
@@ -24,7 +25,7 @@ type node struct {
 }
 
 func grow(functions []Function) *tree {
-	t := &tree{at: make(map[pci.Addr]*node, len(functions))}
+	t := &tree{at: make(map[pciaddr.Addr]*node, len(functions))}
 	for _, f := range functions {
 		if t.at[f.Addr] == nil {
 			n := &node{Function: f, kind: kindOf(f)}
@@ -47,7 +48,7 @@ func grow(functions []Function) *tree {
 	return t
 }
 
-func compare(a, b pci.Addr) int {
+func compare(a, b pciaddr.Addr) int {
 	return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Bus, b.Bus), cmp.Compare(a.Device, b.Device), cmp.Compare(a.Function, b.Function))
 }
 
@@ -92,8 +93,8 @@ func (n *node) fits(want pci.Port) bool {
 	return true
 }
 
-func addrs(nodes []*node) []pci.Addr {
-	var out []pci.Addr
+func addrs(nodes []*node) []pciaddr.Addr {
+	var out []pciaddr.Addr
 	for _, n := range nodes {
 		out = append(out, n.Addr)
 	}

@@ -8,12 +8,13 @@ import (
 
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Print whether a NIC is going to reach a GPU's memory, and why.
 func ExamplePredict() {
 	m := machine.Open("") // this machine
-	gpu, err := machine.ParseAddr("0000:03:00.0")
+	gpu, err := pciaddr.Parse("0000:03:00.0")
 	if err != nil {
 		log.Fatal(err)
 	}

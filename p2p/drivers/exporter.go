@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/softgpu"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -109,7 +110,7 @@ const (
 // Exporter is memory of a GPU, and the driver that exports it.
 type Exporter struct {
 	Class Class
-	PCI   *machine.Addr // the function that has the memory; nil for ClassSystem
+	PCI   *pciaddr.Addr // the function that has the memory; nil for ClassSystem
 	Pin   PinRule
 	Gate  Gate
 	Peer  PeerRule // of ClassNVIDIA
@@ -165,7 +166,7 @@ var displays = map[[2]uint16]bool{
 
 // ExporterOf finds out how the driver of a function exports its memory. An unknown
 // driver has ClassUnknown.
-func ExporterOf(m *machine.Machine, a machine.Addr) (Exporter, error) {
+func ExporterOf(m *machine.Machine, a pciaddr.Addr) (Exporter, error) {
 	f, err := pci.ReadFunction(m.Sys, a)
 	if err != nil {
 		return Exporter{}, err

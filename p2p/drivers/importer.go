@@ -6,7 +6,7 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -43,7 +43,7 @@ func (k Kind) String() string {
 
 // Importer is a device that attaches to a buffer.
 type Importer struct {
-	PCI  *machine.Addr // its function; nil for a device that is on no PCI bus
+	PCI  *pciaddr.Addr // its function; nil for a device that is on no PCI bus
 	Kind Kind
 	// Unplaced says that the function is not known: the device's place in sysfs was not copied.
 	Unplaced bool

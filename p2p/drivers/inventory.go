@@ -12,11 +12,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/softgpu"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // GPU is a device whose memory a program may want a NIC to reach: a display controller,
@@ -34,7 +35,7 @@ type NIC struct {
 	Software     bool     // the CPU does its work: rxe, siw
 	Uverbs       string   // "/dev/infiniband/uverbs0"; "" without one
 	SoftwareKind string   // "rxe" or "siw"; "" for other devices
-	Ports        []ibvfd.PortInfo
+	Ports        []ibdev.Port
 }
 
 // GPUs finds the machine's GPUs. If it returns an error, it also returns the GPUs that
@@ -54,7 +55,7 @@ func GPUs(m *machine.Machine) ([]GPU, error) {
 		errs = append(errs, errors.New("PCI functions: /sys/bus/pci/devices was not copied"))
 	}
 	for _, name := range names {
-		a, err := pci.ParseAddr(name)
+		a, err := pciaddr.Parse(name)
 		if err != nil {
 			continue
 		}
@@ -89,7 +90,7 @@ func hasRootBus(m *machine.Machine) bool {
 func uncopied(m *machine.Machine) (errs []error) {
 	entries, _ := files.ReadDir(m.Proc.Path("driver/nvidia/gpus"))
 	for _, entry := range entries {
-		if a, err := pci.ParseAddr(entry.Name()); err == nil && !m.Sys.Exists("bus/pci/devices/"+a.String()) {
+		if a, err := pciaddr.Parse(entry.Name()); err == nil && !m.Sys.Exists("bus/pci/devices/"+a.String()) {
 			errs = append(errs, fmt.Errorf("PCI function %v: NVIDIA's driver lists it, and /sys/bus/pci/devices does not", a))
 		}
 	}
@@ -119,7 +120,7 @@ const (
 )
 
 // isGPU reports whether a function is a GPU. It fails if the class cannot be read.
-func isGPU(m *machine.Machine, a machine.Addr) (bool, error) {
+func isGPU(m *machine.Machine, a pciaddr.Addr) (bool, error) {
 	dir := "bus/pci/devices/" + a.String()
 	class, err := m.Sys.ReadUint(dir+"/class", 32)
 	sawClass(m, a, class, err)
@@ -140,7 +141,7 @@ func isGPU(m *machine.Machine, a machine.Addr) (bool, error) {
 }
 
 // sawClass keeps the class for SeenClass: there are thousands of functions.
-func sawClass(m *machine.Machine, a machine.Addr, class uint64, err error) {
+func sawClass(m *machine.Machine, a pciaddr.Addr, class uint64, err error) {
 	m.Mu.Lock()
 	defer m.Mu.Unlock()
 	if err != nil {
@@ -151,7 +152,7 @@ func sawClass(m *machine.Machine, a machine.Addr, class uint64, err error) {
 }
 
 // SeenClass is the class of a function, if [GPUs] has read it.
-func SeenClass(m *machine.Machine, a machine.Addr) (uint64, bool) {
+func SeenClass(m *machine.Machine, a pciaddr.Addr) (uint64, bool) {
 	m.Mu.Lock()
 	defer m.Mu.Unlock()
 	class, ok := m.Classes[a]
@@ -191,7 +192,7 @@ func NICs(m *machine.Machine) ([]NIC, error) {
 	if err := looks(m); err != nil {
 		return nil, err
 	}
-	devices, err := ibvfd.Devices(m.Sys.Root())
+	devices, err := ibdev.List(m.Sys.Root())
 	errs := []error{err}
 	if err == nil && len(devices) == 0 && !m.Sys.Exists("class/infiniband") && HasRDMA(m) {
 		errs = append(errs, errors.New("RDMA devices: /sys/class/infiniband was not copied"))
@@ -213,4 +214,4 @@ func NICs(m *machine.Machine) ([]NIC, error) {
 }
 
 // PortName names a port of a NIC: "mlx5_0/1".
-func PortName(n NIC, p ibvfd.PortInfo) string { return fmt.Sprintf("%s/%d", n.Name, p.Num) }
+func PortName(n NIC, p ibdev.Port) string { return fmt.Sprintf("%s/%d", n.Name, p.Num) }

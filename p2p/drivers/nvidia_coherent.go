@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // coherentIDs are the device IDs of GPUs that C2C connects to Grace: GH200, GB200 and GB300.
@@ -55,7 +56,7 @@ func MayBeCoherent(m *machine.Machine, e Exporter) bool {
 }
 
 // Model reads the name that NVIDIA's driver gives a GPU. The text is "" if the driver gives none.
-func Model(m *machine.Machine, a machine.Addr) machine.Reading {
+func Model(m *machine.Machine, a pciaddr.Addr) machine.Reading {
 	r := m.Read("proc/driver/nvidia/gpus", a.String(), "information")
 	r.Text, _ = r.Line("Model")
 	return r

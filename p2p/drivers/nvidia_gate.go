@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -21,7 +22,7 @@ var chipsets = map[uint16][]uint16{
 // nvidiaGate is nv_grdma_pci_topology_supported(). It first lets all importers attach to a
 // GPU whose memory the CPU caches. Next it follows a parameter of the driver. Then it lets all
 // attach in a guest, and requires a common bridge on the chipsets above. None of these is x86.
-func nvidiaGate(m *machine.Machine, gpu machine.Addr) Gate {
+func nvidiaGate(m *machine.Machine, gpu pciaddr.Addr) Gate {
 	gate, read := gates[NVIDIASeries(m)]
 	if !read {
 		return GateUnread
@@ -65,7 +66,7 @@ func nvidiaGate(m *machine.Machine, gpu machine.Addr) Gate {
 
 // belowGrace reports a GPU below Grace's root port for its own GPU. known is false if the
 // port cannot be read.
-func belowGrace(m *machine.Machine, gpu machine.Addr) (below, known bool) {
+func belowGrace(m *machine.Machine, gpu pciaddr.Addr) (below, known bool) {
 	up, err := pci.Upstream(m.Sys, gpu)
 	if err != nil {
 		return false, false

@@ -10,15 +10,15 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // NVMe is an NVMe controller. It shares links with GPUs and NICs. Some controllers have
 // a memory buffer (CMB), and NICs can reach it.
 type NVMe struct {
 	Name string // "nvme0"; its PCI address if it has no driver
-	PCI  machine.Addr
+	PCI  pciaddr.Addr
 	// CMB is the size of the buffer. CMBKnown is false if no file shows whether the
 	// controller has a buffer, as without the kernel's driver.
 	CMB      uint64
@@ -40,7 +40,7 @@ func NVMes(m *machine.Machine) ([]NVMe, error) {
 	errs := []error{err}
 	var out []NVMe
 	for _, name := range names {
-		a, err := pci.ParseAddr(name)
+		a, err := pciaddr.Parse(name)
 		if err != nil {
 			continue
 		}
@@ -55,7 +55,7 @@ func NVMes(m *machine.Machine) ([]NVMe, error) {
 	return out, errors.Join(errs...)
 }
 
-func nvme(m *machine.Machine, a machine.Addr) NVMe {
+func nvme(m *machine.Machine, a pciaddr.Addr) NVMe {
 	n := NVMe{Name: a.String(), PCI: a}
 	dir := "bus/pci/devices/" + n.Name
 	if size, err := m.Sys.ReadUint(dir+"/p2pmem/size", 64); err == nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 func TestNVMes(t *testing.T) {
@@ -29,7 +30,7 @@ pci0000:00/0000:00:05.0 class=0x010601
 		},
 	}.Write(t))
 	got, err := NVMes(m)
-	at := func(device uint8) machine.Addr { return machine.Addr{Device: device} }
+	at := func(device uint8) pciaddr.Addr { return pciaddr.Addr{Device: device} }
 	want := []NVMe{
 		{Name: "nvme0", PCI: at(1), CMB: 64 << 10, CMBKnown: true, Peer: 64 << 10},
 		{Name: "nvme1", PCI: at(2), CMBKnown: true},

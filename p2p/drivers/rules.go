@@ -8,6 +8,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/p2pdma"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -96,18 +97,18 @@ func (r *rules) attach() (attach, decision chain.Answer) {
 }
 
 // silent is a function that does not answer: GPU, NIC, or a port above one of them.
-func (r *rules) silent() (machine.Addr, bool) {
-	for _, a := range []*machine.Addr{r.e.PCI, r.i.PCI} {
+func (r *rules) silent() (pciaddr.Addr, bool) {
+	for _, a := range []*pciaddr.Addr{r.e.PCI, r.i.PCI} {
 		if a == nil {
 			continue
 		}
-		for _, b := range append([]machine.Addr{*a}, r.m.Node(*a).Up...) {
+		for _, b := range append([]pciaddr.Addr{*a}, r.m.Node(*a).Up...) {
 			if r.m.Silent(b) {
 				return b, true
 			}
 		}
 	}
-	return machine.Addr{}, false
+	return pciaddr.Addr{}, false
 }
 
 // ofNVIDIA reports a GPU of NVIDIA's open modules. Their rules are known, although they are

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/result"
 	"github.com/gpurdma/gpurdma/p2p/terminal"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // NFD writes labels for the local source of node-feature-discovery.
@@ -45,8 +45,8 @@ func dra(b *strings.Builder, run Input) int {
 		return status
 	}
 	b.WriteString("devices:\n")
-	seen := map[machine.Addr]bool{}
-	device := func(kind, name string, pci *machine.Addr, at result.Place) {
+	seen := map[pciaddr.Addr]bool{}
+	device := func(kind, name string, pci *pciaddr.Addr, at result.Place) {
 		switch {
 		case pci == nil:
 			fmt.Fprintf(b, "# %s is on no PCI bus\n", terminal.Escape(name))

@@ -17,9 +17,9 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
-	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/redact"
 	"github.com/gpurdma/gpurdma/p2p/snapshot"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // dumped is a PCI function as `rdma_topo dump` of rdma-core writes it. A dump has no host bridges, no
@@ -132,7 +132,7 @@ func (d dumped) group(all *machineTree, dir string) error {
 func (d dumped) add(all *machineTree) error {
 	dir := strings.TrimPrefix(d.RealPath, "/")
 	address := path.Base(dir)
-	_, err := machine.ParseAddr(address)
+	_, err := pciaddr.Parse(address)
 	if err != nil || len(dir) > snapshot.NameLimit || path.Clean(dir) != dir || !strings.HasPrefix(dir, "sys/devices/") {
 		return fmt.Errorf("the path %q", d.RealPath)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/canary"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
@@ -39,7 +40,7 @@ func outcomeOf(pl placement.Placement, g drivers.GPU) (chain.Outcome, string) {
 // asked reports that the kernel refused the GPU's memory. It is false if our own checks or a
 // library refused, and for the host memory at the other end.
 func asked(e *ibvfd.RegError) bool {
-	return e.Attr.Kind != ibvfd.HostMemory && e.Errno != 0 && e.Latest >= ibvfd.StageUverbs
+	return e.Attr.Kind != ibvfd.HostMemory && e.Errno != 0 && e.Latest >= fault.StageUverbs
 }
 
 // moved finds the direction to which an error of a verification belongs.

@@ -14,11 +14,12 @@ import (
 	"github.com/gpurdma/gpurdma/canary"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
-	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 
 func gpuAt(t *testing.T, at string) drivers.GPU {
 	t.Helper()
-	a, err := machine.ParseAddr(at)
+	a, err := pciaddr.Parse(at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,10 +96,10 @@ func TestAsked(t *testing.T) {
 		err  ibvfd.RegError
 		want bool
 	}{
-		{ibvfd.RegError{Attr: gpu, Errno: unix.EINVAL, Earliest: ibvfd.StageUverbs, Latest: ibvfd.StageDriver}, true},
-		{ibvfd.RegError{Attr: gpu, Errno: unix.EINVAL, Earliest: ibvfd.StageArgs, Latest: ibvfd.StageArgs}, false},
-		{ibvfd.RegError{Attr: gpu, Errno: unix.EOPNOTSUPP, Earliest: ibvfd.StageProvider, Latest: ibvfd.StageProvider}, false},
-		{ibvfd.RegError{Attr: ibvfd.MRAttr{Kind: ibvfd.HostMemory}, Errno: unix.ENOMEM, Latest: ibvfd.StageDriver}, false},
+		{ibvfd.RegError{Attr: gpu, Errno: unix.EINVAL, Earliest: fault.StageUverbs, Latest: fault.StageDriver}, true},
+		{ibvfd.RegError{Attr: gpu, Errno: unix.EINVAL, Earliest: fault.StageArgs, Latest: fault.StageArgs}, false},
+		{ibvfd.RegError{Attr: gpu, Errno: unix.EOPNOTSUPP, Earliest: fault.StageProvider, Latest: fault.StageProvider}, false},
+		{ibvfd.RegError{Attr: ibvfd.MRAttr{Kind: ibvfd.HostMemory}, Errno: unix.ENOMEM, Latest: fault.StageDriver}, false},
 	} {
 		if got := asked(&c.err); got != c.want {
 			t.Errorf("%v: %v", &c.err, got)

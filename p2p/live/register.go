@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/region"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/placement"
@@ -46,16 +47,16 @@ func (c *climb) registered(nic *ibvfd.Context, show func(*ibvfd.MR)) (made bool,
 		return false, err
 	}
 	defer func() { err = errors.Join(err, pd.Close()) }()
-	attr := ibvfd.RegionAttr{
+	attr := region.Attr{
 		Length: uint64(c.buf.Size()), Owner: c.buf,
 		Access: ibvfd.AccessLocalWrite | ibvfd.AccessRemoteRead | ibvfd.AccessRemoteWrite,
 	}
 	for _, s := range c.buf.Segments() {
-		attr.Segments = append(attr.Segments, ibvfd.Segment{Buf: s.Buf, Offset: uint64(s.Offset), Length: uint64(s.Size)})
+		attr.Segments = append(attr.Segments, region.Segment{Buf: s.Buf, Offset: uint64(s.Offset), Length: uint64(s.Size)})
 	}
 	// If the memory does not start at a page boundary, the address needs the same offset.
 	attr.IOVA = attr.Segments[0].Offset % uint64(os.Getpagesize())
-	region, err := ibvfd.RegisterRegion(attr, pd)
+	region, err := region.Register(attr, pd)
 	if err != nil {
 		return false, err
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/p2p"
-	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // ownFiles is the directory with the kernel's facts about this process's open files.
@@ -25,7 +25,7 @@ var ofVRAM = regexp.MustCompile(`^drm-(resident|memory)-((?:vram|local)\d*)$`)
 // resident is the number of bytes of a GPU's memory that its DRM driver counts for this
 // process, by the open files of that GPU. It needs no privileges. A file that is
 // open twice, as by dup, counts once.
-func resident(dir string, gpu machine.Addr) (int64, error) {
+func resident(dir string, gpu pciaddr.Addr) (int64, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil {
 		return 0, err

@@ -9,13 +9,13 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
-	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Memory in the GPU is counted once for each client, by any of the drivers' names for it. A
 // value that cannot be read as a size is an error.
 func TestResident(t *testing.T) {
-	gpu, err := machine.ParseAddr("0000:03:00.0")
+	gpu, err := pciaddr.Parse("0000:03:00.0")
 	if err != nil {
 		t.Fatal(err)
 	}

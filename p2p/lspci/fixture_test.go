@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // fixture is one of the texts: see testdata/README.md.
@@ -110,9 +110,9 @@ func (m *Machine) addresses() []string {
 	return out
 }
 
-func addr(t testing.TB, text string) pci.Addr {
+func addr(t testing.TB, text string) pciaddr.Addr {
 	t.Helper()
-	a, err := pci.ParseAddr(text)
+	a, err := pciaddr.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}

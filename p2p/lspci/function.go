@@ -7,13 +7,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // function has the facts that a text has about a PCI function. A field is empty if the text does not have
 // the fact.
 type function struct {
-	addr pci.Addr
+	addr pciaddr.Addr
 	line int
 
 	class          string // "0302"
@@ -67,7 +67,7 @@ func headed(line string) (f *function, domain bool) {
 	if m == nil {
 		return nil, false
 	}
-	a, err := pci.ParseAddr(m[1])
+	a, err := pciaddr.Parse(m[1])
 	if err != nil {
 		return nil, false
 	}

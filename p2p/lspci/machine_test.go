@@ -17,10 +17,11 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/p2pdma"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // known is all that package p2p knows of a function, in one line.
-func known(m *machine.Machine, a pci.Addr) string {
+func known(m *machine.Machine, a pciaddr.Addr) string {
 	f, err := m.Function(a)
 	if err != nil {
 		return "error"

@@ -7,20 +7,20 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Text is what lspci printed of a machine's functions.
 type Text struct {
 	functions []*function
-	byAddr    map[pci.Addr]*function
+	byAddr    map[pciaddr.Addr]*function
 	noDomain  bool // an address is without its domain
 	cut       bool // it ends inside a line, or inside a function
 }
 
 // Parse reads the output of lspci, with any flags. It returns ErrFormat for a text that is not lspci's.
 func Parse(r io.Reader) (*Text, error) {
-	p := lineParser{Text: &Text{byAddr: map[pci.Addr]*function{}}}
+	p := lineParser{Text: &Text{byAddr: map[pciaddr.Addr]*function{}}}
 	if err := eachLine(r, Command, p.line); err != nil {
 		return nil, err
 	}

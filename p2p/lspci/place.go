@@ -7,18 +7,18 @@ import (
 	"path"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // places finds where in the tree of the machine each function is.
 type places struct {
 	*Text
 	tree  *Tree // nil without one
-	above map[bus]pci.Addr
+	above map[bus]pciaddr.Addr
 	twice map[bus]bool // two bridges lead there
 	roots map[bus]bool
-	dirs  map[pci.Addr]string
-	pf    map[pci.Addr]pci.Addr // of virtual functions
+	dirs  map[pciaddr.Addr]string
+	pf    map[pciaddr.Addr]pciaddr.Addr // of virtual functions
 }
 
 // unplaced is the directory above a function whose place no line shows. It is not an
@@ -27,8 +27,8 @@ const unplaced = "a bridge or root bus that the text does not have"
 
 func (t *Text) places(tree *Tree) (*places, error) {
 	p := &places{
-		Text: t, tree: tree, above: map[bus]pci.Addr{}, twice: map[bus]bool{}, roots: map[bus]bool{},
-		dirs: map[pci.Addr]string{}, pf: map[pci.Addr]pci.Addr{},
+		Text: t, tree: tree, above: map[bus]pciaddr.Addr{}, twice: map[bus]bool{}, roots: map[bus]bool{},
+		dirs: map[pciaddr.Addr]string{}, pf: map[pciaddr.Addr]pciaddr.Addr{},
 	}
 	for _, f := range t.functions {
 		p.lead(f)
@@ -114,7 +114,7 @@ func (p *places) onBus(b bus) bool {
 	return false
 }
 
-func (p *places) disagree(b bus, mine pci.Addr, its string) error {
+func (p *places) disagree(b bus, mine pciaddr.Addr, its string) error {
 	return refuse(TreeCommand, "by the tree %s leads to bus %04x:%02x, and by the other text it is %v: the two are not of one machine", its, b.domain, b.number, mine)
 }
 
@@ -138,10 +138,10 @@ func (p *places) virtual(f *function) {
 }
 
 // routing is a function's number in its domain.
-func routing(a pci.Addr) int { return int(a.Bus)<<8 | int(a.Device)<<3 | int(a.Function) }
+func routing(a pciaddr.Addr) int { return int(a.Bus)<<8 | int(a.Device)<<3 | int(a.Function) }
 
 // dir is the directory of a function, below the root of the machine.
-func (p *places) dir(a pci.Addr, depth int) (string, error) {
+func (p *places) dir(a pciaddr.Addr, depth int) (string, error) {
 	d, ok := p.dirs[a]
 	if ok {
 		return d, nil
@@ -181,4 +181,4 @@ func (p *places) dir(a pci.Addr, depth int) (string, error) {
 func rootName(b bus) string { return fmt.Sprintf("pci%04x:%02x", b.domain, b.number) }
 
 // placed reports a function whose place is known.
-func (p *places) placed(a pci.Addr) bool { return !strings.Contains(p.dirs[a], unplaced) }
+func (p *places) placed(a pciaddr.Addr) bool { return !strings.Contains(p.dirs[a], unplaced) }

@@ -19,6 +19,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // A capability that package pci reads is one that config writes: another one would
@@ -43,7 +44,7 @@ func TestEveryCapabilityThatIsRead(t *testing.T) {
 }
 
 // registers are what package pci reads of a configuration space, in one line.
-func registers(t *testing.T, root string, a pci.Addr) string {
+func registers(t *testing.T, root string, a pciaddr.Addr) string {
 	t.Helper()
 	c, err := pci.ReadConfig(sysfs.New(root+"/sys"), a)
 	if err != nil {
@@ -137,10 +138,10 @@ func TestAgainstLspci(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	kindsToTry := []int{kindEndpoint, kindLegacy, kindRootPort, kindUpstream, kindDownstream, kindIntegrated}
 	var dump strings.Builder
-	spaces := map[pci.Addr][]byte{}
+	spaces := map[pciaddr.Addr][]byte{}
 	for n := range 120 {
 		kind := kindsToTry[n%len(kindsToTry)]
-		a := pci.Addr{Bus: uint8(n >> 5), Device: uint8(n & 0x1f)}
+		a := pciaddr.Addr{Bus: uint8(n >> 5), Device: uint8(n & 0x1f)}
 		c := random(r, kind)
 		fmt.Fprintf(&dump, "%v x\n", a)
 		for at := 0; at < len(c); at += 16 {

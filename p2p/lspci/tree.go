@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // bus is a bus of a domain.
@@ -16,13 +16,13 @@ type bus struct {
 	number uint8
 }
 
-func busOf(a pci.Addr) bus { return bus{a.Domain, a.Bus} }
+func busOf(a pciaddr.Addr) bus { return bus{a.Domain, a.Bus} }
 
 // Tree is what `lspci -t` printed, with -v or without: which bridge leads to a bus.
 type Tree struct {
-	above     map[bus]pci.Addr
+	above     map[bus]pciaddr.Addr
 	roots     map[bus]bool
-	functions map[pci.Addr]bool
+	functions map[pciaddr.Addr]bool
 }
 
 // treeRoot matches the beginning of a line with a root bus.
@@ -30,7 +30,7 @@ var treeRoot = regexp.MustCompile(`^[-\\+ |]{0,3}\[[0-9a-f]{4,8}:[0-9a-f]{2}\]-`
 
 // ParseTree reads the output of `lspci -tv`. It returns ErrFormat for a text that is not lspci's.
 func ParseTree(r io.Reader) (*Tree, error) {
-	p := treeParser{Tree: &Tree{above: map[bus]pci.Addr{}, roots: map[bus]bool{}, functions: map[pci.Addr]bool{}}}
+	p := treeParser{Tree: &Tree{above: map[bus]pciaddr.Addr{}, roots: map[bus]bool{}, functions: map[pciaddr.Addr]bool{}}}
 	if err := eachLine(r, TreeCommand, p.line); err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ type branch struct {
 	// bus is the bus of the functions below the branch. It is nil if root buses, or several buses of the
 	// bridge, are below it.
 	bus    *bus
-	bridge *pci.Addr
+	bridge *pciaddr.Addr
 }
 
 type treeParser struct {
@@ -117,7 +117,7 @@ func (p *treeParser) hang(n int, line string, at int, on branch) error {
 		if m == nil || on.bus == nil {
 			return refuse(TreeCommand, "line %d has %.20q, where a function or a bus was expected", n, rest)
 		}
-		a := pci.Addr{Domain: on.bus.domain, Bus: on.bus.number, Device: number[uint8](m[1], 16), Function: number[uint8](m[2], 8)}
+		a := pciaddr.Addr{Domain: on.bus.domain, Bus: on.bus.number, Device: number[uint8](m[1], 16), Function: number[uint8](m[2], 8)}
 		if p.functions[a] || len(p.functions) == functionLimit {
 			return refuse(TreeCommand, "line %d has %v, which is there twice or is one too many", n, a)
 		}
@@ -137,7 +137,7 @@ func (p *treeParser) hang(n int, line string, at int, on branch) error {
 }
 
 // lead notes what is above a bus: a bridge, or the root.
-func (p *treeParser) lead(n int, b bus, bridge *pci.Addr) error {
+func (p *treeParser) lead(n int, b bus, bridge *pciaddr.Addr) error {
 	if bridge == nil {
 		p.roots[b] = true
 		return nil

@@ -3,16 +3,19 @@
 package machine
 
 import "github.com/gpurdma/gpurdma/internal/pci"
+import (
+	"github.com/gpurdma/gpurdma/pciaddr"
+)
 
 // LargestBAR is the largest memory region of a function, as pci.LargestBAR reads it. It is read
 // once: every pair of a GPU asks for it.
-func (m *Machine) LargestBAR(a Addr) (pci.BAR, bool) {
+func (m *Machine) LargestBAR(a pciaddr.Addr) (pci.BAR, bool) {
 	return OnceValues(m, "largest BAR of "+a.String(), func() (pci.BAR, bool) { return pci.LargestBAR(m.Sys, a) })
 }
 
 // BusAddress is the address of a function's largest BAR on its bus: false if the function has no such BAR,
 // or if its configuration space does not have the address. It is read once.
-func (m *Machine) BusAddress(a Addr) (uint64, bool) {
+func (m *Machine) BusAddress(a pciaddr.Addr) (uint64, bool) {
 	return OnceValues(m, "bus address of "+a.String(), func() (uint64, bool) {
 		bar, ok := m.LargestBAR(a)
 		c, err := pci.ReadConfig(m.Sys, a)
@@ -24,12 +27,12 @@ func (m *Machine) BusAddress(a Addr) (uint64, bool) {
 }
 
 // Unplaced reports a function whose BAR has no address, as pci.Unplaced reads it, once.
-func (m *Machine) Unplaced(a Addr) (bool, error) {
+func (m *Machine) Unplaced(a pciaddr.Addr) (bool, error) {
 	return OnceValues(m, "BAR without an address of "+a.String(), func() (bool, error) { return pci.Unplaced(m.Sys, a) })
 }
 
 // DMABits is how many address bits a function has. It is read once.
-func (m *Machine) DMABits(a Addr) (uint64, error) {
+func (m *Machine) DMABits(a pciaddr.Addr) (uint64, error) {
 	return OnceValues(m, "address bits of "+a.String(), func() (uint64, error) {
 		return m.Sys.ReadUint("bus/pci/devices/"+a.String()+"/dma_mask_bits", 64)
 	})

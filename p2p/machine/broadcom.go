@@ -5,13 +5,15 @@ package machine
 import (
 	"errors"
 	"io/fs"
+
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // fused lists the switches as NCCL counts them, nearest first. A Broadcom switch of the
 // fourth or fifth generation appears as one switch with more switches below it, and NCCL
 // counts all of them as one (src/graph/topo.cc, ncclTopoFlattenBcmSwitches).
-func (m *Machine) fused(switches []Addr) ([]Addr, error) {
-	var out []Addr
+func (m *Machine) fused(switches []pciaddr.Addr) ([]pciaddr.Addr, error) {
+	var out []pciaddr.Addr
 	for i, s := range switches {
 		if i+1 < len(switches) {
 			below, err1 := m.broadcom(s)
@@ -44,7 +46,7 @@ func (c chip) generation(level uint16) int {
 }
 
 // broadcom reads the ID numbers of a switch, once.
-func (m *Machine) broadcom(a Addr) (chip, error) {
+func (m *Machine) broadcom(a pciaddr.Addr) (chip, error) {
 	n := m.Node(a)
 	m.Mu.Lock()
 	defer m.Mu.Unlock()

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Parameter is the value of a parameter on the kernel's command line. If a parameter is
@@ -56,7 +58,7 @@ func (m *Machine) OpenedPorts() []string {
 func (m *Machine) SetPorts(ports []string) bool {
 	for _, entry := range strings.Split(m.PciOption("config_acs"), ";") {
 		_, port, ok := strings.Cut(entry, "@")
-		if a, err := ParseAddr(port); ok && (err != nil || slices.Contains(ports, a.String())) {
+		if a, err := pciaddr.Parse(port); ok && (err != nil || slices.Contains(ports, a.String())) {
 			return true
 		}
 	}
@@ -65,7 +67,7 @@ func (m *Machine) SetPorts(ports []string) bool {
 
 // IsPort reports whether an entry of such a list is one of the ports.
 func IsPort(entry string, ports []string) bool {
-	a, err := ParseAddr(entry)
+	a, err := pciaddr.Parse(entry)
 	return err == nil && slices.Contains(ports, a.String())
 }
 

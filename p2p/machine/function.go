@@ -6,14 +6,15 @@ import (
 	"path"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Function has the facts that decide whether traffic passes a PCI function, and how fast
 // it passes.
 type Function struct {
-	PCI      Addr
-	Bus      string // the host bridge's: "pci0000:00"
-	Upstream []Addr // the bridges above, nearest first
+	PCI      pciaddr.Addr
+	Bus      string         // the host bridge's: "pci0000:00"
+	Upstream []pciaddr.Addr // the bridges above, nearest first
 	Vendor   uint16
 	Device   uint16
 	Class    uint32 // 24 bits
@@ -24,7 +25,7 @@ type Function struct {
 
 	// PF is the physical function of a virtual one. It is nil for other functions, and
 	// where it is not known.
-	PF *Addr
+	PF *pciaddr.Addr
 
 	BARs []pci.BAR // those that have an address
 
@@ -50,7 +51,7 @@ var portNames = map[pci.Port]string{
 }
 
 // Function reads a PCI function. It fails only if the function is not there.
-func (m *Machine) Function(a Addr) (Function, error) {
+func (m *Machine) Function(a pciaddr.Addr) (Function, error) {
 	p, err := pci.ReadFunction(m.Sys, a)
 	if err != nil {
 		return Function{}, err
@@ -99,7 +100,7 @@ type Place struct {
 }
 
 // Place finds a function. It reads less than Function.
-func (m *Machine) Place(a Addr) (Place, error) {
+func (m *Machine) Place(a pciaddr.Addr) (Place, error) {
 	p, err := pci.ReadFunction(m.Sys, a)
 	if err != nil {
 		return Place{}, err
@@ -115,7 +116,7 @@ func (m *Machine) Place(a Addr) (Place, error) {
 
 // Resizable is the largest size that a function offers for one of its BARs. It is false
 // if sysfs has no list of sizes for the BAR.
-func (m *Machine) Resizable(a Addr, bar int) (uint64, bool) {
+func (m *Machine) Resizable(a pciaddr.Addr, bar int) (uint64, bool) {
 	text, err := m.Sys.ReadString(path.Join("bus/pci/devices", a.String(), pci.ResizeFile(bar)))
 	if err != nil {
 		return 0, false

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // translation is how an importer's addresses are made.
@@ -19,7 +20,7 @@ const (
 
 // TranslationOf reads how the IOMMU treats a function. The answer is unknown if the
 // IOMMU's files of the function cannot be read.
-func (m *Machine) TranslationOf(a *Addr) (translation, string) {
+func (m *Machine) TranslationOf(a *pciaddr.Addr) (translation, string) {
 	if a == nil {
 		return Untranslated, "the importer is below no IOMMU"
 	}
@@ -29,7 +30,7 @@ func (m *Machine) TranslationOf(a *Addr) (translation, string) {
 	return OnceValues(m, "translation for "+a.String(), func() (translation, string) { return m.readTranslation(*a) })
 }
 
-func (m *Machine) readTranslation(a Addr) (translation, string) {
+func (m *Machine) readTranslation(a pciaddr.Addr) (translation, string) {
 	kind, err := pci.IOMMUType(m.Sys, a)
 	if err != nil {
 		return TranslationUnknown, err.Error()

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Letters are the names that NCCL and nvidia-smi use for the way between two functions. They
@@ -21,7 +22,7 @@ type Letters struct {
 }
 
 // Letters names the way between two functions; "" if it is not known.
-func (m *Machine) Letters(a, b Addr) Letters {
+func (m *Machine) Letters(a, b pciaddr.Addr) Letters {
 	na, nb := m.Node(a), m.Node(b)
 	if na.Err != nil || nb.Err != nil {
 		return Letters{}
@@ -51,8 +52,8 @@ func (m *Machine) Letters(a, b Addr) Letters {
 }
 
 // switches picks the bridges above a function that NCCL sees.
-func switches(up []Addr) []Addr {
-	var out []Addr
+func switches(up []pciaddr.Addr) []pciaddr.Addr {
+	var out []pciaddr.Addr
 	for i := 1; i < len(up); i += 2 {
 		out = append(out, up[i])
 	}
@@ -60,7 +61,7 @@ func switches(up []Addr) []Addr {
 }
 
 // Common finds the nearest bridge that is above both.
-func Common(a, b []Addr) (i, j int, ok bool) {
+func Common(a, b []pciaddr.Addr) (i, j int, ok bool) {
 	for i, x := range a {
 		if j := slices.Index(b, x); j >= 0 {
 			return i, j, true

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // LinkState is the state of one link, and the most that both of its ends support.
@@ -17,7 +19,7 @@ type LinkState struct {
 
 // LinkAbove is the link above a function, with the most that both of its ends support. The
 // link of a virtual function is that of its physical function.
-func LinkAbove(f Function, read func(Addr) (Function, error)) (LinkState, bool) {
+func LinkAbove(f Function, read func(pciaddr.Addr) (Function, error)) (LinkState, bool) {
 	var s LinkState
 	if f.PF != nil {
 		if pf, err := read(*f.PF); err == nil {

@@ -9,13 +9,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/procfs"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
-
-// Addr is a PCI function's address. Package ibvfd's devices have one.
-type Addr = pci.Addr
-
-// ParseAddr reads "0000:03:00.0". It takes "03:00.0" to be in domain 0.
-func ParseAddr(s string) (Addr, error) { return pci.ParseAddr(s) }
 
 // Machine has the facts that decide about peer-to-peer on one machine: this one, or
 // another whose files lie below a directory. Each file is read once, when it
@@ -42,10 +37,10 @@ type Machine struct {
 // cache has the facts that were read. Machines that differ only in suppositions share it.
 type cache struct {
 	Mu    sync.Mutex
-	Nodes map[Addr]*Node
+	Nodes map[pciaddr.Addr]*Node
 	hosts map[string]*HostBridge
 
-	Classes map[Addr]uint64 // of PCI functions, as drivers.GPUs read them last
+	Classes map[pciaddr.Addr]uint64 // of PCI functions, as drivers.GPUs read them last
 
 	Chipset chipset
 
@@ -59,9 +54,9 @@ func Open(root string) *Machine { return Source{Root: root}.Open() }
 
 // Node is a function, with the facts that the walk through the tree needs.
 type Node struct {
-	Addr Addr
-	Up   []Addr // the bridges above, nearest first
-	Err  error  // why nothing is known of it
+	Addr pciaddr.Addr
+	Up   []pciaddr.Addr // the bridges above, nearest first
+	Err  error          // why nothing is known of it
 
 	ACS    pci.ACS
 	ACSErr error // why its ACS is not known
@@ -75,7 +70,7 @@ type Node struct {
 }
 
 // Node reads a function, once.
-func (m *Machine) Node(a Addr) *Node {
+func (m *Machine) Node(a pciaddr.Addr) *Node {
 	m.Mu.Lock()
 	defer m.Mu.Unlock()
 	if n := m.Nodes[a]; n != nil {
@@ -126,7 +121,7 @@ func (m *Machine) HostBridge(n *Node) *HostBridge {
 	return n.host
 }
 
-func (m *Machine) readHost(h *HostBridge, first Addr) {
+func (m *Machine) readHost(h *HostBridge, first pciaddr.Addr) {
 	if h.First, h.Err = pci.ReadFunction(m.Sys, first); h.Err != nil {
 		return
 	}
@@ -139,7 +134,7 @@ func (m *Machine) readHost(h *HostBridge, first Addr) {
 }
 
 // Silent reports a function that answers every read with ones.
-func (m *Machine) Silent(a Addr) bool {
+func (m *Machine) Silent(a pciaddr.Addr) bool {
 	return errors.Is(m.Node(a).ACSErr, pci.ErrNoAnswer)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/procfs"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Source is where a machine is read from. The zero value is this machine.
@@ -48,7 +49,7 @@ func (s Source) Open() *Machine {
 	if proc == "" {
 		proc = filepath.Join(root, "proc")
 	}
-	m := &Machine{Root: root, Sys: sysfs.New(sys), Proc: procfs.New(proc), PID: s.Process, cache: &cache{Nodes: map[Addr]*Node{}, hosts: map[string]*HostBridge{}, Classes: map[Addr]uint64{}}}
+	m := &Machine{Root: root, Sys: sysfs.New(sys), Proc: procfs.New(proc), PID: s.Process, cache: &cache{Nodes: map[pciaddr.Addr]*Node{}, hosts: map[string]*HostBridge{}, Classes: map[pciaddr.Addr]uint64{}}}
 	m.Kernel, m.Config = readKernel(root, m.Proc, s.Release, s.Config)
 	m.CPU = readCPU(m.Proc)
 	m.Virtual = m.readVirtual()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -100,7 +101,7 @@ const GuestSwitch = "give the guest a switch for those that share one on the hos
 
 // Unswitched reports a function of a guest that the hypervisor has put on the root bus
 // itself, or on a root port.
-func (m *Machine) Unswitched(a Addr) bool {
+func (m *Machine) Unswitched(a pciaddr.Addr) bool {
 	if m.Virtual.Is != placement.Yes {
 		return false
 	}

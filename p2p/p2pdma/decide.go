@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -44,7 +45,7 @@ func (t MapType) String() string {
 
 // Redirect is a port that sends peer-to-peer traffic to the root.
 type Redirect struct {
-	PCI  machine.Addr
+	PCI  pciaddr.Addr
 	Bits pci.ACSBits // the bits that redirect
 }
 
@@ -52,7 +53,7 @@ func (r Redirect) String() string { return fmt.Sprintf("ACS redirect at %v (%v)"
 
 // RedirectsRequests reports a port that redirects what the client sends. A port redirects what it receives
 // from below, so that the provider's ports redirect none of it. The port above both may.
-func (d Decision) RedirectsRequests(m *machine.Machine, client machine.Addr) bool {
+func (d Decision) RedirectsRequests(m *machine.Machine, client pciaddr.Addr) bool {
 	up := m.Node(client).Up
 	return slices.ContainsFunc(d.Redirects, func(r Redirect) bool {
 		return r.Bits&pci.ACSRequestRedirect != 0 && slices.Contains(up, r.PCI)
@@ -70,7 +71,7 @@ type Decision struct {
 	Steps int
 	// Common is the nearest common bridge, or the function itself. It is nil if there is
 	// none: the way then leads over the root.
-	Common *machine.Addr
+	Common *pciaddr.Addr
 	// Redirects are the ports that send the traffic to the root and not directly over
 	// Common, in the kernel's order: the provider's side, the common bridge, the client's
 	// side. pci=disable_acs_redir= takes these addresses.
@@ -104,7 +105,7 @@ func (d *Decision) because(format string, args ...any) {
 
 // Decide mirrors the kernel's decision on client's traffic to memory of
 // provider. A nil client is a device that is not below a PCI function.
-func Decide(m *machine.Machine, provider machine.Addr, client *machine.Addr) Decision {
+func Decide(m *machine.Machine, provider pciaddr.Addr, client *pciaddr.Addr) Decision {
 	d := Decision{Steps: -1}
 	if m.Kernel.P2PDMA == placement.No {
 		return d.refuse("the kernel is built without %s (%s)", machine.ConfigP2PDMA, m.Kernel.Source)
@@ -141,8 +142,8 @@ func (d Decision) refuse(format string, args ...any) Decision {
 // walk finds the common bridge and the ports that redirect. unread says why it is not known
 // whether one of the ports redirects.
 func walk(m *machine.Machine, d *Decision, a, b *machine.Node) (unread error) {
-	above := append([]machine.Addr{a.Addr}, a.Up...)
-	below := append([]machine.Addr{b.Addr}, b.Up...)
+	above := append([]pciaddr.Addr{a.Addr}, a.Up...)
+	below := append([]pciaddr.Addr{b.Addr}, b.Up...)
 	up, down := len(above), len(below)
 	for i, x := range above {
 		if j := slices.Index(below, x); j >= 0 {

@@ -6,13 +6,14 @@ import (
 	"fmt"
 
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
 // Path is the way from one function to another in the hardware. It does not depend on the
 // kernel's configuration. It has Steps, Common, Redirects, Notes and Unread of a [Decision], and
 // no decision.
-func Path(m *machine.Machine, provider, client machine.Addr) Decision {
+func Path(m *machine.Machine, provider, client pciaddr.Addr) Decision {
 	d := Decision{Steps: -1}
 	a, b := m.Node(provider), m.Node(client)
 	if err := machine.FirstError(a.Err, b.Err); err != nil {
@@ -26,7 +27,7 @@ func Path(m *machine.Machine, provider, client machine.Addr) Decision {
 // RootPasses says whether the root complex is known to pass traffic from one function to the
 // other. It is known if the processor is an AMD processor from Zen on, or if the newest list that
 // was read has the host bridges. The answer is unknown for a root complex that is not on the list.
-func RootPasses(m *machine.Machine, provider, client machine.Addr) (passes placement.Answer, why string) {
+func RootPasses(m *machine.Machine, provider, client pciaddr.Addr) (passes placement.Answer, why string) {
 	if m.TrustsAll {
 		return placement.Yes, ""
 	}
@@ -61,7 +62,7 @@ var faulty = map[[2]uint16]string{
 }
 
 // RootFaulty describes the known fault of the root complex above a function; "" if there is none.
-func RootFaulty(m *machine.Machine, a machine.Addr) string {
+func RootFaulty(m *machine.Machine, a pciaddr.Addr) string {
 	n := m.Node(a)
 	if n.Err != nil {
 		return ""

@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // bootID is the file with the identity of a boot.
@@ -64,7 +65,7 @@ func Observe(m *machine.Machine, p p2p.Pair) Circumstances {
 	read("proc/driver/nvidia/params")
 	read("sys/class/infiniband", p.NIC.Name, "fw_ver")
 	read("sys/class/infiniband", p.NIC.Name, "node_guid")
-	for _, end := range []*machine.Addr{p.GPU.Exporter.PCI, p.NIC.Importer.PCI} {
+	for _, end := range []*pciaddr.Addr{p.GPU.Exporter.PCI, p.NIC.Importer.PCI} {
 		if end == nil {
 			continue
 		}
@@ -73,7 +74,7 @@ func Observe(m *machine.Machine, p p2p.Pair) Circumstances {
 		read(dir, "device")
 		read(dir, "resource")
 		read(dir, "iommu_group/type")
-		for _, a := range append([]machine.Addr{*end}, m.Node(*end).Up...) {
+		for _, a := range append([]pciaddr.Addr{*end}, m.Node(*end).Up...) {
 			out["ACS of "+a.String()] = acsOf(m, a)
 		}
 	}
@@ -87,7 +88,7 @@ func Observe(m *machine.Machine, p p2p.Pair) Circumstances {
 }
 
 // acsOf is the ACS control of a function.
-func acsOf(m *machine.Machine, a machine.Addr) string {
+func acsOf(m *machine.Machine, a pciaddr.Addr) string {
 	switch n := m.Node(a); {
 	case n.ACSErr != nil || n.NoECAM:
 		return notRead
@@ -99,7 +100,7 @@ func acsOf(m *machine.Machine, a machine.Addr) string {
 }
 
 // orderOf is how a NIC sends its requests.
-func orderOf(m *machine.Machine, nic machine.Addr) string {
+func orderOf(m *machine.Machine, nic pciaddr.Addr) string {
 	ats, relaxed, err := p2p.Sends(m, nic)
 	if err != nil {
 		return notRead

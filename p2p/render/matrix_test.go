@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/result"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 func TestPredictedCell(t *testing.T) {
@@ -33,7 +33,7 @@ func TestPredictedCell(t *testing.T) {
 // If the GPUs are in several domains, the text has their whole addresses.
 func TestShortNames(t *testing.T) {
 	at := func(domain uint32) result.GPU {
-		a := machine.Addr{Domain: domain, Bus: 0x13}
+		a := pciaddr.Addr{Domain: domain, Bus: 0x13}
 		return result.GPU{Name: a.String(), PCI: &a, Driver: "nvidia"}
 	}
 	for _, c := range []struct {

@@ -5,6 +5,7 @@ package result
 import (
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Place is where a PCI device is. A field is nil if it is not known, or if the machine has no
@@ -18,7 +19,7 @@ type Place struct {
 // GPU is a GPU of the machine.
 type GPU struct {
 	Name      string        `json:"name"`
-	PCI       *machine.Addr `json:"pci"`
+	PCI       *pciaddr.Addr `json:"pci"`
 	Driver    string        `json:"driver"`
 	Exporter  string        `json:"exporter"`
 	OutOfTree bool          `json:"out_of_tree"`
@@ -29,7 +30,7 @@ type GPU struct {
 // NIC is an RDMA device of the machine.
 type NIC struct {
 	Name       string        `json:"name"`
-	PCI        *machine.Addr `json:"pci"`
+	PCI        *pciaddr.Addr `json:"pci"`
 	Driver     string        `json:"driver"`
 	Importer   string        `json:"importer"`
 	PeerToPeer bool          `json:"peer_to_peer"`
@@ -51,7 +52,7 @@ func nicOf(m *machine.Machine, n drivers.NIC) NIC {
 
 // placeOf finds the place of a device. If the device cannot be read, the place is not known, and
 // a check reports it.
-func placeOf(m *machine.Machine, a *machine.Addr) Place {
+func placeOf(m *machine.Machine, a *pciaddr.Addr) Place {
 	if a == nil {
 		return Place{}
 	}

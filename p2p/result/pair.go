@@ -13,16 +13,16 @@ import (
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
-	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/p2pdma"
 	"github.com/gpurdma/gpurdma/p2p/terminal"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
 // Redirect is a port that redirects peer-to-peer traffic to the root, and the ACS bits that make
 // it do so.
 type Redirect struct {
-	PCI  machine.Addr `json:"pci"`
+	PCI  pciaddr.Addr `json:"pci"`
 	Bits string       `json:"bits"`
 }
 
@@ -32,7 +32,7 @@ type Decision struct {
 	Supported placement.Answer `json:"supported"`
 	Steps     *int             `json:"steps"`
 	Distance  *int             `json:"distance"`
-	Common    *machine.Addr    `json:"common"`
+	Common    *pciaddr.Addr    `json:"common"`
 	Redirects []Redirect       `json:"redirects"`
 	Why       []string         `json:"why"`
 }

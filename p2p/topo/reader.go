@@ -9,6 +9,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/directnic"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Roles of functions that are neither GPU nor RDMA device.
@@ -20,14 +21,14 @@ const (
 // reader reads functions, each once.
 type reader struct {
 	m     *machine.Machine
-	seen  map[machine.Addr]*Function
-	known map[machine.Addr]machine.Function
+	seen  map[pciaddr.Addr]*Function
+	known map[pciaddr.Addr]machine.Function
 	out   Topology
 	errs  []error
 }
 
 // read reads a function and those above it. It returns nil if the function could not be read.
-func (r *reader) read(a machine.Addr) *Function {
+func (r *reader) read(a pciaddr.Addr) *Function {
 	if f := r.seen[a]; f != nil {
 		return f
 	}
@@ -50,7 +51,7 @@ func (r *reader) read(a machine.Addr) *Function {
 }
 
 // function is what read has read before.
-func (r *reader) function(a machine.Addr) (machine.Function, error) {
+func (r *reader) function(a pciaddr.Addr) (machine.Function, error) {
 	if p, ok := r.known[a]; ok {
 		return p, nil
 	}
@@ -58,7 +59,7 @@ func (r *reader) function(a machine.Addr) (machine.Function, error) {
 }
 
 // place puts a device into the tree, or among those on no PCI bus.
-func (r *reader) place(a *machine.Addr, role, name string) {
+func (r *reader) place(a *pciaddr.Addr, role, name string) {
 	if a == nil {
 		r.out.OffPCI = append(r.out.OffPCI, name)
 	} else if f := r.read(*a); f != nil {

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/render"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Measures of the drawing, in pixels.
@@ -105,8 +105,8 @@ func (r Topology) SVG(w io.Writer, all bool) error {
 
 // slow are the functions whose links make a pair slower than the links of its ends
 // could be.
-func (r Topology) slow() map[machine.Addr]bool {
-	out := map[machine.Addr]bool{}
+func (r Topology) slow() map[pciaddr.Addr]bool {
+	out := map[pciaddr.Addr]bool{}
 	for _, p := range r.Pairs {
 		if p.Counts && p.Way != nil && p.Way.BytesPerS < p.Way.EndsBytesPerS {
 			out[p.Way.Slowest] = true

@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/result"
 	"github.com/gpurdma/gpurdma/p2p/terminal"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // BAR is a memory region of a function.
@@ -47,7 +48,7 @@ type Link struct {
 // the two links at the ends.
 type Way struct {
 	BytesPerS     uint64       `json:"bytes_per_s"`
-	Slowest       machine.Addr `json:"slowest"`
+	Slowest       pciaddr.Addr `json:"slowest"`
 	EndsBytesPerS uint64       `json:"ends_bytes_per_s"`
 }
 
@@ -60,9 +61,9 @@ type PairWay struct {
 // Function is a GPU, a NIC, an NVMe controller, a DMA function of a NIC, the NIC of a guest, a
 // physical function of one of these, or a bridge above one.
 type Function struct {
-	PCI    machine.Addr   `json:"pci"`
+	PCI    pciaddr.Addr   `json:"pci"`
 	Bus    string         `json:"bus"`
-	Above  []machine.Addr `json:"above"`
+	Above  []pciaddr.Addr `json:"above"`
 	Role   string         `json:"role"`
 	Names  []string       `json:"names"` // of its devices
 	Port   string         `json:"port"`
@@ -70,7 +71,7 @@ type Function struct {
 	Device string         `json:"device"`
 	Driver string         `json:"driver"`
 	NUMA   *int           `json:"numa_node"`
-	PF     *machine.Addr  `json:"pf"`
+	PF     *pciaddr.Addr  `json:"pf"`
 	IOMMU  string         `json:"iommu"`
 	Group  *string        `json:"iommu_group"`
 	ACS    ACS            `json:"acs"`
@@ -95,7 +96,7 @@ type Topology struct {
 // could not read.
 func Read(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, all bool) (Topology, []error) {
 	r := reader{
-		m: m, seen: map[machine.Addr]*Function{}, known: map[machine.Addr]machine.Function{},
+		m: m, seen: map[pciaddr.Addr]*Function{}, known: map[pciaddr.Addr]machine.Function{},
 		out: Topology{Machine: result.HostOf(m), Functions: []Function{}, OffPCI: []string{}, Pairs: []PairWay{}, missing: result.Missing(m, gpus, nics)},
 	}
 	for _, n := range nics {

@@ -14,6 +14,8 @@ import (
 	"github.com/gpurdma/gpurdma/canary"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
@@ -157,7 +159,7 @@ func beforehand(err error) string {
 		return "not a dma-buf"
 	case errors.Is(err, dmabuf.ErrInUse):
 		return "still in use"
-	case errors.Is(err, ibvfd.ErrNoGID):
+	case errors.Is(err, gid.ErrNone):
 		return noGID(err)
 	}
 	return ""
@@ -165,8 +167,8 @@ func beforehand(err error) string {
 
 // noGID is what is wrong with each GID.
 func noGID(err error) string {
-	_, why, _ := strings.Cut(err.Error(), ibvfd.ErrNoGID.Error())
-	return ibvfd.ErrNoGID.Error() + strings.ReplaceAll(why, ": "+unix.EADDRNOTAVAIL.Error(), "") // each port's
+	_, why, _ := strings.Cut(err.Error(), gid.ErrNone.Error())
+	return gid.ErrNone.Error() + strings.ReplaceAll(why, ": "+unix.EADDRNOTAVAIL.Error(), "") // each port's
 }
 
 // PrintErrors writes errors for people: a line that says what happened, and one
@@ -187,7 +189,7 @@ func PrintErrors(w io.Writer, program string, err error) {
 func (e *Error) headline() string {
 	switch e.Kind {
 	case KindRegistration:
-		if e.Stage != nil && e.Stage.Latest == ibvfd.StageArgs.String() {
+		if e.Stage != nil && e.Stage.Latest == fault.StageArgs.String() {
 			return "registration on " + e.Device + ": refused beforehand"
 		}
 		return e.Device + " refused the registration"
@@ -235,14 +237,14 @@ func (e *Error) parts() (list [][2]string) {
 
 // stages says in words where a registration was refused.
 var stages = map[string]string{
-	ibvfd.StageArgs.String():     "refused beforehand, neither library nor kernel was asked",
-	ibvfd.StageProvider.String(): "libibverbs or its provider, the kernel was not asked",
-	ibvfd.StageUverbs.String():   "ib_uverbs or the driver's entry, before the memory was looked at",
-	ibvfd.StageGet.String():      "the descriptor, or the check of the range",
-	ibvfd.StageAttach.String():   "the exporter did not let the NIC attach",
-	ibvfd.StagePin.String():      "the exporter did not pin the buffer",
-	ibvfd.StageMap.String():      "the exporter did not map the buffer for the NIC",
-	ibvfd.StageDriver.String():   "the NIC's driver or firmware",
+	fault.StageArgs.String():     "refused beforehand, neither library nor kernel was asked",
+	fault.StageProvider.String(): "libibverbs or its provider, the kernel was not asked",
+	fault.StageUverbs.String():   "ib_uverbs or the driver's entry, before the memory was looked at",
+	fault.StageGet.String():      "the descriptor, or the check of the range",
+	fault.StageAttach.String():   "the exporter did not let the NIC attach",
+	fault.StagePin.String():      "the exporter did not pin the buffer",
+	fault.StageMap.String():      "the exporter did not map the buffer for the NIC",
+	fault.StageDriver.String():   "the NIC's driver or firmware",
 }
 
 // cause is the classified one, or else the innermost words of the message.

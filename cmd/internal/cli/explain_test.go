@@ -16,14 +16,16 @@ import (
 	"github.com/gpurdma/gpurdma/canary"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
 // What a person is told of each kind of error.
 func TestPrintErrors(t *testing.T) {
 	reg := &ibvfd.RegError{
-		Device: "rxe0", Route: ibvfd.RouteIoctl, Errno: errno.ENOTSUPP, Earliest: ibvfd.StageAttach, Latest: ibvfd.StageMap,
-		Cause: ibvfd.CauseKernelENOTSUPP, Detail: "length 0x1000", Remedy: "use another exporter",
+		Device: "rxe0", Route: ibvfd.RouteIoctl, Errno: errno.ENOTSUPP, Earliest: fault.StageAttach, Latest: fault.StageMap,
+		Cause: fault.CauseKernelENOTSUPP, Detail: "length 0x1000", Remedy: "use another exporter",
 	}
 	for _, tt := range []struct {
 		name string
@@ -53,7 +55,7 @@ prog: rxe0 refused the registration
   remedy:  use another exporter
 `},
 		{"registration, one of several", &On{"udmabuf with rxe0", fmt.Errorf("whole buffer: %w", &ibvfd.RegError{
-			Device: "rxe0", Errno: unix.EINVAL, Cause: ibvfd.CauseBadRange, Detail: "offset 0x1000 + length 0x1 > size 0x1000", Remedy: "stay inside",
+			Device: "rxe0", Errno: unix.EINVAL, Cause: fault.CauseBadRange, Detail: "offset 0x1000 + length 0x1 > size 0x1000", Remedy: "stay inside",
 		})}, `
 prog: udmabuf with rxe0: registration on rxe0: refused beforehand
   what:    offset 0x1000 + length 0x1 > size 0x1000
@@ -73,7 +75,7 @@ prog: a: one
 prog: a: two
 prog: three
 `},
-		{"no GID", &dmabuf.Error{Op: "connect", Device: "node2:7471", Remedy: "ask for another", Err: fmt.Errorf("rxe0 port 1: %w: %w: 2 of another family", ibvfd.ErrNoGID, unix.EADDRNOTAVAIL)}, `
+		{"no GID", &dmabuf.Error{Op: "connect", Device: "node2:7471", Remedy: "ask for another", Err: fmt.Errorf("rxe0 port 1: %w: %w: 2 of another family", gid.ErrNone, unix.EADDRNOTAVAIL)}, `
 prog: connect on node2:7471 failed
   cause:   no usable GID: 2 of another family
   errno:   EADDRNOTAVAIL (99: cannot assign requested address)

@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Specs fails the test unless every name opens the GPU at that address, and names of
 // no GPU of the family are refused with those that there are.
-func Specs(t *testing.T, family string, pci gpualloc.PCIAddr, names ...string) {
+func Specs(t *testing.T, family string, pci pciaddr.Addr, names ...string) {
 	t.Helper()
 	for _, spec := range names {
 		a, err := gpualloc.Open(spec, gpualloc.Env{})

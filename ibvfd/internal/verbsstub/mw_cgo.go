@@ -5,7 +5,7 @@
 package verbsstub
 
 /*
-#cgo CFLAGS: -I${SRCDIR}/../..
+#cgo CFLAGS: -I${SRCDIR}/../libibverbs
 #include <stdlib.h>
 #include "verbs_lib.h"
 

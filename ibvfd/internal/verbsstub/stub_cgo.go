@@ -5,7 +5,7 @@
 package verbsstub
 
 /*
-#cgo CFLAGS: -I${SRCDIR}/../..
+#cgo CFLAGS: -I${SRCDIR}/../libibverbs
 #include <stdlib.h>
 #include <string.h>
 #include "verbs_abi.h"
@@ -159,7 +159,7 @@ static void add_completions(struct stub_cq *cq, int n)
 	__atomic_fetch_add(&cq->left, n, __ATOMIC_ACQ_REL);
 }
 
-// What a C program does with a NIC that takes no time: it fills n work requests
+// The work of a C program with a NIC that takes no time: it fills n work requests
 // of a list of its own, posts them, polls as many completions and looks at each.
 // The functions are called through pointers, as verbs.h does. Returns how many
 // completions were good.

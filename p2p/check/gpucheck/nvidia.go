@@ -16,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -128,7 +129,7 @@ func peerStatus(l *check.Look) {
 		return
 	}
 	at := []string{"NVML"}
-	var name = map[machine.Addr]string{}
+	var name = map[pciaddr.Addr]string{}
 	for _, g := range l.Driven("nvidia") {
 		name[*g.Exporter.PCI] = g.Name
 	}
@@ -204,7 +205,7 @@ func bar1(l *check.Look) {
 	if !check.OnNVIDIA(l) {
 		return
 	}
-	var taken map[machine.Addr]check.Usage
+	var taken map[pciaddr.Addr]check.Usage
 	var err error
 	if l.Subject.Live.BAR1 != nil {
 		taken, err = l.Subject.Live.BAR1()

@@ -5,7 +5,7 @@ package libcheck
 import (
 	"strings"
 
-	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/check/niccheck"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
@@ -34,15 +34,15 @@ func nics(l *check.Look) []variables.NIC {
 }
 
 // port has what decides about a GID index: only an active RoCE port has a choice.
-func port(l *check.Look, n drivers.NIC, p ibvfd.PortInfo) variables.Port {
+func port(l *check.Look, n drivers.NIC, p ibdev.Port) variables.Port {
 	out := variables.Port{Num: p.Num}
 	layer := l.Read(check.PortDir(n, p, "link_layer"))
 	kind := check.Kind(l, n)
 	switch {
-	case n.Software || p.LinkLayer == ibvfd.LinkInfiniBand || layer.Text == check.OwnNetwork || check.IsIWARP(kind):
+	case n.Software || p.LinkLayer == ibdev.LinkInfiniBand || layer.Text == check.OwnNetwork || check.IsIWARP(kind):
 		out.RoCE = placement.No
-	case p.LinkLayer != ibvfd.LinkEthernet || p.State < ibvfd.PortDown || p.State > ibvfd.PortActive:
-	case p.State != ibvfd.PortActive:
+	case p.LinkLayer != ibdev.LinkEthernet || p.State < ibdev.PortDown || p.State > ibdev.PortActive:
+	case p.State != ibdev.PortActive:
 		out.RoCE = placement.No
 	case kind.Err == nil:
 		out.RoCE = placement.Yes
@@ -54,11 +54,11 @@ func port(l *check.Look, n drivers.NIC, p ibvfd.PortInfo) variables.Port {
 	for _, g := range p.GIDs {
 		of := variables.GIDOther
 		switch {
-		case g.Type == ibvfd.GIDUnknown:
+		case g.Type == ibdev.GIDUnknown:
 			of = variables.GIDUnread
-		case g.Type == ibvfd.GIDRoCEv2 && g.Addr().IsLinkLocalUnicast():
+		case g.Type == ibdev.GIDRoCEv2 && g.Addr().IsLinkLocalUnicast():
 			of = variables.GIDLinkLocal
-		case g.Type == ibvfd.GIDRoCEv2:
+		case g.Type == ibdev.GIDRoCEv2:
 			of = variables.GIDRoCEv2
 		}
 		out.GIDs[g.Index] = of

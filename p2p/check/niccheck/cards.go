@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/directnic"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // classNetwork is the base class of network controllers, classInfiniBand the
@@ -29,7 +30,7 @@ func networkFunctions(l *check.Look) (all []pci.Function, unread []lostNIC, err 
 		return nil, nil, err
 	}
 	for _, name := range names {
-		a, err := pci.ParseAddr(name)
+		a, err := pciaddr.Parse(name)
 		if err != nil {
 			continue
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
@@ -16,7 +16,7 @@ import (
 )
 
 func lostPackets(l *check.Look) {
-	perPort(l, ibvfd.LinkEthernet, func(name string, n drivers.NIC, p ibvfd.PortInfo) {
+	perPort(l, ibdev.LinkEthernet, func(name string, n drivers.NIC, p ibdev.Port) {
 		if n.Software {
 			l.Say(p2p.ResultSkip, name, nil, "no hardware")
 			return
@@ -48,7 +48,7 @@ func lostPackets(l *check.Look) {
 }
 
 // controlled adds to lost packets whether the port's network device has flow control.
-func controlled(l *check.Look, n drivers.NIC, p ibvfd.PortInfo, f *check.Finding) {
+func controlled(l *check.Look, n drivers.NIC, p ibdev.Port, f *check.Finding) {
 	f.Remedy = &chain.Remedy{Change: l.Check.Fix.Change, Command: l.Check.Fix.Command}
 	addressed(f, n, p)
 	devs := netDevs(n, p)

@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -80,7 +81,7 @@ func readDirectFunctions(l *check.Look) ([]*check.Function, error) {
 	errs := []error{err}
 	var out []*check.Function
 	for _, name := range names {
-		a, err := pci.ParseAddr(name)
+		a, err := pciaddr.Parse(name)
 		if err != nil {
 			continue
 		}
@@ -200,7 +201,7 @@ func losesTheWay(p p2p.Pair, by drivers.Prediction) bool {
 
 // directImporter is the second function as an importer: the kernel's own driver pins. How a driver
 // from outside the kernel imports is not known.
-func directImporter(nic drivers.Importer, a machine.Addr) drivers.Importer {
+func directImporter(nic drivers.Importer, a pciaddr.Addr) drivers.Importer {
 	nic.PCI = &a
 	switch {
 	case nic.Kind == drivers.NoImporter:
@@ -228,7 +229,7 @@ func ofCard(l *check.Look, n drivers.NIC, all []*check.Function) (own []*check.F
 	return own, true
 }
 
-func card(l *check.Look, a machine.Addr) string {
+func card(l *check.Look, a pciaddr.Addr) string {
 	return check.Once(l, "card of "+a.String(), func() string {
 		r := l.Read("sys/bus/pci/devices", a.String(), "vpd")
 		return pci.VPDKeyword([]byte(r.Text), ofOneCard)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/placement"
@@ -14,7 +14,7 @@ import (
 
 func gid(l *check.Look) {
 	hardware, any := reached(l, false), reached(l, true)
-	perRoCE(l, func(name string, n drivers.NIC, p ibvfd.PortInfo) {
+	perRoCE(l, func(name string, n drivers.NIC, p ibdev.Port) {
 		r, kind := check.Table(l, n, p), check.Kind(l, n)
 		v4, v6 := routed(p.GIDs, true), routed(p.GIDs, false)
 		other := hardware
@@ -26,7 +26,7 @@ func gid(l *check.Look) {
 			l.Pass(name, r.At(), "index %d: NCCL_IB_GID_INDEX=%d, ib_write_bw -x %d", v4, v4, v4)
 		case r.Err != nil:
 			l.Unread(name, r)
-		case slices.ContainsFunc(p.GIDs, func(g ibvfd.GID) bool { return g.Type == ibvfd.GIDUnknown }):
+		case slices.ContainsFunc(p.GIDs, func(g ibdev.GID) bool { return g.Type == ibdev.GIDUnknown }):
 			l.Unknown(name, r.At(), "the type of a GID cannot be read")
 		case v6 >= 0:
 			addressed(l.Warn(name, r.At(), "IPv6 only, and many programs choose IPv4; index %d: NCCL_IB_GID_INDEX=%d, ib_write_bw -x %d", v6, v6, v6), n, p)
@@ -44,7 +44,7 @@ func gid(l *check.Look) {
 }
 
 // addressed names the port's network device in the remedy, where it has one.
-func addressed(f *check.Finding, n drivers.NIC, p ibvfd.PortInfo) {
+func addressed(f *check.Finding, n drivers.NIC, p ibdev.Port) {
 	if devs := netDevs(n, p); len(devs) == 1 {
 		f.Remedy.Command = strings.ReplaceAll(f.Remedy.Command, "NETDEV", devs[0])
 	}
@@ -56,9 +56,9 @@ func reached(l *check.Look, software bool) string {
 	for _, n := range l.Subject.NICs {
 		for _, p := range n.Ports {
 			switch {
-			case p.State != ibvfd.PortActive || n.Software && !software:
-			case p.LinkLayer == ibvfd.LinkInfiniBand,
-				p.LinkLayer == ibvfd.LinkEthernet && (routed(p.GIDs, true) >= 0 || routed(p.GIDs, false) >= 0 || check.IsIWARP(check.Kind(l, n))):
+			case p.State != ibdev.PortActive || n.Software && !software:
+			case p.LinkLayer == ibdev.LinkInfiniBand,
+				p.LinkLayer == ibdev.LinkEthernet && (routed(p.GIDs, true) >= 0 || routed(p.GIDs, false) >= 0 || check.IsIWARP(check.Kind(l, n))):
 				return drivers.PortName(n, p)
 			}
 		}
@@ -68,17 +68,17 @@ func reached(l *check.Look, software bool) string {
 
 // routed is the index of the first GID of RoCE v2 that has an IPv4 address, or one
 // of IPv6 that routers take; -1 without one.
-func routed(table []ibvfd.GID, v4 bool) int {
+func routed(table []ibdev.GID, v4 bool) int {
 	for _, g := range table {
 		a := g.Addr()
-		if g.Type == ibvfd.GIDRoCEv2 && a.Is4() == v4 && (v4 || a.IsGlobalUnicast()) {
+		if g.Type == ibdev.GIDRoCEv2 && a.Is4() == v4 && (v4 || a.IsGlobalUnicast()) {
 			return g.Index
 		}
 	}
 	return -1
 }
 
-func unrouted(table []ibvfd.GID) string {
+func unrouted(table []ibdev.GID) string {
 	if len(table) == 0 {
 		return "no GID"
 	}
@@ -89,7 +89,7 @@ func unrouted(table []ibvfd.GID) string {
 // namespace only, and a GID table has those too: an active port without one is a port whose
 // network device is elsewhere.
 func gidNamespace(l *check.Look) {
-	perRoCE(l, func(name string, n drivers.NIC, p ibvfd.PortInfo) {
+	perRoCE(l, func(name string, n drivers.NIC, p ibdev.Port) {
 		r := check.Table(l, n, p)
 		if len(p.GIDs) > 0 {
 			l.Pass(name, r.At(), "%s", check.Plural(len(p.GIDs), "GID"))
@@ -103,15 +103,15 @@ func gidNamespace(l *check.Look) {
 		in, why, where := namespaced(l)
 		where = append(r.At(), where...)
 		switch {
-		case in != placement.No && p.State == ibvfd.PortActive && kind.Err != nil:
+		case in != placement.No && p.State == ibdev.PortActive && kind.Err != nil:
 			l.Unread(name, kind)
-		case p.State == ibvfd.PortActive && dev != "":
+		case p.State == ibdev.PortActive && dev != "":
 			l.Warn(name, where, "empty, and its network device %s is in this namespace", dev).Fix("set the network device down and up, so that the kernel fills the table anew", "ip link set "+dev+" down; ip link set "+dev+" up", "ends the port's connections")
-		case in == placement.Yes && p.State == ibvfd.PortActive:
+		case in == placement.Yes && p.State == ibdev.PortActive:
 			l.Fail(name, where, "empty, in a container (%s): the port's network device is in another namespace", why)
-		case in == placement.AnswerUnknown && p.State == ibvfd.PortActive:
+		case in == placement.AnswerUnknown && p.State == ibdev.PortActive:
 			l.Unknown(name, where, "empty, and whether this is a container is not known: %s", why)
-		case p.State == ibvfd.PortActive:
+		case p.State == ibdev.PortActive:
 			l.Warn(name, r.At(), "empty: the port's network device is in another network namespace, as of a container that it was given to").
 				Fix("use the NIC there; or take the network device back", "ip netns exec NAMESPACE ip link set NETDEV netns 1", "the container loses it")
 		default:
@@ -146,9 +146,9 @@ func ownNetDev(l *check.Look, n drivers.NIC) string {
 }
 
 func linkLocal(l *check.Look) {
-	perRoCE(l, func(name string, n drivers.NIC, p ibvfd.PortInfo) {
+	perRoCE(l, func(name string, n drivers.NIC, p ibdev.Port) {
 		r := check.Table(l, n, p)
-		routed := slices.ContainsFunc(p.GIDs, func(g ibvfd.GID) bool { return !g.Addr().IsLinkLocalUnicast() })
+		routed := slices.ContainsFunc(p.GIDs, func(g ibdev.GID) bool { return !g.Addr().IsLinkLocalUnicast() })
 		switch {
 		case routed:
 			l.Pass(name, r.At(), "there are")

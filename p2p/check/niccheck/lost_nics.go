@@ -10,12 +10,13 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
 // lostNIC is a PCI function that should have an RDMA device, and has none.
 type lostNIC struct {
-	pci    machine.Addr
+	pci    pciaddr.Addr
 	driver string // "" without one
 	module string // the module that makes RDMA devices of the driver's functions
 	like   string // a function of the same kind that has one
@@ -32,7 +33,7 @@ func withoutRDMA(l *check.Look) []lostNIC {
 	if err != nil {
 		return nil // the inventory says so
 	}
-	serving := map[machine.Addr]bool{} // functions that have an RDMA device
+	serving := map[pciaddr.Addr]bool{} // functions that have an RDMA device
 	devices, _ := l.Machine.Sys.List("class/infiniband")
 	for _, name := range devices {
 		if a, ok := pci.DeviceOf(l.Machine.Sys, path.Join("class/infiniband", name)); ok {
@@ -50,7 +51,7 @@ func withoutRDMA(l *check.Look) []lostNIC {
 }
 
 // lost judges a network function that has no RDMA device.
-func lost(l *check.Look, f pci.Function, all []pci.Function, serving map[machine.Addr]bool) (lostNIC, bool) {
+func lost(l *check.Look, f pci.Function, all []pci.Function, serving map[pciaddr.Addr]bool) (lostNIC, bool) {
 	n := lostNIC{pci: f.Addr, driver: f.Driver, module: drivers.RdmaDrivers[f.Driver].Module}
 	like := func(same func(pci.Function) bool) bool {
 		i := slices.IndexFunc(all, func(g pci.Function) bool { return serving[g.Addr] && same(g) })

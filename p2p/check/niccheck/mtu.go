@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
@@ -47,13 +47,13 @@ func netMTU(l *check.Look) {
 		for _, p := range n.Ports {
 			switch {
 			case n.Software:
-			case p.LinkLayer == ibvfd.LinkInfiniBand:
+			case p.LinkLayer == ibdev.LinkInfiniBand:
 				if a, ok := active(l, n, p); ok {
 					byPacket = append(byPacket, mtu{drivers.PortName(n, p), uint64(a.MTU)})
 				}
 			case check.IsIWARP(check.Kind(l, n)):
 				l.Say(p2p.ResultSkip, drivers.PortName(n, p), check.Kind(l, n).At(), "iWARP, whose packets are TCP's")
-			case p.LinkLayer != ibvfd.LinkEthernet:
+			case p.LinkLayer != ibdev.LinkEthernet:
 				l.Unknown(drivers.PortName(n, p), []string{"/" + check.PortDir(n, p, "link_layer")}, "the kind of its network is not known")
 			default:
 				var room uint64
@@ -124,19 +124,19 @@ func (all mtus) String() string {
 
 // active asks a port for its state. It is false for a port that is not active or that cannot be
 // asked: the MTU in use is then not known.
-func active(l *check.Look, n drivers.NIC, p ibvfd.PortInfo) (ibvfd.PortAttr, bool) {
+func active(l *check.Look, n drivers.NIC, p ibdev.Port) (ibdev.PortAttr, bool) {
 	if l.Subject.Live.Port == nil || n.Uverbs == "" {
-		return ibvfd.PortAttr{}, false
+		return ibdev.PortAttr{}, false
 	}
 	a, err := l.Subject.Live.Port(n.Name, p.Num)
 	if err != nil && !errors.Is(err, check.ErrNotAsked) {
 		l.Unknown(drivers.PortName(n, p), []string{n.Uverbs}, "the MTU in use: %v", err).SetAside()
 	}
-	return a, err == nil && a.State == ibvfd.PortActive
+	return a, err == nil && a.State == ibdev.PortActive
 }
 
 // smaller reports a port whose packets are smaller than its network device and the NIC allow.
-func smaller(l *check.Look, n drivers.NIC, p ibvfd.PortInfo, room uint64) {
+func smaller(l *check.Look, n drivers.NIC, p ibdev.Port, room uint64) {
 	a, ok := active(l, n, p)
 	if room = min(room, uint64(a.MaxMTU)); ok && uint64(a.MTU) < room {
 		l.Warn(drivers.PortName(n, p), []string{n.Uverbs}, "its packets have %d bytes, and its network device has room for %d", a.MTU, room).

@@ -6,16 +6,17 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 func netLink(l *check.Look) {
 	told := map[string]bool{} // ports can share one, and NICs a bond's
-	perPort(l, ibvfd.LinkEthernet, func(_ string, n drivers.NIC, p ibvfd.PortInfo) {
+	perPort(l, ibdev.LinkEthernet, func(_ string, n drivers.NIC, p ibdev.Port) {
 		for _, dev := range netDevs(n, p) {
 			if told[dev] {
 				continue
@@ -26,7 +27,7 @@ func netLink(l *check.Look) {
 			at := append(state.At(), mtu.Where)
 			// The state "unknown" counts as up if the RDMA port is active.
 			up, read := state.Text == "up", state.Text
-			if state.Text == "unknown" && p.State == ibvfd.PortActive {
+			if state.Text == "unknown" && p.State == ibdev.PortActive {
 				up, read = true, "its driver reports no state, the port is ACTIVE"
 			}
 			switch {
@@ -49,7 +50,7 @@ func netLink(l *check.Look) {
 
 // linkDown reports a link that is down: a failure if no link is up, or if the port is in use. Other
 // links may belong to spare cards without a cable, whose ports NIC-STATE reports.
-func linkDown(l *check.Look, dev string, n drivers.NIC, p ibvfd.PortInfo, state machine.Reading) {
+func linkDown(l *check.Look, dev string, n drivers.NIC, p ibdev.Port, state machine.Reading) {
 	result, read := p2p.ResultWarn, state.Text
 	if n.Software {
 		read += "; the NIC is no hardware"
@@ -59,12 +60,12 @@ func linkDown(l *check.Look, dev string, n drivers.NIC, p ibvfd.PortInfo, state 
 		read += fmt.Sprintf("; %s of the same card is up", other)
 	} else if hasVirtual(l, n) {
 		read += "; the NIC has virtual functions, which have network devices of their own"
-	} else if p.State == ibvfd.PortActive {
+	} else if p.State == ibdev.PortActive {
 		result, read = p2p.ResultFail, read+"; the port is ACTIVE"
 	} else {
 		other, open := anyUp(l)
 		port := l.Read(check.PortDir(n, p, "state"))
-		known := port.Err == nil && p.State >= ibvfd.PortDown && p.State <= ibvfd.PortArmed
+		known := port.Err == nil && p.State >= ibdev.PortDown && p.State <= ibdev.PortArmed
 		switch {
 		case other == "" && !open:
 			result, read = p2p.ResultFail, read+"; no NIC is up"
@@ -103,8 +104,8 @@ func anyUp(l *check.Look) (name string, open bool) {
 		}
 		open = open || len(n.Ports) == 0
 		for _, p := range n.Ports {
-			active := p.State == ibvfd.PortActive
-			if p.LinkLayer != ibvfd.LinkEthernet {
+			active := p.State == ibdev.PortActive
+			if p.LinkLayer != ibdev.LinkEthernet {
 				if active {
 					return drivers.PortName(n, p), false
 				}
@@ -131,7 +132,7 @@ func anyUp(l *check.Look) (name string, open bool) {
 
 // physical is the function of a NIC: of a virtual one its physical function. It is
 // nil on no PCI bus.
-func physical(l *check.Look, n drivers.NIC) *machine.Addr {
+func physical(l *check.Look, n drivers.NIC) *pciaddr.Addr {
 	if n.Importer.PCI != nil {
 		if pf := l.Function(*n.Importer.PCI).PF; pf != nil {
 			return pf
@@ -153,7 +154,7 @@ func sameCard(l *check.Look, a, b drivers.NIC) bool {
 
 // netDevs are the network devices of a port: those of its GIDs. Where no GID names one, the NIC's
 // network devices count for each of its ports.
-func netDevs(n drivers.NIC, p ibvfd.PortInfo) []string {
+func netDevs(n drivers.NIC, p ibdev.Port) []string {
 	var out []string
 	for _, g := range p.GIDs {
 		if g.NetDev != "" && !slices.Contains(out, g.NetDev) {

@@ -3,7 +3,7 @@
 package niccheck
 
 import (
-	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
@@ -37,13 +37,13 @@ var Network = []check.Check{
 }
 
 // perPort runs f for each port of a link layer.
-func perPort(l *check.Look, layer ibvfd.LinkLayer, f func(name string, n drivers.NIC, p ibvfd.PortInfo)) {
+func perPort(l *check.Look, layer ibdev.LinkLayer, f func(name string, n drivers.NIC, p ibdev.Port)) {
 	for _, n := range l.Subject.NICs {
 		for _, p := range n.Ports {
 			switch p.LinkLayer {
 			case layer:
 				f(drivers.PortName(n, p), n, p)
-			case ibvfd.LinkUnspecified:
+			case ibdev.LinkUnspecified:
 				if l.Read(check.PortDir(n, p, "link_layer")).Text == check.OwnNetwork {
 					continue
 				}
@@ -58,8 +58,8 @@ func perPort(l *check.Look, layer ibvfd.LinkLayer, f func(name string, n drivers
 
 // perRoCE runs f for each Ethernet port that is not iWARP's. iWARP connects by IP addresses, over TCP:
 // its GIDs do not matter, and it sends no RoCE packets.
-func perRoCE(l *check.Look, f func(name string, n drivers.NIC, p ibvfd.PortInfo)) {
-	perPort(l, ibvfd.LinkEthernet, func(name string, n drivers.NIC, p ibvfd.PortInfo) {
+func perRoCE(l *check.Look, f func(name string, n drivers.NIC, p ibdev.Port)) {
+	perPort(l, ibdev.LinkEthernet, func(name string, n drivers.NIC, p ibdev.Port) {
 		if kind := check.Kind(l, n); check.IsIWARP(kind) {
 			l.Say(p2p.ResultSkip, name, kind.At(), "iWARP, which connects by IP addresses")
 			return
@@ -70,14 +70,14 @@ func perRoCE(l *check.Look, f func(name string, n drivers.NIC, p ibvfd.PortInfo)
 
 // down skips a port that is not in use, whose settings are no fault, and reports a port whose state
 // cannot be read as unknown.
-func down(l *check.Look, name string, n drivers.NIC, p ibvfd.PortInfo) bool {
+func down(l *check.Look, name string, n drivers.NIC, p ibdev.Port) bool {
 	state := l.Read(check.PortDir(n, p, "state"))
 	switch {
-	case p.State == ibvfd.PortActive:
+	case p.State == ibdev.PortActive:
 		return false
 	case state.Err != nil:
 		l.Unread(name, state)
-	case p.State < ibvfd.PortDown || p.State > ibvfd.PortArmed:
+	case p.State < ibdev.PortDown || p.State > ibdev.PortArmed:
 		l.Unknown(name, state.At(), "the port's state is %q", state.Text)
 	default:
 		l.Say(p2p.ResultSkip, name, state.At(), "the port is not in use: %s", state.Text)
@@ -104,7 +104,7 @@ func hasVirtual(l *check.Look, n drivers.NIC) bool {
 }
 
 func subnetManager(l *check.Look) {
-	perPort(l, ibvfd.LinkInfiniBand, func(name string, n drivers.NIC, p ibvfd.PortInfo) {
+	perPort(l, ibdev.LinkInfiniBand, func(name string, n drivers.NIC, p ibdev.Port) {
 		r := l.Read(check.PortDir(n, p, "sm_lid"))
 		lid, ok := r.Number()
 		switch {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
@@ -344,7 +345,7 @@ func nicState(l *check.Look) {
 				l.Unread(drivers.PortName(n, p), r)
 			case r.Text == "":
 				l.Unknown(drivers.PortName(n, p), r.At(), "empty")
-			case p.State == ibvfd.PortActive:
+			case p.State == ibdev.PortActive:
 				l.Pass(drivers.PortName(n, p), r.At(), "%s", r.Text)
 			default:
 				inactive(l, n, p, r)
@@ -355,7 +356,7 @@ func nicState(l *check.Look) {
 
 // inactive adds the likely cause to the finding about a port that is down. Ethernet drivers report Disabled in two cases: the
 // link has no carrier, or the network device is not set up.
-func inactive(l *check.Look, n drivers.NIC, p ibvfd.PortInfo, state machine.Reading) {
+func inactive(l *check.Look, n drivers.NIC, p ibdev.Port, state machine.Reading) {
 	at, read := state.At(), state.Text
 	phys := l.Read(check.PortDir(n, p, "phys_state"))
 	if phys.Err == nil && phys.Text != "" {
@@ -364,14 +365,14 @@ func inactive(l *check.Look, n drivers.NIC, p ibvfd.PortInfo, state machine.Read
 	f := l.Warn(drivers.PortName(n, p), at, "%s", read)
 	devs := netDevs(n, p)
 	switch {
-	case p.LinkLayer == ibvfd.LinkInfiniBand && n.Importer.PCI != nil && check.IsVirtual(l, l.Function(*n.Importer.PCI)) && noGUID(l, n):
+	case p.LinkLayer == ibdev.LinkInfiniBand && n.Importer.PCI != nil && check.IsVirtual(l, l.Function(*n.Importer.PCI)) && noGUID(l, n):
 		f.Read += "; a virtual function without a GUID"
 		f.Fix("give the virtual function GUIDs, by its physical function, and bind its driver anew", "ip link set PF vf N node_guid GUID; ip link set PF vf N port_guid GUID", "")
-	case p.LinkLayer == ibvfd.LinkInfiniBand && (p.State == ibvfd.PortInit || p.State == ibvfd.PortArmed):
+	case p.LinkLayer == ibdev.LinkInfiniBand && (p.State == ibdev.PortInit || p.State == ibdev.PortArmed):
 		f.Fix("look at the fabric's subnet manager: the link is there", "", "")
-	case p.LinkLayer == ibvfd.LinkEthernet && strings.HasSuffix(phys.Text, "Disabled") && len(devs) == 1:
+	case p.LinkLayer == ibdev.LinkEthernet && strings.HasSuffix(phys.Text, "Disabled") && len(devs) == 1:
 		f.Fix("set the network device up; if it is, look at the cable and the switch", "ip link set "+devs[0]+" up", "")
-	case p.LinkLayer == ibvfd.LinkEthernet:
+	case p.LinkLayer == ibdev.LinkEthernet:
 		f.Fix("look at the cable and the switch", "", "")
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/p2pdma"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -145,7 +146,7 @@ func supported(l *check.Look, p p2p.Pair, read string, near bool) {
 
 // pairNodes are the NUMA nodes of a pair's functions, negative if they are not known.
 func pairNodes(l *check.Look, p p2p.Pair) (node [2]int) {
-	for i, a := range []*machine.Addr{p.GPU.Exporter.PCI, p.NIC.Importer.PCI} {
+	for i, a := range []*pciaddr.Addr{p.GPU.Exporter.PCI, p.NIC.Importer.PCI} {
 		if node[i] = -1; a != nil {
 			node[i] = check.NodeOf(l, *a)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/directnic"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 var Isolation = []check.Check{
@@ -110,7 +111,7 @@ func acsSource(l *check.Look) {
 	if len(ports) == 0 {
 		l.Skip("no port above a GPU or NIC")
 	}
-	counts := map[machine.Addr]*chain.Remedy{} // ports that redirect the traffic of a pair that this concerns
+	counts := map[pciaddr.Addr]*chain.Remedy{} // ports that redirect the traffic of a pair that this concerns
 	var unread error                           // why the way of some pair is not known
 	for _, p := range l.Pairs {
 		if d := p.Prediction.Decision; d.Steps < 0 {
@@ -225,7 +226,7 @@ func between(l *check.Look, p p2p.Pair) []*check.Function {
 		return nil
 	}
 	var out []*check.Function
-	for _, end := range []machine.Addr{*p.GPU.Exporter.PCI, *p.NIC.Importer.PCI} {
+	for _, end := range []pciaddr.Addr{*p.GPU.Exporter.PCI, *p.NIC.Importer.PCI} {
 		for _, up := range l.Function(end).Upstream {
 			if up == *d.Common {
 				break

@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -81,8 +82,8 @@ func ofGPU(l *check.Look, f *check.Function) bool {
 
 // narrow are the links that run as fast as their two ends can, and are still slower than the links of a
 // pair's GPU and NIC. The key is the function below the link, the value a text.
-func narrow(l *check.Look) map[machine.Addr]string {
-	pairs, ways := map[machine.Addr][]string{}, map[machine.Addr]p2p.Way{}
+func narrow(l *check.Look) map[pciaddr.Addr]string {
+	pairs, ways := map[pciaddr.Addr][]string{}, map[pciaddr.Addr]p2p.Way{}
 	for _, p := range l.Pairs {
 		if w, ok := p2p.WayOf(l.Machine, p, l.ReadFunction); ok && w.Narrow {
 			pairs[w.Slowest] = append(pairs[w.Slowest], p.Name())
@@ -91,7 +92,7 @@ func narrow(l *check.Look) map[machine.Addr]string {
 			}
 		}
 	}
-	out := map[machine.Addr]string{}
+	out := map[pciaddr.Addr]string{}
 	for a, names := range pairs {
 		out[a] = fmt.Sprintf("%.1f GB/s at most, where the links of GPU and NIC have up to %.1f, on the way of %s", float64(ways[a].Rate)/1e9, float64(ways[a].Ends)/1e9, check.Some(names))
 	}

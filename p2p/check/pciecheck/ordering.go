@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/variables"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -70,9 +71,9 @@ func asked(l *check.Look, f *check.Function, at []string) bool {
 }
 
 // acrossRoot reports a NIC that some GPU reaches over the root complex, and that has no nearer one.
-func acrossRoot(l *check.Look, nic machine.Addr) bool {
-	return check.Once(l, "NICs across the root", func() map[machine.Addr]bool {
-		near, far := map[string]bool{}, map[string][]machine.Addr{} // by GPU
+func acrossRoot(l *check.Look, nic pciaddr.Addr) bool {
+	return check.Once(l, "NICs across the root", func() map[pciaddr.Addr]bool {
+		near, far := map[string]bool{}, map[string][]pciaddr.Addr{} // by GPU
 		for _, p := range l.Pairs {
 			switch {
 			case p.Verdict.Outcome() != chain.Direct || !p.Real() || p.GPU.Exporter.Class == drivers.ClassNVIDIACoherent:
@@ -82,7 +83,7 @@ func acrossRoot(l *check.Look, nic machine.Addr) bool {
 				far[p.GPU.Name] = append(far[p.GPU.Name], *p.NIC.Importer.PCI)
 			}
 		}
-		out := map[machine.Addr]bool{}
+		out := map[pciaddr.Addr]bool{}
 		for gpu, all := range far {
 			for _, a := range all {
 				out[a] = out[a] || !near[gpu]

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Processors, and what /boot/config has.
@@ -37,9 +38,9 @@ func (f Fixture) Open(t *testing.T) *machine.Machine {
 }
 
 // Addr parses a PCI address.
-func Addr(t *testing.T, s string) machine.Addr {
+func Addr(t *testing.T, s string) pciaddr.Addr {
 	t.Helper()
-	a, err := machine.ParseAddr(s)
+	a, err := pciaddr.Parse(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,7 @@ func Addr(t *testing.T, s string) machine.Addr {
 }
 
 // Client is nil for "".
-func Client(t *testing.T, s string) *machine.Addr {
+func Client(t *testing.T, s string) *pciaddr.Addr {
 	if s == "" {
 		return nil
 	}

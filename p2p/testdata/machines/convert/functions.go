@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 func sorted[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
@@ -216,7 +217,7 @@ func (c *converter) link(name string) string {
 
 // config is what counts of the configuration space.
 func (c *converter) config(addr string) string {
-	a, err := pci.ParseAddr(addr)
+	a, err := pciaddr.Parse(addr)
 	if err != nil {
 		return ""
 	}

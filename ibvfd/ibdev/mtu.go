@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibdev
+
+import "math/bits"
+
+// mtuBytes turns enum ibv_mtu (1 is 256, 5 is the largest) into bytes; 0 if it
+// is no MTU. mtuEnum is its inverse, rounding down.
+func MTUBytes(enum int) int {
+	if enum < MTUMin || enum > MTUMax {
+		return 0
+	}
+	return 128 << enum
+}
+
+func MTUEnum(bytes int) int {
+	return min(max(bits.Len(uint(bytes))-8, 0), MTUMax)
+}
+
+const (
+	MTUMin = 1
+	MTUMax = 5
+)

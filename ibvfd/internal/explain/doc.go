@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package explain says why the registration of memory was refused: which rule of the
+// kernel's the request breaks, and, of a refusal by a library or a kernel, the cause and
+// the stages that the evidence allows.
+package explain

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libibverbs
+
+import (
+	"fmt"
+
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+)
+
+// verbs is what this package needs of libibverbs. There are two: the library
+// (libibverbs_cgo.go) and, in tests, a script. A refusal is a unix.Errno.
+//
+// Posting and polling are not here: queues call the provider's functions
+// through pointers in C (queue_cgo.go), which tests replace.
+type Library interface {
+	// version names the library for people.
+	Version() string
+	// open opens a device by its name; ErrNoDevice if it is not listed.
+	Open(name string) (Context, error)
+}
+
+type Context interface {
+	CmdFD() int // of /dev/infiniband/uverbsN, borrowed
+	QueryDevice() (ibdev.DeviceAttr, error)
+	QueryPort(port int) (ibdev.PortAttr, error)
+	// gids lists the entries in use, without network devices, and the ports
+	// they belong to.
+	GIDs() ([]ibdev.GID, []int, error)
+	AllocPD() (PD, error)
+	CreateCQ(depth, vector int, events bool) (CQ, error)
+	// eventFD is the descriptor of asynchronous events, borrowed. It does not
+	// block from then on.
+	EventFD() (int, error)
+	// event takes one event, shows it, and acknowledges it; unix.EAGAIN if there
+	// is none. The objects it names are there while it is shown.
+	Event(show func(Event)) error
+	Close() error
+}
+
+// Event is struct ibv_async_event: what happened, and to the object with
+// that identity, or to that port.
+type Event struct {
+	Type   int
+	Object uintptr
+	Port   int
+}
+
+type PD interface {
+	Handle() uint32
+	RegHost(addr, length, iova uint64, access uint32) (MR, error)
+	// regDMABuf answers explain.NoSymbol if the library is too old to have
+	// ibv_reg_dmabuf_mr.
+	RegDMABuf(offset, length, iova uint64, fd int, access uint32) (MR, error)
+	CreateQP(attr *QPInit) (QP, error)
+	CreateSRQ(init *SRQInit) (SRQ, error)
+	CreateAH(path *Path) (AH, error)
+	ReplyAH(wc *WC, grh []byte, port int) (AH, error)
+	AllocMW(typ int) (MW, error)
+	Dealloc() error
+}
+
+type MR interface {
+	Keys() (lkey, rkey, handle uint32)
+	// rereg changes PD or access in place; nil keeps what there is. There is no
+	// way to say that the memory is another.
+	Rereg(pd PD, access *uint32) error
+	// moved tells the library that the kernel has moved the MR to pd.
+	Moved(pd PD)
+	Dereg() error
+}
+
+type CQ interface {
+	Identity() uintptr                // by which events name it
+	Queue() (*CompletionQueue, error) // made once per CQ
+	// channelFD is the descriptor that a CQ with events reports on; it does not
+	// block.
+	ChannelFD() int
+	Arm(solicited bool) error
+	Event() error // takes one event; unix.EAGAIN if there is none
+	Ack(n int)    // that many events: destroy waits for it
+	Destroy() error
+}
+
+type SRQ interface {
+	Identity() uintptr
+	Queue() (*RecvQueue, error) // made once per SRQ
+	Resize(maxWR int) error
+	SetLimit(limit int) error
+	Query() (maxWR, limit int, _ error) // as they are now
+	Destroy() error
+}
+
+type AH interface {
+	Identity() uintptr // its address, for work requests
+	Destroy() error
+}
+
+type MW interface {
+	RKey() uint32
+	Dealloc() error
+}
+
+type QP interface {
+	Identity() uintptr
+	Num() uint32
+	BindMW(mw MW, mr MR, b *Bind) error      // mr is nil to unbind
+	Queues() (*SendQueue, *RecvQueue, error) // made once per QP; no recvQueue with an SRQ
+	Modify(attr *QPModify) error
+	State() (int, error)
+	Destroy() error
+}
+
+// QPInit are the parameters of ibv_create_qp. The granted depths and SGE
+// counts, at least as large, come back in it.
+type QPInit struct {
+	Type                 int
+	Send, Recv           CQ
+	SRQ                  SRQ // nil without one
+	SendDepth, RecvDepth int
+	SendSGE, RecvSGE     int
+	Inline               int
+	SignalAll            bool
+	AtomicWrite, Flush   bool
+}
+
+// SRQInit are the parameters of ibv_create_srq; the granted values come back in it.
+type SRQInit struct{ Depth, SGE int }
+
+// Bind is struct ibv_mw_bind, but for the MR.
+type Bind struct {
+	ID           uint64
+	Flags        uint32
+	Addr, Length uint64
+	Access       uint32
+}
+
+// Path is struct ibv_ah_attr: where packets go.
+type Path struct {
+	Port        int
+	LID         uint16
+	GID         [16]byte
+	GIDIndex    int
+	Global      bool // GRH: RoCE, or beyond the subnet
+	FlowLabel   uint32
+	HopLimit    uint8
+	Class       uint8
+	SL          uint8
+	SrcPathBits uint8
+	StaticRate  uint8
+}
+
+// QPModify are the parameters of ibv_modify_qp; typ and state decide which are
+// used.
+type QPModify struct {
+	Type  int
+	State int
+
+	// to INIT
+	PKeyIndex int
+	Access    uint32 // RC
+	QKey      uint32 // UD
+
+	// to RTR
+	Path        Path // its port to INIT too
+	RemoteQPN   uint32
+	RemotePSN   uint32
+	MTU         int // bytes
+	MaxDestRead uint8
+	MinRNRTimer uint8
+
+	// to RTS, unless resume is set: from SQD or SQE, the state being current
+	PSN        uint32
+	Timeout    uint8
+	RetryCount uint8
+	RNRRetry   uint8
+	MaxRead    uint8
+	Resume     bool
+	Current    int
+
+	// to SQD
+	Notify bool // EventSQDrained when it is
+}
+
+// String describes the path for messages.
+func (p *Path) String() string {
+	if !p.Global {
+		return fmt.Sprintf("LID %d from port %d", p.LID, p.Port)
+	}
+	return fmt.Sprintf("GID %v, our GID index %d, port %d", ibdev.GID{GID: p.GID}.Addr(), p.GIDIndex, p.Port)
+}
+
+// OfPort reports whether an event's element is a port's number. The numbers are those
+// of enum ibv_event_type.
+func OfPort(event int) bool {
+	switch event {
+	case 8, // DEVICE_FATAL
+		9, 10, 11, 12, 13, // PORT_ACTIVE, PORT_ERR, LID_CHANGE, PKEY_CHANGE, SM_CHANGE
+		17, 18: // CLIENT_REREGISTER, GID_CHANGE
+		return true
+	}
+	return false
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+)
+
+// PKeys reads a port's P_Key table: by index, 0 where a place is not in use. A port that
+// the device does not have, or has no table of, is fs.ErrNotExist.
+func (c *Context) PKeys(port int) ([]ibdev.PKey, error) {
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	keys, err := ibdev.ReadPKeys(c.sys.Root(), c.name, port)
+	if err != nil {
+		e := failed("read the P_Key table", c.name, err)
+		e.Detail = fmt.Sprintf("port %d", port)
+		return nil, e
+	}
+	return keys, nil
+}
+
+// PKeyIndex is where a port has a partition, as [ConnectAttr] and [QP.Activate] want
+// it: full membership first, or else limited, whichever of them the key says. A port
+// outside of the partition is ENOENT, a key that names none EINVAL.
+func (c *Context) PKeyIndex(port int, key ibdev.PKey) (int, error) {
+	if key.Partition() == 0 {
+		e := failed("find the P_Key", c.name, unix.EINVAL)
+		e.Detail = fmt.Sprintf("%#04x names no partition", uint16(key))
+		return 0, e
+	}
+	keys, err := c.PKeys(port)
+	if err != nil {
+		return 0, err
+	}
+	limited := -1
+	for i, k := range keys {
+		switch {
+		case k.Partition() != key.Partition():
+		case k.Full():
+			return i, nil
+		case limited < 0:
+			limited = i
+		}
+	}
+	if limited >= 0 {
+		return limited, nil
+	}
+	var has []string
+	for i, k := range keys {
+		if k.Partition() != 0 {
+			has = append(has, fmt.Sprintf("%#04x at %d", uint16(k), i))
+		}
+	}
+	if len(has) == 0 {
+		has = append(has, "none")
+	}
+	e := failed("find the P_Key", c.name, unix.ENOENT)
+	e.Detail = fmt.Sprintf("port %d is in no partition %#04x; it has %s", port, key.Partition(), strings.Join(has, ", "))
+	e.Remedy = "ask the subnet manager's administrator to put the port into the partition, or use one that it is in"
+	return 0, e
+}
+
+// ChooseGID picks a GID of a port from its table as it is now, and says why.
+// The error is [ErrNoGID] with what is wrong with each entry.
+func (c *Context) ChooseGID(port int, w gid.Wish) (ibdev.GID, string, error) {
+	if err := c.enter(); err != nil {
+		return ibdev.GID{}, "", err
+	}
+	defer c.leave()
+	attr, err := c.queryPort(port)
+	if err != nil {
+		return ibdev.GID{}, "", err
+	}
+	var table []ibdev.GID
+	if w.NetDev == "" && w.VLAN == 0 {
+		table, err = c.gidTable(port)
+	} else {
+		table, err = ibdev.ReadGIDs(c.sys.Root(), c.name, port) // with network devices
+	}
+	if err == nil && w.VLAN != 0 {
+		err = gid.AddVLANs(table)
+	}
+	if err != nil {
+		return ibdev.GID{}, "", failed("read the GID table", c.name, err)
+	}
+	g, why, err := w.Choose(table, attr.LinkLayer)
+	if err != nil {
+		e := failed("choose a GID", c.name, err)
+		e.Detail = fmt.Sprintf("port %d", port)
+		if attr.LinkLayer == ibdev.LinkEthernet {
+			e.Remedy = "give the port's network device an address that fits, or change what is wished"
+		}
+		return ibdev.GID{}, "", e
+	}
+	return g, why, nil
+}
+
+// QueryGID reads an entry of a port's GID table as it is now.
+func (c *Context) QueryGID(port, index int) (ibdev.GID, error) {
+	if err := c.enter(); err != nil {
+		return ibdev.GID{}, err
+	}
+	defer c.leave()
+	gid, err := ibdev.ReadGID(c.sys.Root(), c.name, port, index)
+	if err != nil {
+		e := failed("read the GID table", c.name, err)
+		e.Detail = fmt.Sprintf("port %d, index %d", port, index)
+		return ibdev.GID{}, e
+	}
+	return gid, nil
+}
+
+// gidTable lists a port's GIDs in use. One call of libibverbs' tells them;
+// sysfs has a file for each of the table's places, a thousand of them on rxe.
+func (c *Context) gidTable(port int) ([]ibdev.GID, error) {
+	all, ports, err := c.v.GIDs()
+	if err != nil {
+		return ibdev.ReadGIDs(c.sys.Root(), c.name, port)
+	}
+	var list []ibdev.GID
+	for i, g := range all {
+		if ports[i] == port {
+			list = append(list, g)
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package region
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
+)
+
+// Segment is a part of a dma-buf.
+type Segment struct {
+	// Buf is nil for memory that cannot be exported. Such a segment has an Addr, and
+	// ibvfd.RouteAutoPeerDirect alone registers it.
+	Buf            *dmabuf.Buf
+	Offset, Length uint64 // bytes
+	// Addr is the device pointer of the segment's first byte, for
+	// ibvfd.RouteAutoPeerDirect; 0 if there is none.
+	Addr uint64
+}
+
+// pointer is that of the dma-buf's first byte.
+func (s *Segment) pointer() uint64 {
+	if s.Addr < s.Offset {
+		return 0
+	}
+	return s.Addr - s.Offset
+}
+
+// Attr is what to register: a range of a buffer that is made of
+// segments.
+type Attr struct {
+	Segments       []Segment
+	Offset, Length uint64 // of the range, counted over all segments
+	IOVA           uint64 // of the range's first byte; the segments follow one another
+	Access         ibvfd.Access
+	Owner          dmabuf.Holder // held by every MR
+	Policy         ibvfd.RoutePolicy
+	SkipChecks     bool
+	Timed          bool
+	KeepOld        bool // of Rereg: the old MRs stay until DropOld
+}
+
+// Region is one range registered in several PDs, which may belong to several
+// NICs: an MR for each PD and segment.
+type Region struct {
+	mu     sync.Mutex
+	mrs    map[*ibvfd.PD][]*ibvfd.MR
+	pds    []*ibvfd.PD
+	old    []*ibvfd.MR // of before a Rereg
+	closed bool
+}
+
+// Register registers the range in every PD: all or nothing. The error is
+// RegMR's of the first that failed. Where an MR of the others cannot be deregistered
+// it says so, too: that MR keeps its owner until [ibvfd.PD.Close], which tries again.
+func Register(attr Attr, pds ...*ibvfd.PD) (*Region, error) {
+	mrs, err := attr.register(pds)
+	if err != nil {
+		return nil, err
+	}
+	return &Region{mrs: mrs, pds: slices.Clone(pds)}, nil
+}
+
+// register registers the range in every PD, or leaves nothing that PD.Close does
+// not end.
+func (a *Attr) register(pds []*ibvfd.PD) (map[*ibvfd.PD][]*ibvfd.MR, error) {
+	if len(pds) == 0 {
+		return nil, &dmabuf.Error{Op: "register region", Detail: "no PD", Err: unix.EINVAL}
+	}
+	mrs := map[*ibvfd.PD][]*ibvfd.MR{}
+	for i, pd := range pds {
+		if slices.Contains(pds[:i], pd) {
+			continue
+		}
+		parts, err := a.parts(pd.Context().Name())
+		for _, p := range parts {
+			mr, e := pd.RegMR(p)
+			if err = e; err != nil {
+				break
+			}
+			mrs[pd] = append(mrs[pd], mr)
+		}
+		if err != nil {
+			for pd, list := range mrs {
+				err = errors.Join(err, pd.Discard(list...))
+			}
+			return nil, err
+		}
+	}
+	return mrs, nil
+}
+
+// Rereg registers another range, or the same with another access, in the same
+// PDs or, if any are given, in those: all or nothing. The buffer is exported
+// once, by the code that made its segments, and registered with every NIC before
+// anything of the old range ends. Then MRs shows the new MRs, with new keys,
+// and the old ones are closed, unless attr.KeepOld leaves them to DropOld, for
+// the operations in flight.
+//
+// After a *[ibvfd.RegError] or os.ErrClosed everything is as it was. Any other error
+// says which old MR could not be closed: the region has changed, and DropOld
+// tries again.
+func (r *Region) Rereg(attr Attr, pds ...*ibvfd.PD) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return os.ErrClosed
+	}
+	if len(pds) == 0 {
+		pds = r.pds
+	}
+	mrs, err := attr.register(pds)
+	if err != nil {
+		return asRereg(err)
+	}
+	for _, pd := range r.pds {
+		r.old = append(r.old, r.mrs[pd]...)
+		delete(r.mrs, pd) // a PD may be named twice
+	}
+	r.mrs, r.pds = mrs, slices.Clone(pds)
+	if attr.KeepOld {
+		return nil
+	}
+	return r.dropOld()
+}
+
+// DropOld closes the MRs that Rereg kept. An MR that cannot be closed stays, and
+// DropOld may be called again.
+func (r *Region) DropOld() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dropOld()
+}
+
+func (r *Region) dropOld() (err error) {
+	r.old, err = ibvfd.CloseAll(r.old)
+	return err
+}
+
+// parts cuts the range at the ends of segments.
+func (a *Attr) parts(nic string) ([]ibvfd.MRAttr, error) {
+	part := ibvfd.MRAttr{Kind: ibvfd.DMABufFD, FD: -1, Access: a.Access, Owner: a.Owner, Policy: a.Policy, SkipChecks: a.SkipChecks, Timed: a.Timed}
+	var total uint64
+	for _, s := range a.Segments {
+		if s.Buf == nil && s.pointer() == 0 || total+s.Length < total || s.Offset+s.Length < s.Offset {
+			return nil, refuse(nic, &part, fault.CauseBadRange, unix.EINVAL, "a segment without a Buf, or an Addr beyond its Offset, or one that ends beyond 2^64", "")
+		}
+		total += s.Length
+	}
+	whole := part
+	whole.Offset, whole.Length, whole.IOVA = a.Offset, a.Length, a.IOVA
+	if len(a.Segments) == 0 {
+		return nil, refuse(nic, &whole, fault.CauseBadRange, unix.EINVAL, "no segments", "")
+	}
+	ask := explain.Request{Offset: whole.Offset, Length: whole.Length, IOVA: whole.IOVA, Access: uint32(whole.Access)}
+	broken := explain.First(explain.BadLength(&ask), explain.Beyond(&ask, total))
+	if len(a.Segments) == 1 {
+		whole.Buf, whole.Pointer = a.Segments[0].Buf, a.Segments[0].pointer()
+		if broken != nil && !a.SkipChecks {
+			return nil, refuse(nic, &whole, broken.Cause, broken.Errno, broken.Detail, broken.Remedy)
+		}
+		whole.Offset += a.Segments[0].Offset
+		return []ibvfd.MRAttr{whole}, nil
+	}
+	if f := broken; f != nil {
+		// Across segments no single question can be put to the kernel.
+		return nil, refuse(nic, &whole, f.Cause, f.Errno, fmt.Sprintf("%s (%d segments)", f.Detail, len(a.Segments)), f.Remedy)
+	}
+	var list []ibvfd.MRAttr
+	skip, left, iova := a.Offset, a.Length, a.IOVA
+	for _, s := range a.Segments {
+		if skip >= s.Length {
+			skip -= s.Length
+			continue
+		}
+		n := min(s.Length-skip, left)
+		if n == 0 {
+			break
+		}
+		p := part
+		p.Buf, p.Pointer, p.Offset, p.Length, p.IOVA = s.Buf, s.pointer(), s.Offset+skip, n, iova
+		list = append(list, p)
+		skip, left, iova = 0, left-n, iova+n
+	}
+	return list, nil
+}
+
+// MRs are the region's MRs in pd, in the order of addresses; nil for a PD that
+// the region was not registered in, and after Close.
+func (r *Region) MRs(pd *ibvfd.PD) []*ibvfd.MR {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.mrs[pd])
+}
+
+// Close deregisters every MR. It goes on after a failure; an MR that could not be
+// deregistered stays, and Close may be called again.
+func (r *Region) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	err := r.dropOld()
+	for _, pd := range r.pds {
+		left, e := ibvfd.CloseAll(r.mrs[pd])
+		err = errors.Join(err, e)
+		if left == nil {
+			delete(r.mrs, pd)
+		} else {
+			r.mrs[pd] = left
+		}
+	}
+	return err
+}
+
+// refuse is the error of our own checks: nothing was called.
+func refuse(nic string, attr *ibvfd.MRAttr, cause fault.Cause, n unix.Errno, detail, remedy string) error {
+	return &ibvfd.RegError{
+		Device: nic, Attr: *attr, Errno: n, Earliest: fault.StageArgs, Latest: fault.StageArgs,
+		Cause: cause, Detail: detail, Remedy: remedy,
+	}
+}
+
+// asRereg marks a refusal as that of a re-registration.
+func asRereg(err error) error {
+	var e *ibvfd.RegError
+	if errors.As(err, &e) {
+		e.Rereg = true
+	}
+	return err
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/gpurdma/gpurdma"
+
+// pkg is what `go list -json` says of a package.
+type pkg struct {
+	ImportPath   string
+	Dir          string
+	Doc          string
+	Name         string
+	GoFiles      []string
+	CgoFiles     []string
+	TestGoFiles  []string
+	XTestGoFiles []string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	Deps         []string
+}
+
+// room is the package's room: its first path element, "" for the root package. A
+// package of internal that has a row of its own in mayImport is a room by itself.
+func room(importPath string) string {
+	rest, ok := strings.CutPrefix(importPath, module)
+	if !ok {
+		return "?"
+	}
+	rest = strings.TrimPrefix(rest, "/")
+	if _, ok := mayImport[rest]; ok {
+		return rest
+	}
+	first, _, _ := strings.Cut(rest, "/")
+	return first
+}
+
+// mayImport is the table of ARCHITECTURE.md: arrows only ever point down.
+// Every room may import itself.
+var mayImport = map[string][]string{
+	"cmd":       {"", "p2p", "canary", "trace", "gpualloc", "ibvfd", "drm", "dmabuf", "placement", "pciaddr", "internal"},
+	"":          {"layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal", "internal/lower", "internal/wire"},
+	"layout":    {"dmabuf", "internal", "internal/wire"},
+	"p2p":       {"canary", "gpualloc", "ibvfd", "trace", "drm", "dmabuf", "placement", "pciaddr", "internal"},
+	"bench":     {"", "trace", "gpualloc", "ibvfd", "pciaddr", "internal"},
+	"canary":    {"gpualloc", "ibvfd", "dmabuf", "pciaddr", "internal"},
+	"trace":     {"dmabuf", "placement", "pciaddr", "internal"},
+	"gpualloc":  {"drm", "dmabuf", "pciaddr", "internal"},
+	"ibvfd":     {"dmabuf", "pciaddr", "internal"},
+	"drm":       {"dmabuf", "pciaddr", "internal"},
+	"dmabuf":    {"internal"},
+	"placement": {},
+	"internal":  {"pciaddr"},
+	"pciaddr":   {},
+
+	// Packages of internal that import what the others may not.
+	"internal/lower":      {"layout", "ibvfd", "dmabuf", "internal"},
+	"internal/wire":       {"dmabuf", "internal"},
+	"internal/layouttest": {"internal/lower", "layout", "internal"},
+}
+
+// mayTestImport adds what a room's tests may use beside that: a neighbour
+// that makes the buffers they register, that registers what they make, or that
+// watches the kernel do it.
+var mayTestImport = map[string][]string{
+	"":         {"trace", "internal/layouttest"},
+	"layout":   {"internal/layouttest"},
+	"gpualloc": {"canary", "ibvfd"},
+	"ibvfd":    {"gpualloc", "drm"},
+	"trace":    {"gpualloc", "ibvfd"},
+
+	"internal/lower": {"internal/layouttest"},
+}
+
+// p2pLevels are the packages of room p2p, from the highest to the lowest: each may
+// import those of the levels below its own. A package in none of them is a leaf: it
+// imports no other package of the room.
+var p2pLevels = [][]string{
+	{"live", "checks", "lspci", "formats", "topo", "proofs", "fleet", "intake"},
+	{"render", "snapshot"},
+	{"result", "redact"},
+	{"check/libcheck"},
+	{"check/gpucheck", "check/hostcheck", "check/niccheck", "check/paircheck", "check/pciecheck"},
+	{"check"},
+	{""},
+	{"drivers"},
+	{"p2pdma"},
+	{"machine"},
+}
+
+func TestP2PImportsPointDown(t *testing.T) {
+	level := func(importPath string) int {
+		name := strings.TrimPrefix(strings.TrimPrefix(importPath, module+"/p2p"), "/")
+		i := slices.IndexFunc(p2pLevels, func(names []string) bool { return slices.Contains(names, name) })
+		if i < 0 {
+			return len(p2pLevels)
+		}
+		return i
+	}
+	for _, p := range list(t) {
+		if room(p.ImportPath) != "p2p" || forTests(p) {
+			continue
+		}
+		for _, to := range p.Imports {
+			if room(to) == "p2p" && level(to) <= level(p.ImportPath) {
+				t.Errorf("%s imports %s, which is not below it", p.ImportPath, to)
+			}
+		}
+	}
+}
+
+func list(t *testing.T) []pkg {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json", module+"/...").Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("go list: %s", exit.Stderr)
+		}
+		t.Fatal(err)
+	}
+	var pkgs []pkg
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		switch err := dec.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return pkgs
+		case err != nil:
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+func TestImportsPointDown(t *testing.T) {
+	check := func(from pkg, imports []string, allowed []string) {
+		for _, to := range imports {
+			r := room(to)
+			if r == "?" || r == room(from.ImportPath) || slices.Contains(allowed, r) {
+				continue
+			}
+			t.Errorf("%s imports %s: room %q may import only %q", from.ImportPath, to, room(from.ImportPath), allowed)
+		}
+	}
+	for _, p := range list(t) {
+		r := room(p.ImportPath)
+		allowed, ok := mayImport[r]
+		if !ok {
+			t.Errorf("%s is in no room that ARCHITECTURE.md knows", p.ImportPath)
+			continue
+		}
+		check(p, p.Imports, allowed)
+		tests := append(slices.Clone(allowed), mayTestImport[r]...)
+		check(p, p.TestImports, tests)
+		check(p, p.XTestImports, tests)
+	}
+}
+
+// forTests are the packages that only tests import.
+func forTests(p pkg) bool {
+	switch p.ImportPath {
+	case module + "/internal/testenv", module + "/internal/abicheck", module + "/internal/layouttest", module + "/gpualloc/internal/doubles", module + "/p2p/internal/machinetest":
+		return true
+	}
+	return false
+}
+
+// Some dependencies belong to one kind of room. A library user must not
+// inherit them.
+func TestDependenciesStayInTheirRooms(t *testing.T) {
+	onlyIn := map[string]func(pkg) bool{
+		"github.com/spf13/cobra":              func(p pkg) bool { return room(p.ImportPath) == "cmd" },
+		"golang.org/x/term":                   func(p pkg) bool { return room(p.ImportPath) == "cmd" },
+		"github.com/NVIDIA/go-nvml":           func(p pkg) bool { return room(p.ImportPath) == "cmd" || strings.Contains(p.ImportPath, "nvml") },
+		"github.com/cilium/ebpf/rlimit":       func(p pkg) bool { return room(p.ImportPath) == "cmd" },
+		"os/exec":                             func(p pkg) bool { r := room(p.ImportPath); return r == "cmd" || r == "bench" || forTests(p) },
+		module + "/gpualloc/nvml":             func(p pkg) bool { r := room(p.ImportPath); return r == "cmd" || r == "p2p" },
+		module + "/internal/testenv":          forTests,
+		module + "/internal/abicheck":         forTests,
+		module + "/internal/layouttest":       forTests,
+		module + "/gpualloc/internal/doubles": forTests,
+		"testing":                             forTests,
+	}
+	for _, p := range list(t) {
+		for _, imported := range p.Imports {
+			for dep, allowed := range onlyIn {
+				if (imported == dep || strings.HasPrefix(imported, dep+"/")) && !allowed(p) {
+					t.Errorf("%s imports %s outside its room", p.ImportPath, imported)
+				}
+			}
+		}
+	}
+}
