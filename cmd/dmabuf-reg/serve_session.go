@@ -100,7 +100,20 @@ func (c *session) talk(ctx context.Context) error {
 			return err
 		}
 	}
+	c.outlast(ctx)
 	return nil
+}
+
+// byeWait bounds how long a client that has said goodbye may take to hang up.
+const byeWait = 5 * time.Second
+
+// outlast waits until a client that has said goodbye has hung up: its NIC may still
+// wait for the acknowledgement of its last message, which only this side's queue pair
+// sends.
+func (c *session) outlast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, byeWait)
+	defer cancel()
+	_ = c.line.ep.Lost(ctx, c.line.peer)
 }
 
 // exchange answers one request.

@@ -18,7 +18,7 @@ head -c 20000000 "build/kernels/$GPURDMA_KERNEL/source.tar.xz" >"$dir/in"
 boots=$((boots + 1))
 status=0
 "$testbed" run -stdin -allow 'made/up' -- bash -c 'echo "WARNING: CPU: 0 PID: 1 at made/up.c:1 f+0x0/0x1" >/dev/kmsg; sleep 0.5
-	tee >(sha256sum >&2); sleep 2; echo c >/proc/sysrq-trigger; sleep 100' <"$dir/in" >"$dir/out" 2>"$dir/err" || status=$?
+	tee >(sha256sum >/tmp/sum); until [ -s /tmp/sum ]; do sleep 0.1; done; cat /tmp/sum >&2; sleep 2; echo c >/proc/sysrq-trigger; sleep 100' <"$dir/in" >"$dir/out" 2>"$dir/err" || status=$?
 [ $status -eq 121 ] || fail "a machine that died: status $status, want 121"
 cmp "$dir/in" "$dir/out" || fail "the output changed on its way"
 : >"$dir/out"
