@@ -129,7 +129,7 @@ esac
 echo "$1 on $3"
 STUB
 chmod 755 "$dir/demo/go" "$dir/demo/testbed"
-demo() { env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL PATH="$dir/demo:$PATH" UNAVAILABLE="$1" make -s demo TESTBED="$dir/demo/testbed" "${@:2}"; }
+demo() { env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u KERNEL PATH="$dir/demo:$PATH" UNAVAILABLE="$1" make -s demo TESTBED="$dir/demo/testbed" "${@:2}"; }
 for status in 77 1; do
 	expect 0 demo $status
 	said out 'run on 6.12'
