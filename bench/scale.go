@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
@@ -36,18 +36,18 @@ const scaleSleep = 5 * time.Millisecond
 
 // crowd is an endpoint with peers, all on one NIC and in this process.
 type crowd struct {
-	nic      *gpurdma.NIC
-	a, b     *gpurdma.Endpoint
-	mine     *gpurdma.Buffer
-	theirs   *gpurdma.Buffer
-	to       gpurdma.RemoteSpan
-	first    gpurdma.Peer
-	complete []gpurdma.Completion
+	nic      *engine.NIC
+	a, b     *engine.Endpoint
+	mine     *engine.Buffer
+	theirs   *engine.Buffer
+	to       engine.RemoteSpan
+	first    engine.Peer
+	complete []engine.Completion
 }
 
-func newCrowd(ctx context.Context, nic *gpurdma.NIC, peers int) (c *crowd, err error) {
-	c = &crowd{nic: nic, complete: make([]gpurdma.Completion, 16)}
-	opt := gpurdma.EndpointOptions{MaxPeers: scalePeers[len(scalePeers)-1], Depth: 16, RecvDepth: 1, SendDepth: 16}
+func newCrowd(ctx context.Context, nic *engine.NIC, peers int) (c *crowd, err error) {
+	c = &crowd{nic: nic, complete: make([]engine.Completion, 16)}
+	opt := engine.EndpointOptions{MaxPeers: scalePeers[len(scalePeers)-1], Depth: 16, RecvDepth: 1, SendDepth: 16}
 	if c.a, err = nic.NewEndpoint(opt); err != nil {
 		return c, err
 	}
@@ -94,12 +94,12 @@ func newCrowd(ctx context.Context, nic *gpurdma.NIC, peers int) (c *crowd, err e
 
 func (c *crowd) close() error {
 	var errs []error
-	for _, e := range []*gpurdma.Endpoint{c.a, c.b} {
+	for _, e := range []*engine.Endpoint{c.a, c.b} {
 		if e != nil {
 			errs = append(errs, e.Close())
 		}
 	}
-	for _, b := range []*gpurdma.Buffer{c.mine, c.theirs} {
+	for _, b := range []*engine.Buffer{c.mine, c.theirs} {
 		if b != nil {
 			errs = append(errs, b.Close())
 		}
@@ -186,7 +186,7 @@ func (c *crowd) turn(ctx context.Context, times int, cpu bool, do func(*crowd, c
 
 // compareScale measures endpoints with few and with many peers, in turn.
 func compareScale(ctx context.Context, opt options) (rows []scaleRow, err error) {
-	nic, err := gpurdma.OpenNIC(opt.device, gpurdma.NICOptions{})
+	nic, err := engine.OpenNIC(opt.device, engine.NICOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -8,24 +8,24 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
 // application is one end of a connection as a program has it that imports
-// package gpurdma. What the package offers for something is used for it: offers tell
+// package engine. What the package offers for something is used for it: offers tell
 // the sides of each other, and memory that is looked at is read by Buffer.ReadAt.
 type application struct {
 	traffic
 	closers
-	ep       *gpurdma.Endpoint
-	out, in  *gpurdma.Buffer // what goes out, or is read into, and where it lands
-	peer     gpurdma.Peer
-	mine     *gpurdma.RemoteBuffer
-	msg      gpurdma.Msg
-	done     [pollBatch]gpurdma.Completion
+	ep       *engine.Endpoint
+	out, in  *engine.Buffer // what goes out, or is read into, and where it lands
+	peer     engine.Peer
+	mine     *engine.RemoteBuffer
+	msg      engine.Msg
+	done     [pollBatch]engine.Completion
 	came     int // messages that were received, and not asked for yet
 	ended    int // completions of what was posted, likewise
 	lastByte [1]byte
@@ -42,12 +42,12 @@ func newApplication(device string, t traffic) (a *application, err error) {
 	if err != nil {
 		return a, err
 	}
-	nic, err := gpurdma.OpenNIC(device, gpurdma.NICOptions{})
+	nic, err := engine.OpenNIC(device, engine.NICOptions{})
 	if err != nil {
 		return a, err
 	}
 	a.closers = append(a.closers, nic)
-	for _, b := range []**gpurdma.Buffer{&a.out, &a.in} {
+	for _, b := range []**engine.Buffer{&a.out, &a.in} {
 		if *b, err = nic.AllocHost(int64(t.size)); err != nil {
 			return a, err
 		}
@@ -66,9 +66,9 @@ func newApplication(device string, t traffic) (a *application, err error) {
 }
 
 // endpointOptions make an endpoint do what perftest is told to.
-func (t traffic) endpointOptions(device string) (gpurdma.EndpointOptions, error) {
+func (t traffic) endpointOptions(device string) (engine.EndpointOptions, error) {
 	gid, err := t.gidOf(device)
-	return gpurdma.EndpointOptions{
+	return engine.EndpointOptions{
 		Depth: t.depth, SendDepth: t.depth, RecvDepth: trafficRecvs, Selective: true,
 		InjectSize: 1, // nothing inline
 		Port:       1, GID: onlyGID(gid),
@@ -127,7 +127,7 @@ func (a *application) serve(port string) error {
 	if err := a.ep.Offer(ctx, a.peer, a.mine); err != nil {
 		return err
 	}
-	if err := a.ep.Lost(ctx, a.peer); !errors.Is(err, gpurdma.ErrNotConnected) {
+	if err := a.ep.Lost(ctx, a.peer); !errors.Is(err, engine.ErrNotConnected) {
 		return err
 	}
 	return nil
@@ -178,20 +178,20 @@ func (a *application) meet(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a.msg = gpurdma.Msg{Local: []gpurdma.Span{a.out.All()}, Peer: a.peer}
+	a.msg = engine.Msg{Local: []engine.Span{a.out.All()}, Peer: a.peer}
 	if a.op != "send" {
-		a.msg.Remote = []gpurdma.RemoteSpan{theirs.All()}
+		a.msg.Remote = []engine.RemoteSpan{theirs.All()}
 	}
 	return nil
 }
 
 // flagsOf are those of the i-th operation of a batch: the NIC is told of all
 // together, and the last makes a completion.
-func (t traffic) flagsOf(i int) gpurdma.Flags {
+func (t traffic) flagsOf(i int) engine.Flags {
 	if i < t.batch-1 {
-		return gpurdma.FlagMore
+		return engine.FlagMore
 	}
-	return gpurdma.FlagCompletion
+	return engine.FlagCompletion
 }
 
 // post posts a batch.
@@ -221,7 +221,7 @@ func (a *application) poll() error {
 		switch {
 		case c.Err != nil:
 			return c.Err
-		case c.Op == gpurdma.OpRecv:
+		case c.Op == engine.OpRecv:
 			a.came++
 		default:
 			a.ended++

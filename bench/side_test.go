@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
@@ -32,15 +32,15 @@ func TestSideArguments(t *testing.T) {
 
 // A batch is told to the NIC at once, and its last makes a completion.
 func TestFlagsOfABatch(t *testing.T) {
-	flags := func(batch int) (list []gpurdma.Flags) {
+	flags := func(batch int) (list []engine.Flags) {
 		for i := range batch {
 			list = append(list, traffic{batch: batch}.flagsOf(i))
 		}
 		return list
 	}
-	for _, want := range [][]gpurdma.Flags{
-		{gpurdma.FlagCompletion},
-		{gpurdma.FlagMore, gpurdma.FlagMore, gpurdma.FlagCompletion},
+	for _, want := range [][]engine.Flags{
+		{engine.FlagCompletion},
+		{engine.FlagMore, engine.FlagMore, engine.FlagCompletion},
 	} {
 		if got := flags(len(want)); !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)

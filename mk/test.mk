@@ -17,8 +17,8 @@ VM_TIMEOUT ?= 60m
 # What `make test` leaves to `make test-whole`, as "PACKAGE TEST", because all of it on three
 # kernels takes longer than CI has. VM_LONG takes longest, and is left out on all kernels; of
 # the rest each test runs on another kernel, or on another machine (TestLeftOutRunsElsewhere).
-VM_LONG := trace TestVM(HundredThousand|StrippedTranslated|StrippedDetour)\b|cmd/p2pcheck TestVMRuntimeRemedies\b|cmd/dmabuf-reg TestVM(Locate|StrippedBTF|StrippedLocate)\b|\. TestVMTwoNamespaces\b|gpualloc TestVMGPUScale\b
-VM_LEFT_7.2 := p2p TestVMDecision@(fabric|fabric\+EPYC\+pt|fabric\+EPYC\+iommu\+noredir|fabric\+Skylake-Server\+iommu)(/|$$)|p2p/live TestVMAgree@fabric\+EPYC\+iommu$$|trace TestVM(Privileges|TenThousand|ReloadedWithoutBTF|UnknownTypes|InventoryAddressAgain|UverbsComesMeanwhile)\b|cmd/p2pcheck TestVMLive\b|cmd/dmabuf-reg TestVM(TraceForeignInTheMiddle|TraceModuleComesLater)\b|\. TestVM(BufferProve|TwoProcesses)\b|drm TestVMLayoutOfGPUDrivers\b|peers (perftest|pyverbs)\b
+VM_LONG := trace TestVM(HundredThousand|StrippedTranslated|StrippedDetour)\b|cmd/p2pcheck TestVMRuntimeRemedies\b|cmd/dmabuf-reg TestVM(Locate|StrippedBTF|StrippedLocate)\b|internal/engine TestVMTwoNamespaces\b|gpualloc TestVMGPUScale\b
+VM_LEFT_7.2 := p2p TestVMDecision@(fabric|fabric\+EPYC\+pt|fabric\+EPYC\+iommu\+noredir|fabric\+Skylake-Server\+iommu)(/|$$)|p2p/live TestVMAgree@fabric\+EPYC\+iommu$$|trace TestVM(Privileges|TenThousand|ReloadedWithoutBTF|UnknownTypes|InventoryAddressAgain|UverbsComesMeanwhile)\b|cmd/p2pcheck TestVMLive\b|cmd/dmabuf-reg TestVM(TraceForeignInTheMiddle|TraceModuleComesLater)\b|internal/engine TestVM(BufferProve|TwoProcesses)\b|drm TestVMLayoutOfGPUDrivers\b|peers (perftest|pyverbs)\b
 VM_LEFT_6.12 := cmd/dmabuf-reg TestVM(TraceForeign|TraceForeignInTheMiddle|TraceInTheMiddle|TraceModuleComesLater|ConnectTraced|ConnectFindsWrongBytes|RegisterTraced|ExplainForeign|SignalsMidTransfer|VerifyAll)\b|trace TestVM(StrippedBTF|TenThousand|ReloadedWithoutBTF|Privileges|UnknownTypes|UverbsComesMeanwhile)\b|cmd/p2pcheck TestVMP2PCheck\b|peers (perftest|pyverbs)\b
 VM_LEFT_6.1 := cmd/dmabuf-reg TestVM(TraceForeign|ConnectFindsWrongBytes|ConnectInterrupted|RegisterTraced|ExplainForeign)\b|trace TestVM(Volume|ClearAnswers)\b
 VM_LEFT = ^($(VM_LONG)$(if $(VM_LEFT_$(KERNEL)),|$(VM_LEFT_$(KERNEL))))
@@ -82,8 +82,8 @@ vm-test: ## run the VM tests and the peer suites on KERNEL
 .PHONY: vm-build
 vm-build: kernel cprog build $(if $(SOFTGPU_VM),softgpu) $(if $(filter 7.%,$(KERNEL)),two-machines)
 
-# The root package's tests, whose two processes a peer suite runs on two machines.
+# The engine's tests, whose two processes a peer suite runs on two machines.
 .PHONY: two-machines
 two-machines:
 	@mkdir -p $(BUILD)/bin
-	$(GO) test -c -o $(BUILD)/bin/two-machines.test .
+	$(GO) test -c -o $(BUILD)/bin/two-machines.test ./internal/engine

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/internal/histogram"
 )
@@ -17,10 +17,10 @@ type meter struct {
 	*client
 	f     *benchFlags
 	turns []*turn
-	list  []gpurdma.Completion
-	opens []*gpurdma.Buffer // beside the station's own
-	span  [1]gpurdma.Span
-	to    [1]gpurdma.RemoteSpan
+	list  []engine.Completion
+	opens []*engine.Buffer // beside the station's own
+	span  [1]engine.Span
+	to    [1]engine.RemoteSpan
 
 	fills    int    // how often refresh was called
 	furthest int64  // byte that it has written up to
@@ -30,7 +30,7 @@ type meter struct {
 // turn is a kind of memory, and what was measured with it.
 type turn struct {
 	kind string
-	buf  *gpurdma.Buffer
+	buf  *engine.Buffer
 
 	all     histogram.Histogram
 	ops     int
@@ -65,11 +65,11 @@ func (m *meter) open(r *benchResult) error {
 }
 
 // of is a buffer of a kind; nil if there can be none, and why.
-func (m *meter) of(kind string) (*gpurdma.Buffer, string, error) {
+func (m *meter) of(kind string) (*engine.Buffer, string, error) {
 	if kind == m.Path {
 		return m.buf, "", nil
 	}
-	var buf *gpurdma.Buffer
+	var buf *engine.Buffer
 	var err error
 	switch {
 	case kind == hostSpec:
@@ -79,7 +79,7 @@ func (m *meter) of(kind string) (*gpurdma.Buffer, string, error) {
 	case kind == kindDirect:
 		return nil, m.Why, nil // it was tried
 	default:
-		buf, err = m.buffer(gpurdma.StagedOnly)
+		buf, err = m.buffer(engine.StagedOnly)
 	}
 	if err == nil {
 		m.opens = append(m.opens, buf)
@@ -232,7 +232,7 @@ func (m *meter) refresh(n int64) error {
 }
 
 // stream keeps depth operations under way; batch of them are posted together.
-func (m *meter) stream(ctx context.Context, buf *gpurdma.Buffer, op talk.Op, w talk.Work, depth, batch int, each func(time.Duration)) (time.Duration, error) {
+func (m *meter) stream(ctx context.Context, buf *engine.Buffer, op talk.Op, w talk.Work, depth, batch int, each func(time.Duration)) (time.Duration, error) {
 	start := time.Now()
 	last := start
 	for posted, done := 0, 0; done < w.Count; {
@@ -240,7 +240,7 @@ func (m *meter) stream(ctx context.Context, buf *gpurdma.Buffer, op talk.Op, w t
 		for room := min(depth-(posted-done), w.Count-posted); room > 0 && (room >= min(batch, w.Count-posted) || posted == done); {
 			n := min(room, batch)
 			for i := range n {
-				flags := gpurdma.FlagMore
+				flags := engine.FlagMore
 				if i == n-1 {
 					flags = 0
 				}
@@ -271,10 +271,10 @@ func (m *meter) stream(ctx context.Context, buf *gpurdma.Buffer, op talk.Op, w t
 }
 
 // begin posts operation i of some work.
-func (m *meter) begin(op talk.Op, buf *gpurdma.Buffer, w talk.Work, i int, flags gpurdma.Flags) error {
+func (m *meter) begin(op talk.Op, buf *engine.Buffer, w talk.Work, i int, flags engine.Flags) error {
 	at := w.At(i)
-	m.span[0] = gpurdma.Span{Buf: buf, Offset: at, Length: w.Size}
-	msg := gpurdma.Msg{Local: m.span[:], Peer: m.peer, Context: &m.marks[dataOut]}
+	m.span[0] = engine.Span{Buf: buf, Offset: at, Length: w.Size}
+	msg := engine.Msg{Local: m.span[:], Peer: m.peer, Context: &m.marks[dataOut]}
 	if op != talk.Send {
 		m.to[0] = m.remote.Part(at, w.Size)
 		msg.Remote = m.to[:]

@@ -19,7 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/canary"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
@@ -219,14 +219,14 @@ func (s *station) dial(ctx context.Context, addr string) (_ *client, err error) 
 }
 
 // pull takes the endpoint's completions one at a time.
-func (s *station) pull() func(ctx context.Context) (gpurdma.Completion, error) {
-	list, have := make([]gpurdma.Completion, 64), 0
+func (s *station) pull() func(ctx context.Context) (engine.Completion, error) {
+	list, have := make([]engine.Completion, 64), 0
 	at := 0
-	return func(ctx context.Context) (gpurdma.Completion, error) {
+	return func(ctx context.Context) (engine.Completion, error) {
 		if at == have {
 			n, err := s.ep.Wait(ctx, list)
 			if err != nil {
-				return gpurdma.Completion{}, err
+				return engine.Completion{}, err
 			}
 			at, have = 0, n
 		}
@@ -239,7 +239,7 @@ func (s *station) pull() func(ctx context.Context) (gpurdma.Completion, error) {
 func unconnected(addr string, err error) error {
 	remedy := ""
 	switch {
-	case errors.Is(err, gpurdma.ErrUnsafe):
+	case errors.Is(err, engine.ErrUnsafe):
 		return unprotected(addr, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		remedy = "nobody listens there: start `dmabuf-reg serve --listen " + addr + "` on that host"
@@ -249,13 +249,13 @@ func unconnected(addr string, err error) error {
 		remedy = "that name cannot be looked up here: write the host's address, or see /etc/hosts and /etc/resolv.conf"
 	case errors.Is(err, context.DeadlineExceeded):
 		remedy = "the host does not answer: see the address and firewalls, or give a longer --timeout"
-	case errors.Is(err, gpurdma.ErrRejected):
+	case errors.Is(err, engine.ErrRejected):
 		remedy = "the other side gives that reason; its stderr may say more"
 	case errors.As(err, new(*tls.CertificateVerificationError)):
 		remedy = "--tls-ca must hold what signed the other side's certificate, which must name the address"
 	case refusedByPeer(err):
 		remedy = "the other side does not accept this one's certificate: its --tls-ca must hold what signed --tls-cert, which must be valid now and for clients (extendedKeyUsage clientAuth)"
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, gpurdma.ErrMalformed):
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, engine.ErrMalformed):
 		remedy = "see that it is a `dmabuf-reg serve` of the same version, that both sides or neither are given TLS, and what it says on stderr"
 	default:
 		return err
@@ -349,7 +349,7 @@ func (c *client) fits(sizes []int64) error {
 // call connects to a server, has do work with buffers that hold the sizes, and
 // hangs up. do says goodbye, unless the connection broke.
 func (f *stationFlags) call(ctx context.Context, addr string, sizes []int64, do func(c *client) error) (err error) {
-	st, err := f.open(ctx, gpurdma.EndpointOptions{})
+	st, err := f.open(ctx, engine.EndpointOptions{})
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
@@ -20,12 +20,12 @@ import (
 // operations between the two buffers.
 type line struct {
 	*station
-	peer   gpurdma.Peer
-	remote *gpurdma.RemoteBuffer // of the peer
+	peer   engine.Peer
+	remote *engine.RemoteBuffer // of the peer
 	// ctl is for a message that goes out, one that comes in, and what atomics
 	// return.
-	ctl   *gpurdma.Buffer
-	pull  func(ctx context.Context) (gpurdma.Completion, error)
+	ctl   *engine.Buffer
+	pull  func(ctx context.Context) (engine.Completion, error)
 	marks [marks]mark
 	want  int64 // length of the messages that dataIn is of
 	odd   int   // messages of another length
@@ -54,7 +54,7 @@ const (
 	ctlSize  = atResult + 8
 )
 
-func (s *station) newLine(peer gpurdma.Peer) (*line, error) {
+func (s *station) newLine(peer engine.Peer) (*line, error) {
 	ctl, err := s.nic.AllocHost(ctlSize)
 	if err != nil {
 		return nil, err
@@ -69,14 +69,14 @@ func (s *station) newLine(peer gpurdma.Peer) (*line, error) {
 // hangUp ends the connection. Keys that the peer was given end with it.
 func (l *line) hangUp() error {
 	err := l.ep.Remove(l.peer)
-	if errors.Is(err, gpurdma.ErrNotConnected) {
+	if errors.Is(err, engine.ErrNotConnected) {
 		err = nil
 	}
 	return errors.Join(err, l.ctl.Release())
 }
 
 // took notes what has ended.
-func (l *line) took(c gpurdma.Completion) error {
+func (l *line) took(c engine.Completion) error {
 	m, ok := c.Context.(*mark)
 	if !ok || m.line != l {
 		return nil
@@ -86,7 +86,7 @@ func (l *line) took(c gpurdma.Completion) error {
 	}
 	// A write with data ends a receive, too, and puts nothing into it: the peer may
 	// make it as long as the buffer that it was given.
-	if in := m.kind == ctlIn || m.kind == dataIn; in && c.Op != gpurdma.OpRecv || m.kind == ctlIn && c.Len > talk.MaxMessage {
+	if in := m.kind == ctlIn || m.kind == dataIn; in && c.Op != engine.OpRecv || m.kind == ctlIn && c.Len > talk.MaxMessage {
 		return fmt.Errorf("%w: %v of %d bytes", talk.ErrMalformed, c.Op, c.Len)
 	}
 	switch m.done++; m.kind {
@@ -117,7 +117,7 @@ func (l *line) await(ctx context.Context, kind, n int) error {
 
 // listen is ready for a request or an answer.
 func (l *line) listen() error {
-	return l.ep.Recv(gpurdma.Span{Buf: l.ctl, Offset: atIn, Length: talk.MaxMessage}, l.peer, &l.marks[ctlIn])
+	return l.ep.Recv(engine.Span{Buf: l.ctl, Offset: atIn, Length: talk.MaxMessage}, l.peer, &l.marks[ctlIn])
 }
 
 // hear waits for one.
@@ -135,7 +135,7 @@ func (l *line) say(ctx context.Context, b []byte) error {
 	if _, err := l.ctl.WriteAt(b, atOut); err != nil {
 		return err
 	}
-	if err := l.ep.Send(gpurdma.Span{Buf: l.ctl, Offset: atOut, Length: int64(len(b))}, l.peer, &l.marks[ctlOut]); err != nil {
+	if err := l.ep.Send(engine.Span{Buf: l.ctl, Offset: atOut, Length: int64(len(b))}, l.peer, &l.marks[ctlOut]); err != nil {
 		return err
 	}
 	return l.await(ctx, ctlOut, 1)
@@ -158,7 +158,7 @@ func (l *line) share(ctx context.Context) error {
 func (l *line) receive(w talk.Work) error {
 	l.want, l.odd, l.marks[dataIn].done = w.Size, 0, 0
 	for i := range w.Count {
-		if err := l.ep.Recv(gpurdma.Span{Buf: l.buf, Offset: w.At(i), Length: w.Size}, l.peer, &l.marks[dataIn]); err != nil {
+		if err := l.ep.Recv(engine.Span{Buf: l.buf, Offset: w.At(i), Length: w.Size}, l.peer, &l.marks[dataIn]); err != nil {
 			return err
 		}
 	}
@@ -186,9 +186,9 @@ func (l *line) run(ctx context.Context, op talk.Op, w talk.Work) (time.Duration,
 }
 
 // post begins operation i of some work, from or into buf.
-func (l *line) post(op talk.Op, buf *gpurdma.Buffer, w talk.Work, i int) error {
+func (l *line) post(op talk.Op, buf *engine.Buffer, w talk.Work, i int) error {
 	at := w.At(i)
-	here, done := gpurdma.Span{Buf: buf, Offset: at, Length: w.Size}, &l.marks[dataOut]
+	here, done := engine.Span{Buf: buf, Offset: at, Length: w.Size}, &l.marks[dataOut]
 	switch op {
 	case talk.Write:
 		return l.ep.Write(here, l.peer, l.remote.Part(at, w.Size), done)
@@ -204,7 +204,7 @@ func (l *line) post(op talk.Op, buf *gpurdma.Buffer, w talk.Work, i int) error {
 // before, then swaps it for its complement, and tries to swap it again, in
 // vain. It says how many of these returned another number than they should.
 func (l *line) atomics(ctx context.Context, w talk.Work, before uint64) (took time.Duration, wrong uint64, err error) {
-	result, to, done := gpurdma.Span{Buf: l.ctl, Offset: atResult, Length: 8}, l.remote.Part(w.Offset, 8), &l.marks[dataOut]
+	result, to, done := engine.Span{Buf: l.ctl, Offset: atResult, Length: 8}, l.remote.Part(w.Offset, 8), &l.marks[dataOut]
 	one := func(want uint64, posted error) error {
 		if posted != nil {
 			return posted
@@ -235,13 +235,13 @@ func (l *line) atomics(ctx context.Context, w talk.Work, before uint64) (took ti
 }
 
 // readWord reads 8 bytes as atomics see them.
-func readWord(b *gpurdma.Buffer, at int64) (uint64, error) {
+func readWord(b *engine.Buffer, at int64) (uint64, error) {
 	var p [8]byte
 	_, err := b.ReadAt(p[:], at)
 	return binary.NativeEndian.Uint64(p[:]), err
 }
 
-func writeWord(b *gpurdma.Buffer, at int64, v uint64) error {
+func writeWord(b *engine.Buffer, at int64, v uint64) error {
 	var p [8]byte
 	binary.NativeEndian.PutUint64(p[:], v)
 	_, err := b.WriteAt(p[:], at)

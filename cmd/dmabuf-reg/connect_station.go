@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
@@ -26,18 +26,18 @@ import (
 const hostSpec = "host"
 
 // policyFlag says whether a buffer may be staged.
-type policyFlag gpurdma.Policy
+type policyFlag engine.Policy
 
-var policies = choices[gpurdma.Policy]{
-	{"direct", gpurdma.DirectOnly},
-	{"prefer", gpurdma.PreferDirect},
-	{"staged", gpurdma.StagedOnly},
+var policies = choices[engine.Policy]{
+	{"direct", engine.DirectOnly},
+	{"prefer", engine.PreferDirect},
+	{"staged", engine.StagedOnly},
 }
 
 // Set implements pflag.Value.
-func (f *policyFlag) Set(s string) error { return policies.set((*gpurdma.Policy)(f), "policy", s) }
+func (f *policyFlag) Set(s string) error { return policies.set((*engine.Policy)(f), "policy", s) }
 
-func (f *policyFlag) String() string { return policies.name(gpurdma.Policy(*f)) }
+func (f *policyFlag) String() string { return policies.name(engine.Policy(*f)) }
 
 // Type implements pflag.Value.
 func (f *policyFlag) Type() string { return "POLICY" }
@@ -143,9 +143,9 @@ type station struct {
 	timeout time.Duration
 	src     *source // nil for host memory
 	peer    bool    // its device pointers may be registered
-	nic     *gpurdma.NIC
-	buf     *gpurdma.Buffer
-	ep      *gpurdma.Endpoint
+	nic     *engine.NIC
+	buf     *engine.Buffer
+	ep      *engine.Endpoint
 }
 
 // pathMoved is of a buffer that is registered and not where it was asked for.
@@ -157,7 +157,7 @@ const (
 )
 
 // open makes a station. The caller closes it.
-func (f *stationFlags) open(ctx context.Context, opt gpurdma.EndpointOptions) (_ *station, err error) {
+func (f *stationFlags) open(ctx context.Context, opt engine.EndpointOptions) (_ *station, err error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
@@ -190,10 +190,10 @@ func (f *stationFlags) open(ctx context.Context, opt gpurdma.EndpointOptions) (_
 		return nil, missing(err)
 	}
 	// Twice the buffer: `bench` has one that is staged beside host memory.
-	if s.nic, err = gpurdma.OpenNIC(choice.Name, gpurdma.NICOptions{MaxPinned: 2*s.Memory.Size + pinnedFor}); err != nil {
+	if s.nic, err = engine.OpenNIC(choice.Name, engine.NICOptions{MaxPinned: 2*s.Memory.Size + pinnedFor}); err != nil {
 		return nil, missing(err)
 	}
-	if err := s.register(ctx, gpurdma.Policy(f.policy), f.trace); err != nil {
+	if err := s.register(ctx, engine.Policy(f.policy), f.trace); err != nil {
 		return nil, err
 	}
 	s.describe()
@@ -208,8 +208,8 @@ func (f *stationFlags) open(ctx context.Context, opt gpurdma.EndpointOptions) (_
 
 // register makes the station's buffer, watched by a tracer where that is wanted, which
 // goes before anything is moved.
-func (s *station) register(ctx context.Context, p gpurdma.Policy, traced bool) (err error) {
-	seen, err := newWitness(traced && s.src != nil && p != gpurdma.StagedOnly)
+func (s *station) register(ctx context.Context, p engine.Policy, traced bool) (err error) {
+	seen, err := newWitness(traced && s.src != nil && p != engine.StagedOnly)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (s *station) register(ctx context.Context, p gpurdma.Policy, traced bool) (
 	}
 	switch path := s.buf.Path(); {
 	case seen == nil:
-	case path.Direct != gpurdma.Staged:
+	case path.Direct != engine.Staged:
 		ctx, cancel := context.WithTimeout(ctx, testimony)
 		defer cancel()
 		where, err := s.buf.Prove(ctx, seen.prover)
@@ -235,11 +235,11 @@ func (s *station) register(ctx context.Context, p gpurdma.Policy, traced bool) (
 }
 
 // buffer makes a Buffer of the station's memory.
-func (s *station) buffer(p gpurdma.Policy) (*gpurdma.Buffer, error) {
+func (s *station) buffer(p engine.Policy) (*engine.Buffer, error) {
 	if s.src == nil {
 		return s.nic.AllocHost(s.Memory.Size)
 	}
-	return s.nic.Register(s.src.alloc, gpurdma.BufferOptions{Policy: p, PeerDirect: s.peer})
+	return s.nic.Register(s.src.alloc, engine.BufferOptions{Policy: p, PeerDirect: s.peer})
 }
 
 func (s *station) describe() {
@@ -248,7 +248,7 @@ func (s *station) describe() {
 	switch {
 	case s.src == nil:
 		s.Path, s.Why = hostSpec, "host memory, which every NIC reaches"
-	case p.Direct != gpurdma.Staged:
+	case p.Direct != engine.Staged:
 		s.Path, s.Why = kindDirect, "registered by "+s.Route
 		switch {
 		case s.Placement != nil && s.Memory.vram() && away(s.Placement.Memory):
@@ -290,11 +290,11 @@ func (s *station) close() error {
 
 // unprotected says in the command's words how an exchange is protected.
 func unprotected(addr string, err error) error {
-	if !errors.Is(err, gpurdma.ErrUnsafe) {
+	if !errors.Is(err, engine.ErrUnsafe) {
 		return err
 	}
 	return &dmabuf.Error{
 		Op: "protect the exchange", Device: addr, Detail: "the address is not a loopback address, and there is no TLS",
-		Remedy: "give --tls-cert, --tls-key and --tls-ca, or --plaintext on a network where nobody else is", Err: gpurdma.ErrUnsafe,
+		Remedy: "give --tls-cert, --tls-key and --tls-ca, or --plaintext on a network where nobody else is", Err: engine.ErrUnsafe,
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -35,7 +35,7 @@ func TestConnectTables(t *testing.T) {
 		NIC:    "mlx5_0", NICReason: "nearest to 0000:03:00.0", Policy: "prefer", Path: "direct", Route: "ibv_reg_dmabuf_mr", Why: "registered by ibv_reg_dmabuf_mr",
 	}
 	there := serverSide{Spec: "udmabuf", NIC: "rxe0", Size: 4 << 20, Staged: true, Why: "staged: asked for by --policy"}
-	over := overOf(gpurdma.Connection{
+	over := overOf(engine.Connection{
 		NIC: "mlx5_0", Port: 1, GID: netip.MustParseAddr("10.0.0.2"), Peer: netip.MustParseAddr("10.0.0.1"),
 		Why: "TCP comes through it: RoCE v2",
 	})
@@ -89,9 +89,9 @@ func TestUnconnected(t *testing.T) {
 		{inner(&dmabuf.Error{Op: "rdma_resolve_addr", Err: syscall.ENETUNREACH}), "ip route get"},
 		{inner(&net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "gpu-7", IsNotFound: true}}), "the host's address"},
 		{inner(&net.DNSError{Err: "timed out", Name: "gpu-7", IsTimeout: true}), "the host's address"},
-		{inner(gpurdma.ErrUnsafe), "--plaintext"},
+		{inner(engine.ErrUnsafe), "--plaintext"},
 		{inner(context.DeadlineExceeded), "firewalls"},
-		{inner(&dmabuf.Error{Op: "read an exchange", Err: gpurdma.ErrMalformed}), "same version"},
+		{inner(&dmabuf.Error{Op: "read an exchange", Err: engine.ErrMalformed}), "same version"},
 		{inner(syscall.ECONNRESET), "TLS"},
 		{inner(&tls.CertificateVerificationError{Err: errors.New("unknown authority")}), "--tls-ca"},
 	} {
@@ -109,26 +109,26 @@ func TestUnconnected(t *testing.T) {
 // A peer may write into the buffer that it was given, and say so, where a message
 // is waited for: that is not one.
 func TestNoMessage(t *testing.T) {
-	recv, wrote := gpurdma.OpRecv, gpurdma.OpRemoteWrite
+	recv, wrote := engine.OpRecv, engine.OpRemoteWrite
 	for _, tt := range []struct {
 		name string
 		kind int
-		c    gpurdma.Completion
+		c    engine.Completion
 		bad  bool
 	}{
-		{"a message", ctlIn, gpurdma.Completion{Op: recv, Len: talk.MaxMessage}, false},
-		{"a message that is too long", ctlIn, gpurdma.Completion{Op: recv, Len: talk.MaxMessage + 1}, true},
-		{"a write", ctlIn, gpurdma.Completion{Op: wrote, Len: 64}, true},
-		{"a write of 4 GiB", ctlIn, gpurdma.Completion{Op: wrote, Len: 1<<32 - 1}, true},
-		{"data", dataIn, gpurdma.Completion{Op: recv, Len: 64}, false},
-		{"a write in the place of data", dataIn, gpurdma.Completion{Op: wrote, Len: 64}, true},
-		{"a write of one's own", dataOut, gpurdma.Completion{Op: gpurdma.OpWrite, Len: 64}, false},
+		{"a message", ctlIn, engine.Completion{Op: recv, Len: talk.MaxMessage}, false},
+		{"a message that is too long", ctlIn, engine.Completion{Op: recv, Len: talk.MaxMessage + 1}, true},
+		{"a write", ctlIn, engine.Completion{Op: wrote, Len: 64}, true},
+		{"a write of 4 GiB", ctlIn, engine.Completion{Op: wrote, Len: 1<<32 - 1}, true},
+		{"data", dataIn, engine.Completion{Op: recv, Len: 64}, false},
+		{"a write in the place of data", dataIn, engine.Completion{Op: wrote, Len: 64}, true},
+		{"a write of one's own", dataOut, engine.Completion{Op: engine.OpWrite, Len: 64}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := &line{want: 64}
 			l.marks[tt.kind] = mark{line: l, kind: tt.kind}
 			tt.c.Context = &l.marks[tt.kind]
-			l.pull = func(context.Context) (gpurdma.Completion, error) { return tt.c, nil }
+			l.pull = func(context.Context) (engine.Completion, error) { return tt.c, nil }
 			if err := l.await(t.Context(), tt.kind, 1); errors.Is(err, talk.ErrMalformed) != tt.bad || (err != nil) != tt.bad || l.odd != 0 {
 				t.Errorf("%v, %d odd ones", err, l.odd)
 			}

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
@@ -280,7 +280,7 @@ type guest struct {
 func visit(t *testing.T, s *served) *guest {
 	t.Helper()
 	f := stationFlags{gpu: hostSpec, nic: "rxe0", size: 1 << 12, timeout: testenv.Limit(20 * time.Second)}
-	st, err := f.open(t.Context(), gpurdma.EndpointOptions{})
+	st, err := f.open(t.Context(), engine.EndpointOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

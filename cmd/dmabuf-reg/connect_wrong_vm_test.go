@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
@@ -128,7 +128,7 @@ func TestVMConnectFindsWrongBytes(t *testing.T) {
 		return func(s *spoiler, _ *talk.Request) { s.far(off) }
 	}
 	f := stationFlags{gpu: hostSpec, nic: "rxe0", size: 256 << 10, timeout: testenv.Limit(30 * time.Second)}
-	st, err := f.open(t.Context(), gpurdma.EndpointOptions{})
+	st, err := f.open(t.Context(), engine.EndpointOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
@@ -140,7 +140,7 @@ func (l *line) over() (over, error) {
 	return overOf(c), nil
 }
 
-func overOf(c gpurdma.Connection) over {
+func overOf(c engine.Connection) over {
 	return over{Port: c.Port, GID: c.GID.String(), Peer: c.Peer.String(), Why: c.Why, text: c.String()}
 }
 

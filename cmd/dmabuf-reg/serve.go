@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
@@ -87,7 +87,7 @@ type server struct {
 
 func (a *app) doServe(ctx context.Context, f serveFlags) (_ result, err error) {
 	s := &server{app: a, once: f.once, secure: f.cert != "", sessions: map[*line]*session{}, some: make(chan struct{}, 1), first: make(chan error, 1)}
-	st, err := f.open(ctx, gpurdma.EndpointOptions{MaxPeers: maxClients, OnReject: s.rejected})
+	st, err := f.open(ctx, engine.EndpointOptions{MaxPeers: maxClients, OnReject: s.rejected})
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (a *app) doServe(ctx context.Context, f serveFlags) (_ result, err error) {
 const maxClients = 32
 
 func listening(addr string, err error) error {
-	if errors.Is(err, gpurdma.ErrUnsafe) {
+	if errors.Is(err, engine.ErrUnsafe) {
 		return unprotected(addr, err)
 	}
 	var known *dmabuf.Error
@@ -178,7 +178,7 @@ func (s *server) accept(ctx context.Context) {
 		}
 		s.mu.Lock()
 		s.clients++
-		c := &session{server: s, line: l, number: s.clients, events: make(chan gpurdma.Completion, 4*maxAtOnce)}
+		c := &session{server: s, line: l, number: s.clients, events: make(chan engine.Completion, 4*maxAtOnce)}
 		l.pull = c.next
 		s.sessions[l] = c
 		s.mu.Unlock()
@@ -217,7 +217,7 @@ func (s *server) rejected(from net.Addr, why error) {
 	}
 	s.told, s.untold = s.told+1, 0
 	s.mu.Unlock()
-	if errors.Is(why, gpurdma.ErrMalformed) && !s.secure {
+	if errors.Is(why, engine.ErrMalformed) && !s.secure {
 		why = fmt.Errorf("%w; it may have been given TLS, which this side was not", why)
 	}
 	s.tell("%v was rejected%s: %v", from, more, why)
@@ -225,7 +225,7 @@ func (s *server) rejected(from net.Addr, why error) {
 
 // dispatch gives each session its completions, while there are any.
 func (s *server) dispatch(ctx context.Context) {
-	list := make([]gpurdma.Completion, 64)
+	list := make([]engine.Completion, 64)
 	for ctx.Err() == nil {
 		s.mu.Lock()
 		idle := len(s.sessions) == 0

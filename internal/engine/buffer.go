@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/pciaddr"
+)
+
+// Source is the memory behind a Buffer; *[gpualloc.Buffer] is one. ReadAt and WriteAt give the
+// CPU access to it.
+type Source interface {
+	io.ReaderAt
+	io.WriterAt
+	dmabuf.Holder
+	Size() int64 // bytes
+	// Segments returns its dma-bufs, in order. Memory that cannot be exported returns none, and
+	// is staged; or, for BufferOptions.PeerDirect, segments with Addr and without Buf.
+	Segments() []gpualloc.Segment
+	PCI() (pciaddr.Addr, bool) // the function that the memory lies on, or whose driver exports it
+
+	// A Source may also have Kind() gpualloc.Kind: [gpualloc.KindSystem] is the host's memory,
+	// whatever PCI returns.
+}
+
+// Policy says whether a Buffer may be staged.
+type Policy int
+
+// The policies.
+const (
+	// PreferDirect registers the memory if that is possible, and stages it otherwise.
+	PreferDirect Policy = iota
+	// DirectOnly never stages: if registration is refused, Register returns an error, and no
+	// operation moves the bytes by CPU. A message or a receive with more pieces than a work
+	// request may have (EndpointOptions.MaxSGE) completes with EOPNOTSUPP; other memory is
+	// packed. Calls that ask for the CPU still use it: ReadAt, WriteAt, FlagInject.
+	DirectOnly
+	// StagedOnly always stages, for comparison.
+	StagedOnly
+)
+
+// BufferOptions say how a Buffer is made. The zero value is usable.
+type BufferOptions struct {
+	Policy   Policy
+	Ordering Ordering // of NICs' writes, under the Buffer's keys and under those that peers are given
+
+	// PeerDirect allows the memory to be registered by the device pointers of its segments
+	// (gpualloc.Segment.Addr) if neither the NIC's provider nor the kernel registers dma-bufs:
+	// with RDMA drivers of MLNX_OFED or DOCA and the GPU driver's peer-memory client, such as
+	// nvidia-peermem. Path.Route is then [ibvfd.RoutePeerDirect]. The dma-buf is not used: only
+	// the client holds the memory, and a prover may know nothing of it.
+	PeerDirect bool
+}
+
+// Buffer is memory that operations move bytes from and to: a whole source, or a slice of it.
+// Its methods may be called from several goroutines at once.
+//
+// A Buffer is made with one reference. Retain adds one; Release takes one away, and the last
+// Release closes the Buffer. Slices keep the memory: it is freed when the last of them is
+// closed and the last operation on it has ended.
+type Buffer struct {
+	core     *core
+	id       uint64
+	off      int64
+	size     int64
+	readOnly bool
+	order    Ordering      // of what peers write
+	whole    bool          // made by Register or AllocHost
+	layout   Layout        // of all its bytes
+	mem      []lower.Space // its one source
+	self     [1]*Buffer
+
+	mu   sync.Mutex
+	refs int // 0 once closed
+}
+
+// Register makes a Buffer of a source, and holds the source: its Close returns ErrInUse until
+// all Buffers of it are closed.
+//
+// If the memory cannot be registered as a dma-buf, nor by its device pointer with PeerDirect,
+// and the policy allows it, the Buffer is staged: [Buffer.Path] reports the reason, with the
+// *[ibvfd.RegError] of each.
+func (n *NIC) Register(src Source, opt BufferOptions) (*Buffer, error) {
+	if src == nil {
+		return nil, &dmabuf.Error{Op: "register a buffer", Device: n.Name(), Detail: "no source", Remedy: "give memory of package gpualloc, or of your own", Err: unix.EINVAL}
+	}
+	c, err := n.register(src, opt)
+	if err != nil {
+		return nil, err
+	}
+	return c.all(c.size), nil
+}
+
+func (n *NIC) register(src Source, opt BufferOptions) (*core, error) {
+	if err := n.enter(); err != nil {
+		return nil, err
+	}
+	c := &core{nic: n, src: src, size: src.Size(), policy: opt.Policy, order: opt.Ordering, peer: opt.PeerDirect}
+	_, c.gpu = src.PCI()
+	if k, ok := src.(interface{ Kind() gpualloc.Kind }); ok && k.Kind() == gpualloc.KindSystem {
+		c.gpu = false // a GPU's driver has allocated it, in the host's memory
+	}
+	err := c.open()
+	if err != nil {
+		n.leave()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Allocate makes a Buffer of size bytes that an allocator provides. The Buffer owns the memory
+// and frees it.
+func (n *NIC) Allocate(ctx context.Context, a gpualloc.Allocator, size int64, opt BufferOptions) (*Buffer, error) {
+	if a == nil {
+		return nil, &dmabuf.Error{Op: "register a buffer", Device: n.Name(), Detail: "no allocator", Remedy: "use one of package gpualloc", Err: unix.EINVAL}
+	}
+	mem, err := a.Alloc(ctx, size, gpualloc.Options{})
+	if err != nil {
+		return nil, err
+	}
+	c, err := n.register(mem, opt)
+	if err != nil {
+		return nil, joinClose(err, mem)
+	}
+	c.owned = mem
+	return c.all(size), nil // without the bytes that rounding has added
+}
+
+// AllocHost makes a Buffer of size bytes of pinned host memory, in RelaxedOrdering; use
+// StrictSlice for flags in it.
+func (n *NIC) AllocHost(size int64) (*Buffer, error) {
+	if err := n.enter(); err != nil {
+		return nil, err
+	}
+	c := &core{nic: n, size: size}
+	if err := c.openHost(); err != nil {
+		n.leave()
+		return nil, err
+	}
+	return c.all(c.size), nil
+}
+
+// all returns the first Buffer of the memory.
+func (c *core) all(size int64) *Buffer {
+	b := c.buffer(0, size, false, c.order)
+	b.whole = true
+	return b
+}
+
+// directOnly reports whether the CPU must not move the Buffer's bytes for an operation.
+func (b *Buffer) directOnly() bool { return b.core.policy == DirectOnly }
+
+func (c *core) buffer(off, size int64, readOnly bool, order Ordering) *Buffer {
+	c.handles++
+	b := &Buffer{core: c, id: newID(), off: off, size: size, readOnly: readOnly, order: order, refs: 1}
+	b.layout, _ = Contiguous(0, size) // a size that is valid for a buffer is valid for a layout
+	b.mem, b.self[0] = []lower.Space{b.space()}, b
+	return b
+}
+
+// newID returns a number that is unique, on this host and on others.
+func newID() uint64 {
+	for {
+		if id := rand.Uint64(); id != 0 {
+			return id
+		}
+	}
+}
+
+// ID returns a number that names the Buffer for the other host. It gives no access:
+// [Endpoint.Share] and [Endpoint.Offer] do.
+func (b *Buffer) ID() uint64 { return b.id }
+
+// Size returns the Buffer's size in bytes.
+func (b *Buffer) Size() int64 { return b.size }
+
+// ReadOnly reports whether the Buffer is a read-only slice.
+func (b *Buffer) ReadOnly() bool { return b.readOnly }
+
+// GPU returns the PCI function whose memory the Buffer is; false for host memory, even if a
+// GPU's driver has exported it.
+func (b *Buffer) GPU() (pciaddr.Addr, bool) {
+	if !b.core.gpu {
+		return pciaddr.Addr{}, false
+	}
+	return b.core.src.PCI()
+}
+
+// Nearest returns the RDMA device nearest to the memory, and the reason. All devices are
+// equally near to host memory, even if a GPU's driver has exported it.
+func (b *Buffer) Nearest() (ibdev.Near, error) {
+	devices, err := ibdev.ListWithoutGIDs("")
+	if err != nil {
+		return ibdev.Near{}, err
+	}
+	if addr, ok := b.GPU(); ok {
+		return ibdev.Nearest("", &addr, devices)
+	}
+	return ibdev.Nearest("", nil, devices)
+}
+
+// Slice returns a Buffer of size bytes of this one, from offset on: for parts of one piece of
+// memory that go to different peers. It keeps the memory. A range outside the Buffer is
+// [dmabuf.ErrRange]. A slice of a read-only Buffer is read-only.
+func (b *Buffer) Slice(offset, size int64) (*Buffer, error) {
+	return b.slice(offset, size, b.readOnly, b.order)
+}
+
+// ReadOnlySlice is Slice for a Buffer whose bytes do not change: it refuses WriteAt, and
+// receives and READs into it, and a peer is given no key to write with.
+func (b *Buffer) ReadOnlySlice(offset, size int64) (*Buffer, error) {
+	return b.slice(offset, size, true, b.order)
+}
+
+func (b *Buffer) slice(offset, size int64, readOnly bool, order Ordering) (*Buffer, error) {
+	if !within(offset, size, b.size) || size == 0 {
+		return nil, outOfRange("slice a buffer", offset, size, b.size)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refs == 0 {
+		return nil, os.ErrClosed
+	}
+	b.core.mu.Lock()
+	defer b.core.mu.Unlock()
+	if b.core.ended {
+		return nil, os.ErrClosed
+	}
+	return b.core.buffer(b.off+offset, size, readOnly, order), nil
+}
+
+// within reports whether length bytes from off on lie in size bytes.
+func within(off, length, size int64) bool {
+	return off >= 0 && length >= 0 && off <= size && length <= size-off
+}
+
+// ReadAt copies bytes out of the memory by CPU. It follows io.ReaderAt, and sees what peers
+// have written.
+func (b *Buffer) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, outOfRange("read", off, int64(len(p)), b.size)
+	}
+	var end error
+	if off = min(off, b.size); int64(len(p)) > b.size-off {
+		p, end = p[:b.size-off], io.EOF
+	}
+	if err := b.use(); err != nil {
+		return 0, err
+	}
+	defer b.core.unuse()
+	n, err := b.core.readAt(p, b.off+off)
+	if err == nil {
+		err = end
+	}
+	return n, err
+}
+
+// WriteAt copies bytes into the memory by CPU, for the NIC and peers to see. If p does not
+// fit, it returns [dmabuf.ErrRange] and writes nothing; for a read-only Buffer it returns
+// EACCES.
+func (b *Buffer) WriteAt(p []byte, off int64) (int, error) {
+	if !within(off, int64(len(p)), b.size) {
+		return 0, outOfRange("write", off, int64(len(p)), b.size)
+	}
+	if err := b.useToWrite(); err != nil {
+		return 0, err
+	}
+	defer b.core.unuse()
+	return b.core.writeAt(p, b.off+off)
+}
+
+// useToWrite is use of a Buffer that may be written.
+func (b *Buffer) useToWrite() error {
+	if b.readOnly {
+		return b.denied("write")
+	}
+	return b.use()
+}
+
+func (b *Buffer) denied(op string) error {
+	return &dmabuf.Error{Op: op, Device: b.String(), Detail: "the slice is for reading only", Remedy: "use Slice", Err: unix.EACCES}
+}
+
+// Sync makes a staged Buffer's source and its staging buffer equal: it copies the peers'
+// writes to the source, and writes to the source, by a GPU or otherwise, to the staging
+// buffer. ReadAt, WriteAt and local operations do this for the bytes that they touch. Call
+// Sync before a peer reads bytes that the GPU wrote, before the GPU reads bytes that a peer
+// wrote, and between a GPU's write and a peer's to the same bytes. On a direct Buffer Sync
+// does nothing; a kernel that runs already may need [Buffer.Flush].
+//
+// Sync compares both with their bytes at the last Sync. If both have changed a byte since, the
+// peer's write wins. But if a peer wrote the value of the last Sync again, Sync cannot see the
+// write, and the GPU's bytes stay. So a flag that a peer sets and a GPU clears needs a Sync
+// after the GPU's write, before the peer may write again; without it the second setting is
+// lost, which does not happen on a direct Buffer.
+func (b *Buffer) Sync() error {
+	if err := b.use(); err != nil {
+		return err
+	}
+	defer b.core.unuse()
+	return b.core.sync(b.off, b.size)
+}
+
+// Retain adds a reference to an open Buffer.
+func (b *Buffer) Retain() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refs == 0 {
+		return os.ErrClosed
+	}
+	b.refs++
+	return nil
+}
+
+// Release takes a reference away. The last Release closes the Buffer; the memory stays until
+// its slices are closed and its operations have ended. [NIC.Close] tries again to free memory
+// that could not be freed. Without a reference left, Release returns os.ErrClosed.
+func (b *Buffer) Release() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refs == 0 {
+		return os.ErrClosed
+	}
+	b.refs--
+	if b.refs > 0 {
+		return nil
+	}
+	return b.core.letGo()
+}
+
+// Close closes the Buffer and frees its memory. If the Buffer is retained, it returns
+// [dmabuf.ErrInUse] and frees nothing; for a Buffer that Register or AllocHost made it does
+// so, too, while there are slices, operations under way or keys of peers on the memory. A
+// slice has no memory of its own to free, and is just closed. If the memory cannot be freed,
+// Close returns the reason, and another Close continues; once the registration has ended, the
+// Buffer cannot be used otherwise. After success Close does nothing.
+func (b *Buffer) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refs == 0 {
+		return nil
+	}
+	if b.refs > 1 {
+		return b.inUse(fmt.Sprintf("it is retained %d times", b.refs-1), "release it as often")
+	}
+	if detail := b.core.busy(); b.whole && detail != "" {
+		return b.inUse(detail, "close them first, or Release the buffer")
+	}
+	if !b.whole {
+		b.refs = 0
+		return b.core.letGo()
+	}
+	if err := b.core.free(); err != nil {
+		return err
+	}
+	b.refs = 0
+	return nil
+}
+
+func (b *Buffer) inUse(detail, remedy string) error {
+	return &dmabuf.Error{Op: "close", Device: b.String(), Detail: detail, Remedy: remedy, Err: dmabuf.ErrInUse}
+}
+
+// String names the Buffer for messages.
+func (b *Buffer) String() string {
+	return fmt.Sprintf("buffer %x (%d bytes)", b.id, b.size)
+}
+
+// use keeps the memory until core.unuse.
+func (b *Buffer) use() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refs == 0 {
+		return os.ErrClosed
+	}
+	b.core.mu.Lock()
+	defer b.core.mu.Unlock()
+	if b.core.ended {
+		return os.ErrClosed
+	}
+	b.core.uses++
+	return nil
+}

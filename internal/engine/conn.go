@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// conn is a connection to a peer. Its mutex is held for microseconds: to post, and to take
+// completions. Copies of staged memory, registrations, and the drain of a connection that has
+// ended run without it. The order of locks is: a completion queue's mutex, a connection's, and
+// those of the parts that the endpoint shares (ops, slab, completions); the endpoint's own
+// mutex is never held together with a connection's.
+type conn struct {
+	e     *Endpoint
+	peer  Peer
+	token uint64        // names the connection to the peer
+	ready chan struct{} // closed when the connection is up, or has ended
+	ended chan struct{} // closed when the teardown is complete, and cause is final
+
+	offered  chan struct{} // signals that an offer came
+	offering chan struct{} // a lock: the goroutine that has put a value in may send an offer
+
+	over atomic.Bool // the connection is ending, or has ended
+
+	mu    sync.Mutex
+	state connState
+	cause error // why the connection has ended
+	down  error // the state of the port, or the path, if the connection ended because of it
+
+	link       link
+	a          linkAttr
+	queue      *cqueue
+	id         uint64 // of work requests, without the queue pair and the number
+	path       *Connection
+	tcp        net.Conn
+	peerTokens [2]uint64
+
+	pending fifo[*op] // operations whose work requests are not all made
+	active  int       // operations that have begun and not completed
+	posted  int       // operations that have not completed, without receives
+	holding bool      // the next Poll posts the operations
+	q       [queues]sendQueue
+	rq      recvQueue
+
+	slow   fifo[slowWork] // slow work of operations
+	atWork bool           // a goroutine does the slow work
+	idle   sync.Cond      // signals that the goroutine has ended
+	done   fifo[*op]      // operations that have ended, and wait for those before them
+
+	wrs   []ibvfd.SendWR // a batch
+	sges  []ibvfd.SGE
+	batch struct{ queue, wrs, sges int }
+
+	offers     fifo[*RemoteBuffer]
+	offerBytes int
+	uninvited  bool // Accept has not returned the peer yet
+	told       bool // an automatic receive has reported the end
+	shares     map[*share]struct{}
+
+	stuck     bool   // closing the link failed
+	kept      []*op  // operations that have ended since; the NIC may still touch their memory
+	letSlabGo func() // releases the slab, which the NIC may touch beyond the endpoint's end
+}
+
+type connState int
+
+const (
+	connecting connState = iota
+	up
+	dead
+)
+
+// sendQueue is the sending side of one queue pair.
+type sendQueue struct {
+	free   int // work requests that may be posted
+	groups fifo[group]
+	first  uint64 // number of the oldest group
+	next   uint64
+	seen   uint64 // groups before this number have completed, or one after them has
+	failed bool
+}
+
+// group is a number of work requests of one op. The last of them makes a completion, unless
+// the op is silent and other work requests follow in the batch.
+type group struct {
+	op    *op
+	wrs   int
+	final bool // the last group of the op
+}
+
+type recvQueue struct {
+	waiting fifo[*op] // until the connection is up
+	posted  fifo[*op]
+	first   uint64
+	next    uint64
+	seen    uint64
+}
+
+// idRecv marks a receive in work requests' IDs; the other values are the send queues' numbers.
+const idRecv = queues
+
+// newConn makes a connection for a peer. The caller holds the endpoint's mutex, and Close
+// waits until the connection has ended.
+func (e *Endpoint) newConn(p *peer) *conn {
+	c := &conn{
+		e: e, peer: p.id, token: newID(), ready: make(chan struct{}), ended: make(chan struct{}),
+		offered: make(chan struct{}, 1), offering: make(chan struct{}, 1), shares: map[*share]struct{}{},
+	}
+	c.idle.L = &c.mu
+	p.conn = c
+	e.tasks.Add(1)
+	for range e.opt.AutoReceive {
+		o := e.newOp(OpRecv, 0, nil)
+		o.auto = true
+		c.rq.waiting.push(o)
+	}
+	return c
+}
+
+// room is the number of work requests that a connection may have in its completion queue.
+func (o *EndpointOptions) room() int { return queues*o.SendDepth + o.RecvDepth }
+
+// adopt gives the connection its queue pairs, and posts receives on them.
+func (c *conn) adopt(l link, q *cqueue) {
+	c.link, c.a, c.queue = l, l.attr(), q
+	for i := range c.q {
+		c.q[i].free = c.a.sendDepth
+	}
+	c.wrs = make([]ibvfd.SendWR, batchWRs)
+	c.sges = make([]ibvfd.SGE, max(2*batchWRs, c.a.sge))
+	c.kickRecv()
+	c.e.done.wakeSleeper() // the new queue must be armed
+}
+
+// markUp starts the connection's operations.
+func (c *conn) markUp() {
+	c.state = up
+	close(c.ready)
+	c.kick()
+}
+
+// submit takes an op over. If it returns an error, it has recycled the op.
+func (c *conn) submit(o *op) error {
+	waiting, most := c.posted, c.e.opt.Depth
+	if o.kind == OpRecv {
+		waiting, most = c.rq.waiting.len()+c.rq.posted.len(), c.e.opt.RecvDepth
+	}
+	err := c.refusal()
+	if err == nil && waiting >= most {
+		err = ErrQueueFull
+	}
+	if err != nil {
+		c.e.recycle(o)
+		return err
+	}
+	if o.kind == OpRecv {
+		c.rq.waiting.push(o)
+		c.kickRecv()
+		return nil
+	}
+	c.posted++
+	c.pending.push(o)
+	if o.staged {
+		c.later(o, (*op).stage)
+	}
+	if o.flags&FlagMore == 0 {
+		c.kick()
+		return nil
+	}
+	if !c.holding {
+		c.holding = true
+		c.e.held.add(c)
+	}
+	if c.e.done.sleepers.Load() > 0 { // a sleeping goroutine does not poll
+		c.kick()
+	}
+	return nil
+}
+
+// permits refuses keys that were made for another connection.
+func (c *conn) permits(rb *RemoteBuffer) error {
+	if c.state == connecting || rb.token == c.peerTokens[0] || rb.token == c.peerTokens[1] {
+		return nil
+	}
+	return &dmabuf.Error{
+		Op: "use remote memory", Device: fmt.Sprintf("remote buffer %x", rb.id), Err: ErrStaleKey,
+		Remedy: "keys end with the connection that they were given for: ask the peer for new ones",
+	}
+}

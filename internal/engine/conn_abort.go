@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+func (c *conn) refusal() error {
+	if c.state != dead {
+		return nil
+	}
+	return c.gone()
+}
+
+// gone returns the error of a connection that cannot be used.
+func (c *conn) gone() error {
+	if errors.Is(c.cause, ErrNotConnected) {
+		return c.cause
+	}
+	return fmt.Errorf("%w: %w", ErrNotConnected, c.cause)
+}
+
+// lost waits for the end, and returns the reason.
+func (c *conn) lost(ctx context.Context) error {
+	select {
+	case <-c.ended:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gone()
+}
+
+// flushWait bounds the time that a failed link has to flush. NICs take microseconds.
+const (
+	flushWait = 250 * time.Millisecond
+	flushLook = 20 * time.Microsecond
+)
+
+// answerWait bounds how long a connection that the peer has ended waits for the answers of the
+// peer's NIC. It waits only while operations are under way; the full time passes only if the
+// peer has ended the connection for a reason of its own.
+const (
+	answerWait = 2 * time.Second
+	answerLook = time.Millisecond
+)
+
+// drainBeforeAbort takes the completions of operations under way. A peer ends the connection
+// when its NIC has refused an operation; the NIC's answer takes another way, which may be
+// slower, and a flush would hide which operation it was.
+func (c *conn) drainBeforeAbort() {
+	for end := time.Now().Add(answerWait); time.Now().Before(end); time.Sleep(answerLook) {
+		c.queue.poll()
+		c.mu.Lock()
+		waits := c.state == up && (c.q[writeQueue].groups.len() > 0 || c.q[readQueue].groups.len() > 0)
+		c.mu.Unlock()
+		if !waits {
+			return
+		}
+	}
+}
+
+// broke is called when the NIC has given up the link. It does not block.
+func (c *conn) broke(why error) {
+	go func() {
+		c.mu.Lock()
+		q := c.queue
+		c.mu.Unlock()
+		if q != nil {
+			q.poll() // earlier completions may say more
+			if e := (*EventError)(nil); errors.As(why, &e) && e.Event.Type == ibvfd.EventCQErr {
+				q.retire()
+			}
+		}
+		c.end(why)
+	}()
+}
+
+// errOwnEnd is the cause if this side has ended the connection: the program is not notified.
+var errOwnEnd = fmt.Errorf("%w: removed", ErrNotConnected)
+
+// end is abort for callers that do not hold the connection's mutex.
+func (c *conn) end(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.abort(cause)
+}
+
+// abort ends the connection. From here on nothing is posted. A goroutine does the slow part,
+// and closes c.ended: all operations under way complete, with cause or with the NIC's status,
+// and the keys that the peer was given are withdrawn. The peer's offers that the program has
+// not taken are dropped.
+func (c *conn) abort(cause error) {
+	if c.state == dead {
+		return
+	}
+	if c.state == connecting {
+		close(c.ready)
+	}
+	c.state, c.cause = dead, cause
+	c.over.Store(true)
+	c.offers, c.offerBytes = fifo[*RemoteBuffer]{}, 0
+	go c.teardown()
+}
+
+// teardown is the slow part of abort.
+func (c *conn) teardown() {
+	defer c.e.tasks.Done()
+	c.mu.Lock()
+	tcp, uninvited := c.tcp, c.uninvited
+	c.mu.Unlock()
+	if uninvited { // the program does not know the peer
+		c.e.mu.Lock()
+		c.e.forget(c.peer)
+		c.e.mu.Unlock()
+	}
+	if tcp != nil {
+		// The peer sees the end. TLS sends a close message, which may take time.
+		c.e.tasks.Go(func() { _ = tcp.Close() })
+	}
+	c.endLink()
+	c.withdraw()
+	c.mu.Lock()
+	c.rest()
+	c.finishAll()
+	c.mu.Unlock()
+	close(c.ended)
+	c.tell()
+}
+
+// endLink takes the completions from before the end, and closes the queue pairs, so that the
+// NIC does not touch the memory. c.link does not change any more.
+func (c *conn) endLink() {
+	if c.link == nil {
+		return
+	}
+	if errors.As(c.cause, new(*ibvfd.WCError)) {
+		down := c.link.down()
+		if down == nil && c.path != nil && errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr}) {
+			down = fmt.Errorf("the path is %v", c.path) // its GIDs may not reach each other
+		}
+		c.mu.Lock()
+		c.down, c.cause = down, becauseOf(down, c.cause)
+		c.mu.Unlock()
+	}
+	if err := c.link.fail(); err == nil {
+		c.drain()
+	}
+	c.queue.leave(c.id)
+	// After a close without error the NIC touches none of the memory. Otherwise the memory
+	// stays.
+	if err := c.link.close(); err != nil {
+		c.mu.Lock()
+		c.stuck, c.letSlabGo = true, c.e.slab.hold()
+		c.mu.Unlock()
+		c.e.nic.keep(c.closeStuck)
+		return
+	}
+	c.queue.poll() // drops the completions of this connection
+	c.queue.release(c.e.opt.room())
+}
+
+// withdraw ends the keys that the peer was given. No keys are added any more.
+func (c *conn) withdraw() {
+	c.mu.Lock()
+	shares := c.shares
+	c.shares = nil
+	c.mu.Unlock()
+	for s := range shares {
+		_ = c.e.nic.end(s.close)
+	}
+}
+
+// becauseOf adds to a completion's error the state of the port or the path, which the status
+// does not include.
+func becauseOf(down, err error) error {
+	if down == nil {
+		return err
+	}
+	return fmt.Errorf("%w; %w", err, down)
+}
+
+// recycle frees an op that has ended.
+func (c *conn) recycle(o *op) {
+	if c.stuck {
+		c.kept = append(c.kept, o)
+		return
+	}
+	c.e.recycle(o)
+}
+
+// closeStuck tries again to close a link, and frees its resources.
+func (c *conn) closeStuck() error {
+	if err := c.link.close(); err != nil {
+		return err
+	}
+	c.queue.poll()
+	c.queue.release(c.e.opt.room())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range c.kept {
+		c.e.recycle(o)
+	}
+	c.letSlabGo()
+	c.stuck, c.kept = false, nil
+	return nil
+}
+
+// drain takes completions from before the failure, and with them the operation that failed.
+func (c *conn) drain() {
+	for end := time.Now().Add(flushWait); time.Now().Before(end); time.Sleep(flushLook) {
+		c.queue.poll()
+		c.mu.Lock()
+		drained := c.drained()
+		c.mu.Unlock()
+		if drained {
+			return
+		}
+	}
+}
+
+// drained reports whether the last work request of each queue has completed.
+func (c *conn) drained() bool {
+	for i := range c.q {
+		if c.q[i].groups.len() > 0 && c.q[i].seen < c.q[i].next {
+			return false
+		}
+	}
+	return c.rq.posted.len() == 0 || c.rq.seen == c.rq.next
+}
+
+// flushed returns the error of an operation that the NIC has flushed: the reason why the
+// connection has ended, and the flush.
+func (c *conn) flushed(err error) error {
+	switch {
+	case errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}): // no other reason is known
+		return becauseOf(c.down, fmt.Errorf("%w: %w", ErrNotConnected, err))
+	case errors.As(c.cause, new(*ibvfd.WCError)): // another operation's status
+		return fmt.Errorf("%w: %v; %w", ErrNotConnected, c.cause, err)
+	}
+	return fmt.Errorf("%w; %w", c.gone(), err)
+}
+
+// finishAll completes the remaining ops, each once, in the order of posting within its queue.
+func (c *conn) finishAll() {
+	var left []*op
+	add := func(o *op) {
+		if !o.ended {
+			o.ended = true
+			left = append(left, o)
+		}
+	}
+	for i := range c.q {
+		for c.q[i].groups.len() > 0 {
+			add(c.q[i].groups.pop().op)
+		}
+	}
+	for _, f := range []*fifo[*op]{&c.pending, &c.rq.posted, &c.rq.waiting} {
+		for f.len() > 0 {
+			add(f.pop())
+		}
+	}
+	for _, o := range left {
+		err := o.err
+		switch {
+		case err == nil:
+			err = c.gone()
+		case errors.Is(err, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}):
+			err = c.flushed(err)
+		default:
+			err = becauseOf(c.down, err)
+		}
+		c.finish(o, err)
+	}
+}

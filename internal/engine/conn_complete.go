@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"errors"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// complete takes completions, and posts operations for which they make room.
+func (c *conn) complete(wcs []ibvfd.WC) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var failed error
+	for i := range wcs {
+		if err := c.completed(&wcs[i]); failed == nil {
+			failed = err
+		}
+	}
+	if c.state == dead {
+		return // teardown waits for them
+	}
+	if failed != nil {
+		c.abort(failed)
+		return
+	}
+	c.kickRecv()
+	c.kick()
+}
+
+// completed takes one completion. After an error the queue pair cannot be used any more.
+func (c *conn) completed(wc *ibvfd.WC) error {
+	kind, failed := wc.ID>>kindShift, wc.Err()
+	if kind == idRecv {
+		return c.received(wc, failed)
+	}
+	q := &c.q[kind]
+	seq := q.number(wc.ID)
+	q.seen = max(q.seen, seq+1)
+	if failed != nil {
+		if !q.failed && seq > q.first { // earlier ones without a completion have succeeded
+			c.pass(q, seq-1)
+		}
+		q.failed = true
+		if i := seq - q.first; i < uint64(q.groups.len()) {
+			if o := q.groups.at(int(i)).op; o.err == nil {
+				o.err = failed
+			}
+		}
+		return failed
+	}
+	if !q.failed {
+		c.pass(q, seq)
+	}
+	return nil
+}
+
+// pass ends the groups up to a number; they have succeeded.
+func (c *conn) pass(q *sendQueue, seq uint64) {
+	for q.groups.len() > 0 && q.first <= seq {
+		g := q.groups.pop()
+		q.first++
+		q.free += g.wrs
+		if g.final {
+			c.finish(g.op, nil)
+		}
+	}
+}
+
+func (c *conn) received(wc *ibvfd.WC, failed error) error {
+	r := &c.rq
+	seq := r.first + (wc.ID-r.first)&numberMask
+	r.seen = max(r.seen, seq+1)
+	if seq != r.first || r.posted.len() == 0 {
+		return failed
+	}
+	o := *r.posted.front()
+	if failed != nil {
+		if o.err == nil {
+			o.err = failed
+		}
+		return failed
+	}
+	r.posted.pop()
+	r.first++
+	o.length = int64(wc.ByteLen)
+	o.flags &^= FlagRemoteCQData
+	if wc.Flags&ibvfd.WCWithImm != 0 {
+		o.flags |= FlagRemoteCQData
+		o.data = wc.Imm
+	}
+	if wc.Opcode == ibvfd.WCOpRecvWriteImm {
+		o.kind = OpRemoteWrite
+	}
+	auto := o.auto
+	c.finish(o, nil)
+	if auto {
+		again := c.e.newOp(OpRecv, 0, nil)
+		again.auto = true
+		r.waiting.push(again)
+	}
+	return nil
+}
+
+// finish completes an op after the ops that ended before it. The op must not be in a queue.
+// Bytes received in staged memory are first copied to their source, and memory that was
+// allocated for the op is freed.
+func (c *conn) finish(o *op, err error) {
+	o.err = err
+	c.done.push(o)
+	if err == nil && o.slowEnd() {
+		c.later(o, (*op).arrive)
+	}
+	c.deliver()
+}
+
+// deliver hands ended ops to the program, in order.
+func (c *conn) deliver() {
+	for c.done.len() > 0 && !(*c.done.front()).busy {
+		c.hand(c.done.pop())
+	}
+}
+
+func (c *conn) hand(o *op) {
+	recv := o.kind == OpRecv || o.kind == OpRemoteWrite
+	if !recv {
+		c.posted--
+		if o.started {
+			c.active--
+		}
+	}
+	err := o.err
+	if err != nil && o.auto {
+		// Only the first automatic receive reports the end, and only to a program that knows the
+		// peer.
+		if c.told || c.uninvited || c.peer == 0 || c.state == dead && errors.Is(c.cause, errOwnEnd) {
+			c.recycle(o)
+			return
+		}
+		c.told = true
+	}
+	if err != nil || !o.silent || recv {
+		done := Completion{Context: o.context, Op: o.kind, Peer: c.peer, Len: o.length}
+		if recv && o.flags&FlagRemoteCQData != 0 {
+			done.Flags, done.Data = FlagRemoteCQData, o.data
+		}
+		if err != nil {
+			done.Len = 0
+			done.Err = &OpError{Op: o.kind, Peer: c.peer, NIC: c.e.nic.Name(), Err: err}
+		}
+		c.e.done.push(done)
+	}
+	c.recycle(o)
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// batchWRs is the number of work requests that are posted at a time.
+const batchWRs = 64
+
+// kick makes and posts work requests of pending ops, in order, as far as fences, slow work and
+// the queues' room allow.
+func (c *conn) kick() {
+	for c.state == up && c.pending.len() > 0 {
+		o := *c.pending.front()
+		if o.busy || !o.started && o.flags&FlagFence != 0 && c.active > 0 {
+			break
+		}
+		if !o.started {
+			o.started = true
+			c.active++
+			if o.err == nil {
+				o.err = o.begin(c)
+			}
+			if o.busy {
+				break
+			}
+		}
+		if o.err != nil {
+			c.pending.pop()
+			c.finish(o, o.err)
+			continue
+		}
+		if !c.feed(o) {
+			break
+		}
+		c.pending.pop()
+	}
+	c.flush()
+}
+
+// feed makes work requests of o; it returns false if there is no room for all of them.
+func (c *conn) feed(o *op) bool {
+	q := &c.q[o.queue]
+	for !o.made {
+		b := &c.batch
+		if b.wrs > 0 && (b.queue != o.queue || b.wrs == len(c.wrs) || len(c.sges)-b.sges < c.a.sge) {
+			c.flush()
+			if c.state != up {
+				return false
+			}
+		}
+		if q.free == 0 {
+			return false
+		}
+		b.queue = o.queue
+		n, used := o.make(c, c.wrs[b.wrs:min(len(c.wrs), b.wrs+q.free)], c.sges[b.sges:])
+		id := uint64(o.queue)<<kindShift | c.id | q.next&numberMask
+		for i := range c.wrs[b.wrs : b.wrs+n] {
+			c.wrs[b.wrs+i].ID = id
+		}
+		if !o.silent {
+			c.wrs[b.wrs+n-1].Flags |= ibvfd.SendSignaled
+		}
+		b.wrs += n
+		b.sges += used
+		q.free -= n
+		q.groups.push(group{o, n, o.made})
+		q.next++
+	}
+	return true
+}
+
+// flush posts the batch. Its last work request always makes a completion: it also completes
+// the silent ones before it.
+func (c *conn) flush() {
+	b := &c.batch
+	if b.wrs == 0 || c.state != up {
+		return
+	}
+	n := b.wrs
+	b.wrs, b.sges = 0, 0
+	c.wrs[n-1].Flags |= ibvfd.SendSignaled
+	if posted, err := c.link.post(b.queue, c.wrs[:n]); err != nil {
+		if posted < n { // the others will not complete
+			q := &c.q[b.queue]
+			q.next = q.number(c.wrs[posted].ID)
+		}
+		c.abort(err)
+	}
+}
+
+// number returns the number of a group; a work request's ID has its lower bits.
+func (q *sendQueue) number(id uint64) uint64 { return q.first + (id-q.first)&numberMask }
+
+// kickRecv posts waiting receives.
+func (c *conn) kickRecv() {
+	for c.state != dead && c.link != nil && c.rq.waiting.len() > 0 {
+		o := *c.rq.waiting.front()
+		if o.busy {
+			return
+		}
+		if !o.started {
+			o.started = true
+			o.err = o.begin(c)
+			if o.busy {
+				return
+			}
+		}
+		if o.err != nil {
+			c.rq.waiting.pop()
+			c.finish(o, o.err)
+			continue
+		}
+		n := o.message(c.sges)
+		wr := ibvfd.RecvWR{ID: idRecv<<kindShift | c.id | c.rq.next&numberMask, SGE: c.sges[:n:n]}
+		if _, err := c.link.recv([]ibvfd.RecvWR{wr}); err != nil {
+			c.abort(err)
+			return
+		}
+		c.rq.waiting.pop()
+		c.rq.posted.push(o)
+		c.rq.next++
+	}
+}

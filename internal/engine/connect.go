@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/handshake"
+)
+
+// A silent peer is given up after keepIdle + keepCount*keepEvery. Tests use shorter times.
+var (
+	keepIdle  = 5 * time.Second
+	keepEvery = 2 * time.Second
+	keepCount = 5
+)
+
+// Connect connects to the endpoint that listens on an address: "host:port" is a TCP address,
+// "rdma_cm://host:port" an rdma_cm address. An InfiniBand peer behind a router is reached over
+// rdma_cm only: over TCP it sends a LID that is not valid in the local subnet. Once the
+// connection is lost the Peer cannot be used any more.
+func (e *Endpoint) Connect(ctx context.Context, addr string) (Peer, error) {
+	e.mu.Lock()
+	p, err := e.insert("")
+	if err != nil {
+		e.mu.Unlock()
+		return 0, err
+	}
+	c := e.newConn(p)
+	e.tasks.Add(1) // Close waits: the NIC must outlive the exchange
+	defer e.tasks.Done()
+	e.mu.Unlock()
+	if err := e.dial(ctx, c, addr); err != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.forget(p.id)
+		return 0, err
+	}
+	return p.id, nil
+}
+
+// connFor returns the connection to a peer. If there is none, and the table has an address, it
+// starts one.
+func (e *Endpoint) connFor(id Peer) (*conn, error) {
+	c, err := e.lockConn(id)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Unlock()
+	return c, nil
+}
+
+// lockConn is connFor with the connection's mutex locked. A new connection cannot fail before
+// the caller unlocks it.
+func (e *Endpoint) lockConn(id Peer) (*conn, error) {
+	c, p, err := e.connOf(id)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	if p != nil {
+		go func() {
+			defer e.tasks.Done()
+			_ = e.dial(e.life, c, p.addr) // abort notifies the goroutines that wait
+		}()
+	}
+	return c, nil
+}
+
+// connOf returns the connection to a peer. If it has made a new one, it also returns the peer,
+// which the caller must dial.
+func (e *Endpoint) connOf(id Peer) (*conn, *peer, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p, err := e.lookup(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case p.conn != nil && (!p.conn.over.Load() || p.addr == ""):
+		return p.conn, nil, nil
+	case p.addr == "":
+		return nil, nil, fmt.Errorf("peer %d: %w", id, ErrNotConnected)
+	}
+	c := e.newConn(p)
+	e.tasks.Add(1) // the exchange, which ends before Close does
+	return c, p, nil
+}
+
+// dial makes a connection, or aborts it.
+func (e *Endpoint) dial(ctx context.Context, c *conn, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, e.opt.ConnectTimeout)
+	defer cancel()
+	defer context.AfterFunc(e.life, cancel)()
+	err := e.dialed(ctx, c, addr)
+	if err != nil {
+		over := ctx.Err()
+		if e.life.Err() != nil {
+			over = os.ErrClosed
+		}
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded) && over != nil && !errors.Is(over, context.DeadlineExceeded):
+			err = over // the deadline was only the means to end the exchange
+		case !errors.Is(err, over):
+			err = joined(err, over)
+		}
+		err = &dmabuf.Error{Op: "connect", Device: addr, Err: err}
+		c.end(err)
+	}
+	return err
+}
+
+func (e *Endpoint) dialed(ctx context.Context, c *conn, addr string) error {
+	addr, rdma := overCM(addr)
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	var raw net.Conn
+	if rdma {
+		raw, err = e.dialCM(ctx, addr)
+	} else {
+		raw, err = new(net.Dialer).DialContext(ctx, "tcp", addr)
+	}
+	if err != nil {
+		return err
+	}
+	return e.exchange(ctx, raw, host, nil, func() (*conn, error) { return c, nil })
+}
+
+// exchange connects two endpoints over a TCP or rdma_cm connection, which it takes over. It
+// calls whose to get the conn: for a caller, after its hello. If caller is nil, this side is
+// the one that calls.
+func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, caller *handshake.Caller, whose func() (*conn, error)) (err error) {
+	client, through := caller == nil, raw
+	if !client {
+		through = caller
+	}
+	keepalive(raw)
+	late := make(chan struct{})
+	inTime := context.AfterFunc(ctx, func() {
+		_ = raw.SetDeadline(time.Unix(1, 0))
+		close(late)
+	})
+	var tcp net.Conn // once it is protected
+	var theirs hello
+	defer func() {
+		// The function above may be setting the deadline right now.
+		if !inTime() {
+			<-late
+			if err == nil {
+				err = ctx.Err()
+			}
+		}
+		if err == nil {
+			return
+		}
+		if !client && tcp != nil {
+			e.reject(tcp, theirs != hello{}, err)
+		}
+		_ = raw.Close()
+	}()
+	attr := linkAttr{
+		sendDepth: e.opt.SendDepth, recvDepth: e.opt.RecvDepth, sge: e.opt.MaxSGE,
+		inline: min(e.opt.InjectSize, maxInline), connect: e.opt.Connect, end: e.nic.end,
+	}
+	if s, ok := raw.(*stream); ok {
+		if err := s.establish(ctx); err != nil {
+			return err
+		}
+		path, err := s.id.Attributes()
+		if err != nil {
+			return err
+		}
+		attr.path = &path
+	}
+	attr.gidSelector = gidSelector{wish: e.opt.GID, port: e.opt.Port}
+	attr.gidSelector.ends(raw)
+	if tcp, err = e.opt.protect(ctx, through, host, client); err != nil {
+		tcp = nil
+		return err
+	}
+	if !client {
+		caller.Advance(handshake.Hello)
+		if err := readHello(tcp, &theirs); err != nil {
+			return err
+		}
+		caller.Advance(handshake.Ready)
+		attr.gidSelector.gid = addrOf(theirs.queues[writeQueue])
+	}
+	c, err := whose()
+	if err != nil {
+		return err
+	}
+	q, err := e.reserve(e.opt.room())
+	if err != nil {
+		return err
+	}
+	attr.queue, attr.broke = q.cq, c.broke
+	l, err := e.nic.dev.link(attr)
+	if err != nil {
+		q.release(e.opt.room())
+		return err
+	}
+	if err := e.exchangeHello(c, l, q, tcp, theirs, caller); err != nil {
+		c.mu.Lock()
+		taken := c.link != nil // it closes with the connection
+		c.mu.Unlock()
+		if !taken {
+			_ = e.nic.end(l.close)
+			q.release(e.opt.room())
+		}
+		return err
+	}
+	return nil
+}
+
+// maxInline is the largest size of inline data that a device is asked for.
+const maxInline = 256
+
+func readHello(tcp net.Conn, h *hello) error {
+	body, err := readMessage(tcp, msgHello)
+	if err != nil {
+		return err
+	}
+	return h.decode(body)
+}
+
+// exchangeHello exchanges the hellos, and connects the link.
+func (e *Endpoint) exchangeHello(c *conn, l link, q *cqueue, tcp net.Conn, theirs hello, caller *handshake.Caller) error {
+	a, client := l.attr(), caller == nil
+	ours := hello{conn: c.token, endpoint: e.token, queues: l.local(), readsIn: a.readsIn, readsOut: a.readsOut}
+	if client {
+		if err := writeMessage(tcp, msgHello, ours.append(nil)); err != nil {
+			return err
+		}
+		if err := readHello(tcp, &theirs); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = fmt.Errorf("%w: the peer has hung up and gave no reason, as one does that speaks version 2", err)
+			}
+			// The peer may have no GID that reaches this one, and it does not report that.
+			o := e.over(l, theirs.queues)
+			return fmt.Errorf("%w; the peer was told of %s%s", err, o.from(), o.because())
+		}
+	}
+	path := e.over(l, theirs.queues)
+	if err := l.connect(theirs.queues, theirs.readsIn); err != nil {
+		return fmt.Errorf("%w; over %v", err, path)
+	}
+	if err := e.attachLink(c, l, q, tcp, theirs, path); err != nil {
+		return err
+	}
+	if client {
+		if err := writeMessage(tcp, msgReady, nil); err != nil {
+			return err
+		}
+	} else {
+		if err := writeMessage(tcp, msgHello, ours.append(nil)); err != nil {
+			return err
+		}
+		if _, err := readMessage(tcp, msgReady); err != nil {
+			return err
+		}
+	}
+	if !client {
+		return e.enlist(c, caller)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.refusal(); err != nil {
+		return err
+	}
+	c.start()
+	return nil
+}
+
+// start starts the operations, and the goroutine that reads the peer's messages.
+func (c *conn) start() {
+	tcp := c.tcp
+	_ = tcp.SetDeadline(time.Time{})
+	c.markUp()
+	c.e.tasks.Go(func() { c.e.listenTo(c, tcp) })
+}
+
+// attachLink gives the link to the connection, which posts receives on it: the peer may send
+// as soon as it has this side's hello.
+func (e *Endpoint) attachLink(c *conn, l link, q *cqueue, tcp net.Conn, theirs hello, path *Connection) error {
+	id := q.enter(c)
+	c.mu.Lock()
+	if c.state == dead {
+		why := c.gone()
+		c.mu.Unlock()
+		q.leave(id)
+		return why
+	}
+	defer c.mu.Unlock()
+	c.id, c.tcp, c.peerTokens, c.path = id, tcp, [2]uint64{theirs.conn, theirs.endpoint}, path
+	c.adopt(l, q)
+	return nil
+}
+
+// listenTo takes offers until the peer ends the connection. It calls OnReject if Accept has
+// not returned the peer.
+func (e *Endpoint) listenTo(c *conn, tcp net.Conn) {
+	var err error
+	for err == nil {
+		err = c.takeOffer(tcp)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+		c.drainBeforeAbort()
+		err = fmt.Errorf("%w: the peer has ended the connection", ErrNotConnected)
+	}
+	c.end(err)
+	<-c.ended
+	c.mu.Lock()
+	unknown, why := c.uninvited, c.gone()
+	c.mu.Unlock()
+	if unknown && e.opt.OnReject != nil && e.life.Err() == nil {
+		e.opt.OnReject(tcp.RemoteAddr(), fmt.Errorf("it was gone before it was accepted: %w", why))
+	}
+}

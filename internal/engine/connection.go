@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// Connection describes the path of a connection to a peer.
+type Connection struct {
+	NIC  string
+	Port int        // of the NIC
+	GID  netip.Addr // of the port; an IPv4 address if it stands for one
+	Peer netip.Addr // the peer's GID
+	Why  string     // why this port and GID were chosen
+}
+
+// String returns all fields: "port 1 of mlx5_0, 10.0.0.1 to 10.0.0.2 (…)".
+func (c Connection) String() string { return c.from() + " to " + gidName(c.Peer) + c.because() }
+
+func (c *Connection) from() string {
+	return fmt.Sprintf("port %d of %s, %s", c.Port, c.NIC, gidName(c.GID))
+}
+
+// gidName formats a GID for messages: on InfiniBand only a peer's LID may be known.
+func gidName(gid netip.Addr) string {
+	if !gid.IsValid() {
+		return "no GID"
+	}
+	return gid.String()
+}
+
+func (c *Connection) because() string {
+	if c.Why == "" {
+		return ""
+	}
+	return " (" + c.Why + ")"
+}
+
+// Connection returns the path of the connection to a peer, even after its end. It returns
+// ErrNotConnected if there was no connection.
+func (e *Endpoint) Connection(id Peer) (Connection, error) {
+	e.mu.Lock()
+	p, err := e.lookup(id)
+	var c *conn
+	if err == nil {
+		c = p.conn
+	}
+	e.mu.Unlock()
+	if err != nil {
+		return Connection{}, err
+	}
+	if c != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.path != nil {
+			return *c.path, nil
+		}
+	}
+	return Connection{}, fmt.Errorf("peer %d: %w", id, ErrNotConnected)
+}
+
+// over describes a link; theirs may be zero before the peer's hello.
+func (e *Endpoint) over(l link, theirs [queues]ibvfd.Endpoint) *Connection {
+	own := l.local()[writeQueue]
+	return &Connection{e.nic.Name(), own.Port, addrOf(own), addrOf(theirs[writeQueue]), l.attr().why}
+}

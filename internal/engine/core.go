@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/internal/lower"
+)
+
+// core is the memory that a Buffer and its slices share.
+type core struct {
+	nic    *NIC
+	src    Source // nil if the core has allocated host memory itself
+	gpu    bool
+	size   int64
+	policy Policy
+	order  Ordering
+	peer   bool // src may be registered by its device pointers
+
+	local   lower.Space     // the whole memory under local keys
+	bytes   []*registration // a byte of each dma-buf, for the NIC's readBack; nil until Flush
+	reg     *registration   // of local
+	hostMem *hostmem.Buf    // the memory itself, or its staging buffer; nil if direct
+	staging *stagingBuffer  // nil unless staged
+	release func()          // of src
+	owned   io.Closer       // src, if the core is to close it
+	inodes  []uint64        // of the dma-bufs
+
+	mu      sync.Mutex
+	handles int  // Buffers
+	uses    int  // operations under way, and keys given out
+	ended   bool // the registration has ended: the memory must not be used any more
+	path    Path
+}
+
+// open registers src, or stages it.
+func (c *core) open() (err error) {
+	if c.size <= 0 {
+		return &dmabuf.Error{Op: "register a buffer", Detail: fmt.Sprintf("%d bytes", c.size), Err: dmabuf.ErrRange}
+	}
+	if c.release, err = c.src.Hold(); err != nil {
+		return err
+	}
+	for _, s := range c.src.Segments() {
+		if s.Buf != nil {
+			c.inodes = append(c.inodes, s.Buf.Inode())
+		}
+	}
+	if c.policy != StagedOnly {
+		c.reg, err = c.nic.dev.source(c.exported(), 0, c.size, ibvfd.AccessLocalWrite|c.order.access())
+		if err == nil {
+			c.local, c.path = lower.NewSpace(c.reg.local), Path{Direct: Registered, Route: c.reg.route}
+			return nil
+		}
+		// Stage only after a refusal: not if the NIC was closed.
+		if refused := (*ibvfd.RegError)(nil); c.policy == DirectOnly || !errors.As(err, &refused) {
+			c.release()
+			return err
+		}
+		c.path.Reason = err
+	}
+	if err := c.pinned("a staging buffer for memory that cannot be registered"); err != nil {
+		c.release()
+		return errors.Join(err, c.path.Reason)
+	}
+	c.staging = &stagingBuffer{nic: c.nic, src: c.src, mem: c.hostMem.Bytes(), seen: make([]byte, c.size)}
+	return nil
+}
+
+// exported returns src in the form that the device registers.
+func (c *core) exported() rcSource {
+	if c.peer {
+		return peerDirect{c.src}
+	}
+	return c.src
+}
+
+// openHost allocates and registers the memory.
+func (c *core) openHost() error {
+	if c.size <= 0 {
+		return &dmabuf.Error{Op: "allocate host memory", Detail: fmt.Sprintf("%d bytes", c.size), Err: dmabuf.ErrRange}
+	}
+	if err := c.pinned("a buffer of host memory"); err != nil {
+		return err
+	}
+	c.path = Path{Direct: Registered, Route: c.reg.route}
+	return nil
+}
+
+// pinned allocates and registers host memory of the core's size.
+func (c *core) pinned(what string) error {
+	if err := c.nic.pin(c.size, what); err != nil {
+		return err
+	}
+	mem, err := hostmem.Alloc(int(c.size))
+	if err != nil {
+		c.nic.unpin(c.size)
+		return err
+	}
+	reg, err := c.nic.dev.host(mem, 0, c.size, ibvfd.AccessLocalWrite|c.order.access())
+	if err != nil {
+		c.nic.unpin(c.size)
+		return errors.Join(err, mem.Close())
+	}
+	c.hostMem, c.reg, c.local = mem, reg, lower.NewSpace(reg.local)
+	return nil
+}
+
+// host reports whether the CPU can read the memory when it posts, for inline data.
+func (c *core) host() bool { return c.hostMem != nil }
+
+// share registers a part for a peer, under a key of its own. The memory stays until unuse.
+func (c *core) share(off, length int64, access ibvfd.Access) (r *registration, err error) {
+	if c.hostMem != nil {
+		r, err = c.nic.dev.host(c.hostMem, off, length, access)
+	} else {
+		r, err = c.nic.dev.source(c.exported(), off, length, access)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return nil, errors.Join(os.ErrClosed, c.nic.end(r.close))
+	}
+	c.uses++
+	return r, nil
+}
+
+// sync is Buffer.Sync for a part.
+func (c *core) sync(off, length int64) error {
+	if c.staging == nil {
+		return nil
+	}
+	return c.staging.sync(off, length)
+}
+
+func (c *core) readAt(p []byte, off int64) (int, error) {
+	if c.src == nil {
+		return copy(p, c.hostMem.Bytes()[off:]), nil
+	}
+	if err := c.sync(off, int64(len(p))); err != nil {
+		return 0, err
+	}
+	n, err := c.src.ReadAt(p, off)
+	if n == len(p) && errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return n, err
+}
+
+func (c *core) writeAt(p []byte, off int64) (int, error) {
+	if c.src == nil {
+		return copy(c.hostMem.Bytes()[off:], p), nil
+	}
+	// Sync first, so that a peer's earlier write does not count as newer.
+	if err := c.sync(off, int64(len(p))); err != nil {
+		return 0, err
+	}
+	n, err := c.src.WriteAt(p, off)
+	return n, errors.Join(err, c.sync(off, int64(n)))
+}
+
+// busy returns what keeps the memory besides one Buffer; "" if nothing does.
+func (c *core) busy() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.uses > 0:
+		return fmt.Sprintf("%d operations or keys of peers on its memory", c.uses)
+	case c.handles > 1:
+		return fmt.Sprintf("%d slices or other buffers on its memory", c.handles-1)
+	}
+	return ""
+}
+
+// free ends the last Buffer and frees the memory, or does neither.
+func (c *core) free() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.freeLocked(); err != nil {
+		return err
+	}
+	c.handles--
+	return nil
+}
+
+// letGo ends a Buffer, and frees the memory after the last one: later, if operations are still
+// under way on it, or if the memory cannot be freed.
+func (c *core) letGo() error { return c.decrement(&c.handles) }
+
+// unuse ends a use.
+func (c *core) unuse() { _ = c.decrement(&c.uses) }
+
+// unuseLater is unuse for callers that hold a lock: if the memory is to be freed, a goroutine
+// frees it, and the NIC's Close waits for the goroutine.
+func (c *core) unuseLater() {
+	if c.last(&c.uses) {
+		c.nic.later(c.freeLast)
+	}
+}
+
+// decrement decrements a count, and frees the memory after the last use.
+func (c *core) decrement(count *int) error {
+	if !c.last(count) {
+		return nil
+	}
+	return c.nic.end(c.freeLast)
+}
+
+// last decrements a count, and reports whether the memory is to be freed.
+func (c *core) last(count *int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*count--
+	return c.handles == 0 && c.uses == 0
+}
+
+func (c *core) freeLast() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.freeLocked()
+}
+
+// freeLocked frees the parts one after the other, and continues after a part that could not be
+// freed before. It is not called again after success.
+func (c *core) freeLocked() error {
+	if err := closeRegistrations(&c.bytes); err != nil {
+		return err
+	}
+	if !c.ended {
+		if err := c.reg.close(); err != nil {
+			return err
+		}
+		c.ended = true
+	}
+	if c.hostMem != nil {
+		if err := c.hostMem.Close(); err != nil {
+			return err
+		}
+		c.nic.unpin(c.size)
+		c.hostMem = nil
+	}
+	if c.release != nil {
+		c.release()
+		c.release = nil
+	}
+	if c.owned != nil {
+		if err := c.owned.Close(); err != nil {
+			return err
+		}
+		c.owned = nil
+	}
+	c.nic.leave()
+	return nil
+}
+
+// noBuffer returns the error for a *Buffer that is nil.
+func noBuffer(op string) error {
+	return &dmabuf.Error{Op: op, Detail: "a Buffer that is nil", Remedy: "look at the error of the call that was to return it", Err: unix.EINVAL}
+}
+
+var errNotHere = &dmabuf.Error{Op: "use a buffer", Detail: "it was registered with another NIC", Remedy: "register it with the endpoint's NIC", Err: unix.EINVAL}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"testing"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+// A NIC may acknowledge a WRITE whose bytes are still on their way to the memory. With
+// FlagDeliveryComplete the completion says that they have arrived.
+func TestDeliveryComplete(t *testing.T) {
+	s := inMemory(t)
+	s.eachPair(t, func(t *testing.T, local, remote kind) {
+		r := testenv.Seeded(t)
+		w := s.world(t, EndpointOptions{MaxSGE: 1})
+		f := w.a.nic.dev.(*fakeDevice).fabric
+		f.late = true
+		defer func() { f.late = false }()
+		const size = 3000
+		mine, theirs := local.make(t, w.a.nic, size), remote.make(t, w.b.nic, size)
+		here, there := random(t, r, mine, size), random(t, r, theirs, size)
+		rb := w.share(theirs.All(), ibvfd.AccessRemoteRead|ibvfd.AccessRemoteWrite)
+		l := func(off, n int64) Span { return Span{Buf: mine, Offset: off, Length: n} }
+
+		w.ok(w.a.Write(l(0, 100), w.ab, rb.Part(50, 100), "acknowledged"))
+		w.done(w.a, OpWrite, "acknowledged")
+		// A READ on another queue pair does not push them into the memory either.
+		into := hostKind.make(t, w.a.nic, 8)
+		w.ok(w.a.Read(into.All(), w.ab, rb.Part(0, 8), "read"))
+		w.done(w.a, OpRead, "read")
+		same(t, "there, of what was acknowledged", theirs, there)
+
+		for i, m := range []struct {
+			flags  Flags
+			local  []Span
+			remote []RemoteSpan
+		}{
+			{0, []Span{l(200, 700)}, []RemoteSpan{rb.Part(400, 700)}},
+			{FlagFence, []Span{l(10, 300), l(900, 1), l(600, 30)}, []RemoteSpan{rb.Part(2000, 300), rb.Part(10, 31)}}, // several work requests
+			{FlagInject, []Span{l(2000, 90)}, []RemoteSpan{rb.Part(1500, 90)}},
+			{FlagRemoteCQData, []Span{l(77, 500)}, []RemoteSpan{rb.Part(1400, 500)}},
+		} {
+			if m.flags&FlagRemoteCQData != 0 {
+				w.ok(w.b.Recv(Span{}, w.ba, "data"))
+			}
+			w.ok(w.a.WriteMsg(Msg{Local: m.local, Peer: w.ab, Remote: m.remote, Data: 0, Context: i}, m.flags|FlagDeliveryComplete))
+			w.done(w.a, OpWrite, i)
+			if i == 0 { // earlier writes have arrived with it
+				copy(there[50:], here[:100])
+			}
+			var sent []byte
+			for _, s := range m.local {
+				sent = append(sent, here[s.Offset:s.Offset+s.Length]...)
+			}
+			for _, s := range m.remote {
+				sent = sent[copy(there[s.Offset:s.Offset+s.Length], sent):]
+			}
+			same(t, "there", theirs, there)
+		}
+		w.done(w.b, OpRemoteWrite, "data")
+	})
+}

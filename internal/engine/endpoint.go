@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/handshake"
+)
+
+// Endpoint has connections to peers, and moves bytes. Its methods may be called from several
+// goroutines at once.
+type Endpoint struct {
+	nic   *NIC
+	opt   EndpointOptions
+	token uint64 // names the endpoint to peers
+
+	life     context.Context // ends with Close
+	end      context.CancelFunc
+	tasks    sync.WaitGroup // goroutines, and connections that have not ended
+	pending  *handshake.Pending
+	accepted chan *peer
+
+	done   completions
+	held   held
+	queues cqueues
+	ops    ops
+	slab   slab
+
+	mu        sync.Mutex
+	closed    chan struct{} // nil until Close is called; closed when Close ends
+	peers     []*peer       // in the order of their numbers
+	lastPeer  Peer
+	listeners []net.Listener
+	shares    map[*share]struct{} // for any peer
+}
+
+// NewEndpoint makes an endpoint.
+func (n *NIC) NewEndpoint(opt EndpointOptions) (*Endpoint, error) {
+	if err := opt.setDefaults(); err != nil {
+		return nil, err
+	}
+	if d, ok := n.dev.(*verbsDevice); ok {
+		if err := hasPort(d.name(), opt.Port, d.Ports()); err != nil {
+			return nil, err
+		}
+	}
+	if err := n.enter(); err != nil {
+		return nil, err
+	}
+	e := &Endpoint{
+		nic: n, opt: opt, token: newID(), shares: map[*share]struct{}{}, accepted: make(chan *peer, opt.MaxPeers),
+		pending: handshake.New(pendingHandshakes),
+	}
+	e.done.wake = make(chan struct{}, 1)
+	e.life, e.end = context.WithCancel(context.Background())
+	return e, nil
+}
+
+// hasPort refuses a port that the NIC does not have, before the endpoint waits for peers.
+func hasPort(nic string, port, ports int) error {
+	if port <= ports {
+		return nil
+	}
+	return &dmabuf.Error{
+		Op: "make an endpoint", Device: nic, Detail: fmt.Sprintf("Port %d", port),
+		Remedy: fmt.Sprintf("the NIC has 1 to %d; 0 is any that is active", ports), Err: dmabuf.ErrRange,
+	}
+}
+
+// Close ends all connections, in parallel, and frees all memory of the endpoint. Operations
+// under way end without completions. A second call waits for the first one, and does nothing
+// else.
+func (e *Endpoint) Close() error {
+	e.mu.Lock()
+	if closed := e.closed; closed != nil {
+		e.mu.Unlock()
+		<-closed
+		return nil
+	}
+	e.closed = make(chan struct{})
+	defer close(e.closed)
+	peers, listeners, shares := e.peers, e.listeners, e.shares
+	e.listeners, e.shares = nil, nil
+	e.mu.Unlock()
+	e.end()
+	e.done.close()
+	var err error
+	for _, p := range peers {
+		if p.conn != nil {
+			p.conn.end(os.ErrClosed)
+		}
+	}
+	for _, l := range listeners {
+		err = joined(err, l.Close())
+	}
+	e.tasks.Wait()
+	for s := range shares {
+		err = joined(err, e.nic.end(s.close))
+	}
+	e.queues.close(e.nic)
+	err = joined(err, e.slab.release())
+	e.nic.leave()
+	return err
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
+)
+
+// EndpointOptions tune an endpoint. A zero field takes the default.
+type EndpointOptions struct {
+	Depth      int // operations to one peer that may be under way; default 256
+	RecvDepth  int // receives from one peer that may be posted; default 128
+	SendDepth  int // work requests in a queue pair; default 128
+	MaxSGE     int // pieces of local memory in one work request; default 16, or what the device allows
+	InjectSize int // bytes that an inject may have; default 256
+	MaxPeers   int // connections and addresses; default 64
+
+	// Selective makes completions only for operations with FlagCompletion, and for operations
+	// that fail (FI_SELECTIVE_COMPLETION). Of a batch of other operations (FlagMore) the NIC
+	// makes a completion only for the last one.
+	Selective bool
+	// AutoReceive keeps this number of empty receives posted for each peer, for the data of
+	// writes. It is for endpoints that receive no messages: a message that is not empty does
+	// not fit into such a receive and ends the connection, and Recv returns an error. When the
+	// peer, the NIC or such a message ends the connection, one of the receives completes with
+	// the reason.
+	AutoReceive int
+
+	// TLS protects the exchange by which connections are made. Both sides need a certificate
+	// that the other side accepts. Without TLS only loopback addresses are allowed, unless
+	// AllowPlaintext is set. TLS decides which peers may connect; it does not separate them
+	// from each other: see Share.
+	TLS *tls.Config
+	// AllowPlaintext allows the exchange without encryption: a host that can read or change the
+	// exchange can read and write the shared memory.
+	AllowPlaintext bool
+
+	// Port is the NIC's port that connections use; 0 is any active port. GID narrows the choice
+	// of the port's GID. Among several GIDs, a connection over TCP takes the one through which
+	// TCP itself goes, or one that reaches the peer's; [Endpoint.Connection] reports which one,
+	// and why. Over rdma_cm the connecting side uses the address of such a GID, and the
+	// listening side the address that it listens on. The routing table decides on InfiniBand,
+	// toward a link-local address, and for a NIC without an address that reaches the peer's;
+	// rdma_cm chooses the version of RoCE.
+	Port int
+	GID  gid.Wish
+
+	// OnReject, if not nil, is called for every caller of a listener that was not connected,
+	// with the reason: it did not speak TLS or a known version of the protocol, its certificate
+	// is not trusted, it was silent or slow, or there was no place for it; and for every peer
+	// that was connected and ended before Accept returned it. Each call has its own goroutine;
+	// callers determine how often it happens, and Close waits for it. While 64 calls run, no
+	// further caller is accepted: OnReject must not block.
+	OnReject func(from net.Addr, why error)
+
+	// ConnectTimeout bounds an exchange; default 10 s.
+	ConnectTimeout time.Duration
+	// Connect tunes the queue pairs. By default the NIC waits about half a second for a peer
+	// that has posted no receive (RNRRetry 6, MinRNRTimer 26), and about four seconds for one
+	// that does not answer (Timeout 17, RetryCount 6). The two sides tell each other their MTU
+	// and MaxRead, and a connection takes the smaller ones; PeerReads is ignored. Over rdma_cm
+	// a PKeyIndex of 0 stands for the path's, and so does a zero PathAttr.
+	Connect ibvfd.ConnectAttr
+}
+
+func (o *EndpointOptions) setDefaults() error {
+	for _, d := range []struct {
+		name string
+		v    *int
+		def  int
+		max  int
+	}{
+		{"Depth", &o.Depth, 256, 1 << 20}, {"RecvDepth", &o.RecvDepth, 128, 1 << 20}, {"SendDepth", &o.SendDepth, 128, 1 << 20},
+		{"MaxSGE", &o.MaxSGE, 16, 1 << 12}, {"InjectSize", &o.InjectSize, 256, 1 << 20}, {"MaxPeers", &o.MaxPeers, 64, 1 << 16},
+		{"AutoReceive", &o.AutoReceive, 0, 1 << 20}, {"Port", &o.Port, 0, 255},
+	} {
+		if *d.v < 0 || *d.v > d.max {
+			return &dmabuf.Error{Op: "make an endpoint", Detail: fmt.Sprintf("%s %d", d.name, *d.v), Remedy: fmt.Sprintf("0 to %d", d.max), Err: dmabuf.ErrRange}
+		}
+		if *d.v == 0 {
+			*d.v = d.def
+		}
+	}
+	if mtu := o.Connect.MTU; mtu != 0 && mtu < 256 { // the peer would call it malformed
+		return &dmabuf.Error{Op: "make an endpoint", Detail: fmt.Sprintf("Connect.MTU %d", mtu), Remedy: "256 to 4096, or 0 for the port's", Err: dmabuf.ErrRange}
+	}
+	o.RecvDepth = max(o.RecvDepth, o.AutoReceive)
+	if o.ConnectTimeout <= 0 {
+		o.ConnectTimeout = 10 * time.Second
+	}
+	if o.Connect.RNRRetry == 0 {
+		o.Connect.RNRRetry = 6 // 7 is for ever
+	}
+	if o.Connect.MinRNRTimer == 0 {
+		o.Connect.MinRNRTimer = 26 // 81.92 ms: table 45 of the InfiniBand specification
+	}
+	if o.Connect.Timeout == 0 {
+		o.Connect.Timeout = 17 // software NICs of busy machines are late at times
+	}
+	return nil
+}

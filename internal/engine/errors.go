@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/wire"
+)
+
+// The errors that callers test for, besides those of package dmabuf.
+var (
+	// ErrNotConnected means that the connection to the peer has ended, or never existed.
+	ErrNotConnected = errors.New("not connected")
+	// ErrQueueFull means that the endpoint's limit of operations under way is reached. Nothing
+	// was posted (FI_EAGAIN): call Poll or Wait, and try again.
+	ErrQueueFull = errors.New("queue full")
+	// ErrStaleKey means that a RemoteBuffer is of another connection: keys end with theirs.
+	ErrStaleKey = errors.New("key of another connection")
+	// ErrMalformed means that a peer sent bytes that no peer of this package sends.
+	ErrMalformed = wire.ErrMalformed
+	// ErrUnsafe means that the exchange would not be encrypted.
+	ErrUnsafe = errors.New("not protected by TLS")
+	// ErrRejected means that the peer refuses the connection. The error quotes the peer's text.
+	ErrRejected = errors.New("the peer has rejected the connection")
+)
+
+// OpError is the error of a failed operation. Unwrap leads to an *[ibvfd.WCError], with the
+// vendor's own code, if the NIC reported the error.
+type OpError struct {
+	Op   Op
+	Peer Peer
+	NIC  string
+	Err  error
+}
+
+// Error returns all fields in one line.
+func (e *OpError) Error() string {
+	msg := fmt.Sprintf("%v with peer %d by %s: %v", e.Op, e.Peer, e.NIC, e.Err)
+	if r := remedyOf(e.Err); r != "" {
+		msg += "; " + r
+	}
+	return msg
+}
+
+// Unwrap returns Err.
+func (e *OpError) Unwrap() error { return e.Err }
+
+// remedyOf returns advice by the NIC's event or the completion's status; "" if there is none.
+func remedyOf(err error) string {
+	var w *ibvfd.WCError
+	var e *EventError
+	switch {
+	case errors.As(err, &e) && e.Event.Type == ibvfd.EventDeviceFatal:
+		return "close everything of this NIC: it is gone or broken; the kernel's log may say why"
+	case errors.As(err, &e):
+		return "connect anew; the kernel's log may say what the NIC did not like"
+	case !errors.As(err, &w):
+		return ""
+	}
+	switch w.Status {
+	case ibvfd.WCRemAccessErr:
+		return "the peer's key is wrong or was withdrawn, the range is outside of it, it does not allow this, or the memory was revoked by its driver"
+	case ibvfd.WCRNRRetryExcErr:
+		return "the peer has posted no receive"
+	case ibvfd.WCRetryExcErr:
+		return "the peer does not answer: has it ended, or its link gone down, or do the two GIDs not reach each other?"
+	case ibvfd.WCRemOpErr:
+		return "the peer's queue pair has failed at it: a message longer than its receive does that on some NICs"
+	case ibvfd.WCLocQPOpErr:
+		return "the queue pair has failed at it: a message longer than the receive does that on some NICs"
+	case ibvfd.WCLocLenErr:
+		return "the message is longer than the receive"
+	case ibvfd.WCRemInvReqErr:
+		return "the message is longer than the peer's receive"
+	}
+	return ""
+}
+
+func outOfRange(op string, off, length, size int64) *dmabuf.Error {
+	return &dmabuf.Error{
+		Op: op, Detail: fmt.Sprintf("offset %#x, length %#x of %#x bytes", off, length, size),
+		Remedy: "stay within them", Err: dmabuf.ErrRange,
+	}
+}
+
+func joined(a, b error) error {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return errors.Join(a, b)
+}
+
+// joinClose closes c after err.
+func joinClose(err error, c io.Closer) error { return joined(err, c.Close()) }

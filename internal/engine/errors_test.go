@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+// failed waits for a completion with an error of that status.
+func (w *world) failed(e *Endpoint, context any, status ibvfd.WCStatus) {
+	w.t.Helper()
+	c := w.wait(e)
+	var op *OpError
+	var wc *ibvfd.WCError
+	if c.Context != context || !errors.As(c.Err, &op) || op.Op != c.Op || op.Peer != c.Peer || !errors.As(c.Err, &wc) || wc.Status != status {
+		w.t.Fatalf("completion %+v, want %v with context %v", c, status, context)
+	}
+}
+
+// lost waits until the connection of e has ended, and checks that nothing is left of it.
+func (w *world) lost(e *Endpoint, p Peer) {
+	w.t.Helper()
+	buf := must(e.nic.AllocHost(8))(w.t)
+	defer buf.Close()
+	for {
+		err := e.Send(buf.All(), p, "probe")
+		if errors.Is(err, ErrNotConnected) {
+			break
+		}
+		w.ok(err)
+		if c := w.wait(e); c.Err == nil {
+			w.t.Fatalf("completion %+v on a connection that is lost", c)
+		}
+	}
+	if n, err := e.Poll(make([]Completion, 4)); n != 0 || err != nil {
+		w.t.Errorf("%d completions are left, %v", n, err)
+	}
+}
+
+// forged returns a descriptor with a wrong piece.
+func forged(rb *RemoteBuffer, change func(p *Piece)) *RemoteBuffer {
+	f := *rb
+	p := rb.spaces[0].Memory[0]
+	change(&p)
+	f.spaces = []lower.Space{lower.NewSpace(Memory{p})}
+	return &f
+}
+
+func TestRemoteRefusals(t *testing.T) { testRemoteRefusals(t, inMemory(t)) }
+
+// An operation that the peer's NIC refuses completes with an error in time; no byte moves, all
+// other operations under way complete, and a new connection works.
+func testRemoteRefusals(t *testing.T, s setting) {
+	r := testenv.Seeded(t)
+	for _, c := range []struct {
+		name   string
+		access ibvfd.Access
+		change func(p *Piece)
+		post   func(w *world, l Span, rb *RemoteBuffer) error
+	}{
+		{"wrong rkey", allAccess, func(p *Piece) { p.Key ^= 0xff }, func(w *world, l Span, rb *RemoteBuffer) error {
+			return w.a.Write(l, w.ab, rb.Part(0, l.Length), "bad")
+		}},
+		{"wrong rkey, read", allAccess, func(p *Piece) { p.Key ^= 0xff }, func(w *world, l Span, rb *RemoteBuffer) error {
+			return w.a.Read(l, w.ab, rb.Part(0, l.Length), "bad")
+		}},
+		{"past the end", allAccess, func(p *Piece) { p.Addr++ }, func(w *world, l Span, rb *RemoteBuffer) error {
+			return w.a.Write(l, w.ab, rb.Part(0, l.Length), "bad")
+		}},
+		{"before the start", allAccess, func(p *Piece) { p.Addr-- }, func(w *world, l Span, rb *RemoteBuffer) error {
+			return w.a.Read(l, w.ab, rb.Part(0, l.Length), "bad")
+		}},
+		{"write to what is for reading", ibvfd.AccessRemoteRead, func(p *Piece) {}, func(w *world, l Span, rb *RemoteBuffer) error {
+			rb.access = allAccess
+			return w.a.Write(l, w.ab, rb.Part(0, l.Length), "bad")
+		}},
+		{"read of what is for writing", ibvfd.AccessRemoteWrite, func(p *Piece) {}, func(w *world, l Span, rb *RemoteBuffer) error {
+			rb.access = allAccess
+			return w.a.Read(l, w.ab, rb.Part(0, l.Length), "bad")
+		}},
+		{"atomic on what is for writing", ibvfd.AccessRemoteWrite, func(p *Piece) {}, func(w *world, l Span, rb *RemoteBuffer) error {
+			rb.access = allAccess
+			return w.a.FetchAdd(Span{Buf: l.Buf, Length: 8}, w.ab, rb.Part(0, 8), 1, "bad")
+		}},
+	} {
+		for _, k := range s.kinds {
+			t.Run(c.name+", "+k.name, func(t *testing.T) {
+				w := s.world(t, EndpointOptions{})
+				const size = 1000
+				mine, theirs := k.make(t, w.a.nic, size), k.make(t, w.b.nic, size)
+				here, there := random(t, r, mine, size), random(t, r, theirs, size)
+				rb := forged(w.share(theirs.All(), c.access), c.change)
+				w.ok(w.a.Recv(Span{}, w.ab, "receive"))
+				w.ok(c.post(w, mine.All(), rb))
+				w.failed(w.a, "bad", ibvfd.WCRemAccessErr)
+				w.failed(w.a, "receive", ibvfd.WCWRFlushErr)
+				w.lost(w.a, w.ab)
+				same(t, "here", mine, here)
+				same(t, "there", theirs, there)
+				w.lost(w.b, w.ba)
+				// Both endpoints stay usable, with a new connection and new keys.
+				w.connect()
+				if err := w.a.Write(mine.All(), w.ab, rb.All(), nil); !errors.Is(err, ErrStaleKey) {
+					t.Errorf("a key of the connection before: %v", err)
+				}
+				w.ok(w.a.Write(mine.All(), w.ab, w.share(theirs.All(), ibvfd.AccessRemoteWrite).All(), 1))
+				w.done(w.a, OpWrite, 1)
+				same(t, "after recovery", theirs, here)
+			})
+		}
+	}
+}
+
+// The error of a completion includes the NIC's own code: of sends, of receives, and of the
+// operations flushed behind them. Vendors ask for it.
+func TestVendorCode(t *testing.T) {
+	coded := func(w *world, e *Endpoint, context any, status ibvfd.WCStatus) {
+		t.Helper()
+		c := w.wait(e)
+		var wc *ibvfd.WCError
+		if c.Context != context || !errors.As(c.Err, &wc) || wc.Status != status || wc.VendorErr != vendorErr(status) {
+			t.Errorf("completion %+v, want %v with code %#x and context %v", c, status, vendorErr(status), context)
+		} else if code := fmt.Sprintf("%#x", wc.VendorErr); !strings.Contains(c.Err.Error(), code) {
+			t.Errorf("%q does not name the code %s", c.Err, code)
+		}
+	}
+	s := inMemory(t)
+	for name, post := range map[string]func(w *world, l Span, rb *RemoteBuffer) error{
+		"write":  func(w *world, l Span, rb *RemoteBuffer) error { return w.a.Write(l, w.ab, rb.All(), "bad") },
+		"read":   func(w *world, l Span, rb *RemoteBuffer) error { return w.a.Read(l, w.ab, rb.All(), "bad") },
+		"atomic": func(w *world, l Span, rb *RemoteBuffer) error { return w.a.FetchAdd(l, w.ab, rb.All(), 1, "bad") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := s.world(t, EndpointOptions{})
+			mine, theirs := hostKind.make(t, w.a.nic, 8), hostKind.make(t, w.b.nic, 8)
+			rb := forged(w.share(theirs.All(), allAccess), func(p *Piece) { p.Key ^= 0xff })
+			w.ok(w.a.Recv(Span{}, w.ab, "receive"))
+			w.ok(post(w, mine.All(), rb))
+			coded(w, w.a, "bad", ibvfd.WCRemAccessErr)
+			coded(w, w.a, "receive", ibvfd.WCWRFlushErr)
+		})
+	}
+	t.Run("message", func(t *testing.T) {
+		w := s.world(t, EndpointOptions{})
+		mine, theirs := hostKind.make(t, w.a.nic, 8), hostKind.make(t, w.b.nic, 7)
+		w.ok(w.b.Recv(theirs.All(), w.ba, "short"))
+		w.ok(w.a.Send(mine.All(), w.ab, "long"))
+		coded(w, w.a, "long", ibvfd.WCRemInvReqErr)
+		coded(w, w.b, "short", ibvfd.WCLocLenErr)
+	})
+}
+
+func TestForgedToken(t *testing.T) { testForgedToken(t, inMemory(t)) }
+
+// Keys end with their connection, enforced by the peer's NIC: it refuses an old key that a
+// program passes off as the new connection's.
+func testForgedToken(t *testing.T, s setting) {
+	for _, k := range s.kinds {
+		t.Run(k.name, func(t *testing.T) {
+			r := testenv.Seeded(t)
+			w := s.world(t, EndpointOptions{})
+			const size = 1000
+			mine, theirs := k.make(t, w.a.nic, size), k.make(t, w.b.nic, size)
+			here := random(t, r, mine, size)
+			old := w.share(theirs.All(), allAccess)
+			w.ok(w.a.Write(mine.All(), w.ab, old.All(), "while it lasts"))
+			w.done(w.a, OpWrite, "while it lasts")
+			same(t, "while it lasts", theirs, here)
+			there := random(t, r, theirs, size)
+			w.ok(w.a.Remove(w.ab))
+			w.lost(w.b, w.ba)
+			for name, post := range map[string]func(rb *RemoteBuffer) error{
+				"write": func(rb *RemoteBuffer) error { return w.a.Write(mine.All(), w.ab, rb.All(), "forged") },
+				"read":  func(rb *RemoteBuffer) error { return w.a.Read(mine.All(), w.ab, rb.All(), "forged") },
+				"atomic": func(rb *RemoteBuffer) error {
+					return w.a.FetchAdd(Span{Buf: mine, Length: 8}, w.ab, rb.Part(0, 8), 1, "forged")
+				},
+			} {
+				w.connect()
+				now := w.share(theirs.All(), allAccess)
+				if err := post(old); !errors.Is(err, ErrStaleKey) {
+					t.Errorf("%s: an old key as it is: %v", name, err)
+				}
+				forged := *old
+				forged.token = now.token
+				w.ok(post(&forged))
+				w.failed(w.a, "forged", ibvfd.WCRemAccessErr)
+				w.lost(w.a, w.ab)
+				w.lost(w.b, w.ba)
+				same(t, name+", here", mine, here)
+				same(t, name+", there", theirs, there)
+			}
+			w.connect()
+			w.ok(w.a.Write(mine.All(), w.ab, w.share(theirs.All(), allAccess).All(), 1))
+			w.done(w.a, OpWrite, 1)
+			same(t, "with a new key", theirs, here)
+		})
+	}
+}
+
+func TestReceiverNotReady(t *testing.T) { testReceiverNotReady(t, inMemory(t)) }
+
+func testReceiverNotReady(t *testing.T, s setting) {
+	w := s.world(t, EndpointOptions{})
+	buf := hostKind.make(t, w.a.nic, 100)
+	w.ok(w.a.Send(buf.All(), w.ab, "nobody"))
+	w.failed(w.a, "nobody", ibvfd.WCRNRRetryExcErr)
+	w.lost(w.a, w.ab)
+}
+
+func TestMessageTooLong(t *testing.T) { testMessageTooLong(t, inMemory(t)) }
+
+func testMessageTooLong(t *testing.T, s setting) {
+	w := s.world(t, EndpointOptions{})
+	buf, into := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 99)
+	w.ok(w.b.Recv(into.All(), w.ba, "short"))
+	w.ok(w.a.Send(buf.All(), w.ab, "long"))
+	if c := w.wait(w.a); c.Err == nil || c.Context != "long" {
+		t.Fatalf("%+v", c)
+	}
+	if c := w.wait(w.b); c.Err == nil || c.Context != "short" {
+		t.Fatalf("%+v", c)
+	}
+	w.lost(w.a, w.ab)
+	w.lost(w.b, w.ba)
+}
+
+func TestPeerDisappears(t *testing.T) { testPeerDisappears(t, inMemory(t)) }
+
+// The peer's endpoint closes: every operation under way completes in time.
+func testPeerDisappears(t *testing.T, s setting) {
+	for _, k := range s.kinds {
+		t.Run(k.name, func(t *testing.T) {
+			w := s.world(t, EndpointOptions{})
+			buf := k.make(t, w.a.nic, 4000)
+			w.ok(w.a.Recv(buf.All(), w.ab, 0))
+			w.ok(w.a.Recv(buf.All(), w.ab, 1))
+			w.ok(w.b.Close())
+			for i := range 2 {
+				if c := w.wait(w.a); c.Context != i || !errors.Is(c.Err, ErrNotConnected) || c.Op != OpRecv {
+					t.Fatalf("%+v", c)
+				}
+			}
+			w.lost(w.a, w.ab)
+			if err := w.b.Send(Span{}, w.ba, nil); !errors.Is(err, os.ErrClosed) {
+				t.Errorf("on a closed endpoint: %v", err)
+			}
+		})
+	}
+}
+
+func TestCancelled(t *testing.T) { testCancelled(t, inMemory(t)) }
+
+// A cancelled wait ends; the operation that it waited for continues.
+func testCancelled(t *testing.T, s setting) {
+	w := s.world(t, EndpointOptions{})
+	buf := hostKind.make(t, w.a.nic, 64)
+	w.ok(w.a.Recv(buf.All(), w.ab, "r"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, f := range map[string]func() error{
+		"Wait":    func() error { _, err := w.a.Wait(ctx, make([]Completion, 1)); return err },
+		"Accept":  func() error { _, err := w.b.Accept(ctx); return err },
+		"Offered": func() error { _, err := w.b.Offered(ctx, w.ba); return err },
+		"Connect": func() error { _, err := w.b.Connect(ctx, "127.0.0.1:1"); return err },
+	} {
+		if err := f(); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	from := hostKind.make(t, w.b.nic, 64)
+	w.ok(w.b.Send(from.All(), w.ba, "s"))
+	w.done(w.b, OpSend, "s")
+	w.done(w.a, OpRecv, "r")
+	if got := w.b.Peers(); len(got) != 1 {
+		t.Errorf("a peer of a Connect that failed stays: %v", got)
+	}
+}
+
+// Errors before the NIC is asked change nothing.
+func TestRefusedBeforehand(t *testing.T) {
+	s := inMemory(t)
+	w := s.world(t, EndpointOptions{InjectSize: 32})
+	other := hostKind.make(t, s.open(t, NICOptions{}), 100)
+	mine, theirs := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 100)
+	ro := must(mine.ReadOnlySlice(0, 50))(t)
+	closing(t, ro)
+	all := w.share(theirs.All(), allAccess)
+	read := w.share(theirs.All(), ibvfd.AccessRemoteRead)
+	write := w.share(theirs.All(), ibvfd.AccessRemoteWrite)
+	split := must(all.View(must(SG(Extent{Off: 8, Len: 4}, Extent{Off: 40, Len: 4}))(t)))(t)
+	both := must(NewRegion(theirs, hostKind.make(t, w.b.nic, 100)))(t)
+	closing(t, both)
+	pair := w.share(both.All(), allAccess)
+	closed := must(w.a.nic.AllocHost(8))(t)
+	w.ok(closed.Close())
+	l := mine.All()
+	for name, c := range map[string]struct {
+		err  error
+		want error
+	}{
+		"longer here":               {w.a.Write(l, w.ab, all.Part(0, 99), nil), dmabuf.ErrRange},
+		"past the end here":         {w.a.Write(Span{Buf: mine, Offset: 1, Length: 100}, w.ab, all.Part(0, 100), nil), dmabuf.ErrRange},
+		"negative offset":           {w.a.Write(Span{Buf: mine, Offset: -1, Length: 1}, w.ab, all.Part(0, 1), nil), dmabuf.ErrRange},
+		"negative length":           {w.a.Write(Span{Buf: mine, Length: -1}, w.ab, all.Part(0, 1), nil), dmabuf.ErrRange},
+		"past the end there":        {w.a.Read(l, w.ab, all.Part(1, 100), nil), dmabuf.ErrRange},
+		"overflow there":            {w.a.Read(l, w.ab, all.Part(math.MaxInt64, 100), nil), dmabuf.ErrRange},
+		"no remote memory":          {w.a.Write(l, w.ab, RemoteSpan{Length: 100}, nil), unix.EINVAL},
+		"no local memory":           {w.a.Write(Span{Length: 9}, w.ab, all.Part(0, 9), nil), unix.EINVAL},
+		"write to what is read":     {w.a.Write(l, w.ab, read.All(), nil), unix.EACCES},
+		"read of what is written":   {w.a.Read(l, w.ab, write.All(), nil), unix.EACCES},
+		"atomic on it":              {w.a.FetchAdd(Span{Buf: mine, Length: 8}, w.ab, write.Part(0, 8), 1, nil), unix.EACCES},
+		"read into read-only":       {w.a.Read(ro.All(), w.ab, all.Part(0, 50), nil), unix.EACCES},
+		"receive into read-only":    {w.a.Recv(ro.All(), w.ab, nil), unix.EACCES},
+		"atomic of 4 bytes":         {w.a.FetchAdd(Span{Buf: mine, Length: 4}, w.ab, all.Part(0, 4), 1, nil), dmabuf.ErrRange},
+		"atomic that is askew":      {w.a.CompareSwap(Span{Buf: mine, Length: 8}, w.ab, all.Part(4, 8), 1, 2, nil), unix.EINVAL},
+		"atomic in two pieces":      {w.a.FetchAdd(Span{Buf: mine, Length: 8}, w.ab, split.All(), 1, nil), unix.EINVAL},
+		"a buffer of another NIC":   {w.a.Write(other.All(), w.ab, all.All(), nil), unix.EINVAL},
+		"a closed buffer":           {w.a.Write(closed.All(), w.ab, all.Part(0, 8), nil), os.ErrClosed},
+		"too much to inject":        {w.a.InjectWrite(make([]byte, 33), w.ab, all.Part(0, 33)), dmabuf.ErrLimit},
+		"data of 33 bits":           {w.a.WriteData(l, 1<<32, w.ab, all.All(), nil), dmabuf.ErrRange},
+		"no such peer":              {w.a.Write(l, w.ab+9, all.All(), nil), ErrNotConnected},
+		"peer 0":                    {w.a.Send(l, 0, nil), ErrNotConnected},
+		"commit-complete":           {w.a.WriteMsg(Msg{}, FlagCommitComplete), unix.EOPNOTSUPP},
+		"an injected read":          {w.a.ReadMsg(Msg{}, FlagInject), unix.EOPNOTSUPP},
+		"a read with data":          {w.a.ReadMsg(Msg{}, FlagRemoteCQData), unix.EOPNOTSUPP},
+		"a message delivered":       {w.a.SendMsg(Msg{}, FlagDeliveryComplete), unix.EOPNOTSUPP},
+		"an injected atomic":        {w.a.FetchAddMsg(Msg{}, 1, FlagInject), unix.EOPNOTSUPP},
+		"an atomic with data":       {w.a.CompareSwapMsg(Msg{}, 1, 2, FlagRemoteCQData), unix.EOPNOTSUPP},
+		"a durable atomic":          {w.a.FetchAddMsg(Msg{}, 1, FlagCommitComplete), unix.EOPNOTSUPP},
+		"an atomic of two results":  {w.a.FetchAddMsg(Msg{Local: []Span{{Buf: mine, Length: 4}, {Buf: mine, Offset: 8, Length: 4}}, Peer: w.ab, Remote: []RemoteSpan{all.Part(0, 8)}}, 1, 0), unix.EINVAL},
+		"an atomic at two places":   {w.a.CompareSwapMsg(Msg{Local: []Span{{Buf: mine, Length: 8}}, Peer: w.ab, Remote: []RemoteSpan{all.Part(0, 8), all.Part(8, 8)}}, 1, 2, 0), dmabuf.ErrRange},
+		"an atomic on nothing":      {w.a.FetchAddMsg(Msg{Peer: w.ab}, 1, 0), dmabuf.ErrRange},
+		"an unknown flag":           {w.a.WriteMsg(Msg{}, 1<<30), unix.EOPNOTSUPP},
+		"delivery, not to be read":  {w.a.WriteMsg(Msg{Local: []Span{l}, Peer: w.ab, Remote: []RemoteSpan{write.All()}}, FlagDeliveryComplete), unix.EACCES},
+		"delivery to two":           {w.a.WriteMsg(Msg{Local: []Span{l, l}, Peer: w.ab, Remote: []RemoteSpan{all.All(), w.share(theirs.All(), allAccess).All()}}, FlagDeliveryComplete), unix.EOPNOTSUPP},
+		"delivery to two of a peer": {w.a.WriteMsg(Msg{Local: []Span{l, l}, Peer: w.ab, Remote: []RemoteSpan{pair.All()}}, FlagDeliveryComplete), unix.EOPNOTSUPP},
+		"shared for nothing":        {second(w.a.Share(w.ab, l, 0)), unix.EINVAL},
+		"shared for local use":      {second(w.a.Share(w.ab, l, ibvfd.AccessLocalWrite)), unix.EINVAL},
+		"read-only shared to write": {second(w.a.Share(w.ab, ro.All(), allAccess)), unix.EACCES},
+		"shared beyond":             {second(w.a.Share(w.ab, Span{Buf: mine, Offset: 99, Length: 2}, allAccess)), dmabuf.ErrRange},
+		"depth":                     {second(w.a.nic.NewEndpoint(EndpointOptions{Depth: -1})), dmabuf.ErrRange},
+		"view of what is not there": {second(all.View(must(Contiguous(1, 100))(t))), dmabuf.ErrRange},
+	} {
+		if !errors.Is(c.err, c.want) {
+			t.Errorf("%s: %v, want %v", name, c.err, c.want)
+		}
+	}
+	if n, err := w.a.Poll(make([]Completion, 1)); n != 0 || err != nil {
+		t.Errorf("%d completions of what was refused, %v", n, err)
+	}
+	w.ok(w.a.Write(l, w.ab, all.All(), 1))
+	w.done(w.a, OpWrite, 1)
+}
+
+// The NIC's status of an operation is reported, even if the peer's end of the connection
+// arrives first.
+func TestPeerEndsBeforeTheAnswer(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{})
+	mine, theirs := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 100)
+	rb := w.share(theirs.All(), allAccess)
+	l := w.a.linkTo(w.ab)
+	l.f.mu.Lock()
+	l.slow = 3
+	l.f.mu.Unlock()
+	w.ok(w.a.Read(mine.All(), w.ab, rb.All(), "bad"))
+	w.ok(w.b.Remove(w.ba))
+	for ended := false; !ended; runtime.Gosched() { // no other goroutine polls
+		ended = w.a.connTo(w.ab).over.Load()
+	}
+	w.failed(w.a, "bad", ibvfd.WCRetryExcErr)
+}
+
+// If the NIC refuses a work request in the middle of a batch, the connection and all
+// operations end, without a wait for completions that cannot come.
+func TestPostRefused(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{})
+	mine, theirs := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 100)
+	rb := w.share(theirs.All(), allAccess)
+	l := w.a.linkTo(w.ab)
+	const n = 10
+	for i := range n {
+		w.ok(w.a.WriteMsg(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}, Context: i}, FlagMore))
+	}
+	l.f.mu.Lock()
+	l.refuse = 4
+	l.f.mu.Unlock()
+	if _, err := w.a.Poll(nil); err != nil {
+		t.Error(err)
+	}
+	if err := w.a.Lost(limited(t), w.ab); !errors.Is(err, unix.ENOMEM) {
+		t.Error(err)
+	}
+	if l.polls > 10 {
+		t.Errorf("polled %d times", l.polls)
+	}
+	for i := range n {
+		if c := w.wait(w.a); c.Context != i || !errors.Is(c.Err, ErrNotConnected) {
+			t.Errorf("operation %d: %+v", i, c)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// The exchange is refused in plaintext with other machines.
+func TestPlaintextIsRefused(t *testing.T) {
+	s := inMemory(t)
+	e := s.endpoint(t, EndpointOptions{})
+	if _, err := e.Listen("0.0.0.0:0"); !errors.Is(err, ErrUnsafe) {
+		t.Errorf("listening to everybody: %v", err)
+	}
+	plain := &EndpointOptions{}
+	far := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}
+	if err := plain.mayBePlain(far); !errors.Is(err, ErrUnsafe) {
+		t.Errorf("far away: %v", err)
+	}
+	plain.AllowPlaintext = true
+	if err := plain.mayBePlain(far); err != nil {
+		t.Errorf("in words: %v", err)
+	}
+}
+
+// A range error names the side of the range, and errors of NICs for a message that is too long
+// say that it is too long.
+func TestRemedies(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{})
+	mine := hostKind.make(t, w.a.nic, 100)
+	all := w.share(hostKind.make(t, w.b.nic, 100).All(), allAccess)
+	for name, c := range map[string]struct {
+		err    error
+		remote bool
+	}{
+		"here":  {w.a.Write(Span{Buf: mine, Offset: 1, Length: 100}, w.ab, all.Part(0, 100), nil), false},
+		"there": {w.a.Write(mine.All(), w.ab, all.Part(1, 100), nil), true},
+	} {
+		text := fmt.Sprint(c.err)
+		if !errors.Is(c.err, dmabuf.ErrRange) || strings.Contains(text, "remote buffer") != c.remote || !strings.Contains(text, "offset 0x1, length 0x64 of 0x64 bytes") || !strings.Contains(text, "stay within them") {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+	for _, s := range []ibvfd.WCStatus{ibvfd.WCLocLenErr, ibvfd.WCRemInvReqErr, ibvfd.WCRemOpErr, ibvfd.WCLocQPOpErr} {
+		if r := remedyOf(&ibvfd.WCError{Status: s}); !strings.Contains(r, "longer than") {
+			t.Errorf("%v: %q", s, r)
+		}
+	}
+}

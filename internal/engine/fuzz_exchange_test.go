@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+// exchangeFrame returns a message in its wire format.
+func exchangeFrame(k messageKind, body []byte) []byte {
+	b := append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), byte(k))
+	return append(b, body...)
+}
+
+// offerFrame returns an offer of memory under that token.
+func offerFrame(t testing.TB, token uint64) []byte {
+	rb := RemoteBuffer{id: 1, token: token, access: allAccess, spaces: []lower.Space{lower.NewSpace(Memory{{Addr: 1 << 20, Length: 64, Key: 1}})}, layout: must(Interleaved(Extent{Len: 4}, Dim{Count: 9, Stride: 7}))(t)}
+	return exchangeFrame(msgOffer, must(rb.MarshalBinary())(t))
+}
+
+// exchanged returns streams with which an exchange begins; some of them are valid.
+func exchanged(t testing.TB) [][]byte {
+	h := goodHello()
+	hello, ready := exchangeFrame(msgHello, h.append(nil)), exchangeFrame(msgReady, nil)
+	mine, shared := offerFrame(t, h.conn), offerFrame(t, h.endpoint)
+	return [][]byte{
+		nil,
+		hello,
+		slices.Concat(hello, ready),
+		slices.Concat(hello, ready, mine, shared, mine),
+		slices.Concat(hello, mine, shared),
+		slices.Concat(hello, ready, offerFrame(t, 99)),
+		slices.Concat(hello, ready, mine, ready),
+		slices.Concat(hello, hello, ready),
+		slices.Concat(ready, hello),
+		slices.Concat(hello[:20]),
+		slices.Concat(hello, ready, mine[:len(mine)-1]),
+		slices.Concat(hello, ready, bytes.Repeat(mine, 40)),
+		[]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+	}
+}
+
+// ends reports how a stream of messages ends: whether it makes a connection, how many offers
+// the other side may take from it, and whether there are no bytes after them.
+func ends(client bool, data []byte) (up bool, offers int, clean bool) {
+	next := func(k messageKind) (body []byte, ok bool) {
+		if len(data) < 5 || messageKind(data[4]) != k {
+			return nil, false
+		}
+		n := binary.BigEndian.Uint32(data)
+		if uint64(n) > uint64(len(data)-5) || int(n) > k.maxBody() {
+			return nil, false
+		}
+		body, data = data[5:5+n], data[5+n:]
+		return body, true
+	}
+	var h hello
+	if body, ok := next(msgHello); !ok || h.decode(body) != nil {
+		return false, 0, false
+	}
+	if !client { // the caller says it
+		if _, ok := next(msgReady); !ok {
+			return false, 0, false
+		}
+	}
+	for {
+		if len(data) == 0 {
+			return true, offers, true
+		}
+		var rb RemoteBuffer
+		body, ok := next(msgOffer)
+		if !ok || rb.UnmarshalBinary(body) != nil || rb.token != h.conn && rb.token != h.endpoint {
+			return true, offers, false
+		}
+		offers++
+	}
+}
+
+// hostile lets an endpoint, as client or server, exchange with a peer that sends data,
+// whatever it receives, and hangs up. Only a valid hello, and the client's "ready", make a
+// connection. The endpoint takes only offers of the peer's own memory, and takes all of them
+// if no invalid bytes follow. Afterwards everything is closed.
+func hostile(t testing.TB, client bool, data []byte) {
+	f := newFabric()
+	n := newNIC(&fakeDevice{fabric: f, maxSGE: 5, inline: 64}, NICOptions{})
+	e := must(n.NewEndpoint(EndpointOptions{AllowPlaintext: true, AutoReceive: 2, MaxPeers: 1}))(t)
+	ours, theirs := net.Pipe()
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	up, offers, clean := ends(client, data)
+	ready, heard, taken := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(heard)
+		h := goodHello()
+		_, _ = io.CopyN(io.Discard, theirs, int64(len(exchangeFrame(msgHello, h.append(nil)))+len(exchangeFrame(msgReady, nil))))
+		close(ready)
+		_, _ = io.Copy(io.Discard, theirs)
+	}()
+	go func() {
+		_, _ = theirs.Write(data)
+		if up && client { // a peer that hangs up earlier may prevent the connection
+			<-ready
+		}
+		if clean { // offers end with the connection
+			<-taken
+		}
+		_ = theirs.Close()
+	}()
+
+	var id Peer
+	if client {
+		e.mu.Lock()
+		p := must(e.insert(""))(t)
+		c := e.newConn(p)
+		e.mu.Unlock()
+		err := e.exchange(ctx, ours, "", nil, func() (*conn, error) { return c, nil })
+		if err == nil {
+			id = p.id
+		} else {
+			c.end(err)
+			e.mu.Lock()
+			e.forget(p.id)
+			e.mu.Unlock()
+		}
+	} else {
+		life, caller, err := e.pending.Enter(ctx, ours, bound)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = e.acceptCaller(life, caller)
+		caller.Leave()
+		select {
+		case p := <-e.accepted:
+			id = p.id
+		default:
+		}
+	}
+	if id != 0 && !up || id == 0 && clean {
+		t.Errorf("a connection: %v, want %v", id != 0, up)
+	}
+	if offers == 0 || id == 0 {
+		close(taken)
+	}
+	for id != 0 {
+		rb, err := e.Offered(ctx, id)
+		if err != nil {
+			if !errors.Is(err, ErrNotConnected) || clean && offers > 0 {
+				t.Errorf("%d offers are missing: %v", offers, err)
+			}
+			break
+		}
+		if offers--; offers < 0 {
+			t.Errorf("an offer too many: %+v", rb)
+		} else if offers == 0 {
+			close(taken)
+		}
+	}
+	if id == 0 && len(e.Peers()) > 0 {
+		t.Errorf("somebody without a connection is a peer")
+	}
+	<-heard // the endpoint has hung up, too
+	if err := errors.Join(e.Close(), n.Close()); err != nil || f.open != 0 {
+		t.Errorf("%v, %d MRs and links are left", err, f.open)
+	}
+}
+
+func FuzzExchange(f *testing.F) {
+	for _, data := range exchanged(f) {
+		f.Add(false, data)
+		f.Add(true, data)
+	}
+	f.Fuzz(func(t *testing.T, client bool, data []byte) { hostile(t, client, data) })
+}
+
+// TestSpoiltExchanges changes valid streams in one or two places; FuzzExchange finds its own.
+func TestSpoiltExchanges(t *testing.T) {
+	r := testenv.Seeded(t)
+	good := exchanged(t)
+	made := 0
+	for range 3000 {
+		data := slices.Clone(good[r.IntN(len(good))])
+		client := r.IntN(2) == 0
+		for range r.IntN(3) {
+			if len(data) == 0 {
+				break
+			}
+			at := r.IntN(len(data))
+			switch r.IntN(5) {
+			case 0:
+				data[at] ^= 1 << r.IntN(8)
+			case 1:
+				data[at] = byte(r.Uint32())
+			case 2:
+				data = data[:at]
+			case 3:
+				data = slices.Insert(data, at, data[r.IntN(at+1):at]...)
+			case 4:
+				data = slices.Delete(data, at, min(len(data), at+1+r.IntN(8)))
+			}
+		}
+		if up, _, _ := ends(client, data); up {
+			made++
+		}
+		if hostile(t, client, data); t.Failed() {
+			t.Fatalf("client %v: %x", client, data)
+		}
+	}
+	if made == 0 {
+		t.Error("none of them made a connection")
+	}
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"errors"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// A connection that its NIC gives up ends without a completion: a sleeping goroutine and the
+// peer get the error, and a new connection works.
+func TestLinkGivenUp(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{})
+	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
+	w.ok(w.a.Recv(mine.All(), w.ab, "receive"))
+	ended := waiting(limited(t), w.a)
+	asleep(w.a, 1)
+	fatal := &EventError{"fake0", ibvfd.Event{Type: ibvfd.EventQPAccessErr, QP: new(ibvfd.QP)}}
+	w.a.linkTo(w.ab).broke(fatal)
+	c := <-ended
+	var why *EventError
+	if c.n != 1 || c.err != nil || c.Context != "receive" || !errors.Is(c.Err, ErrNotConnected) || !errors.As(c.Err, &why) || why != fatal {
+		t.Errorf("%+v, want the receive with %v", c, fatal)
+	}
+	if c.Err != nil && (!strings.Contains(c.Err.Error(), "fake0 reports: QP access error: QP 0") || !strings.HasSuffix(c.Err.Error(), "; "+remedyOf(fatal))) {
+		t.Errorf("%v does not say what the NIC reports, and what to do", c.Err)
+	}
+	if err := w.a.Send(mine.All(), w.ab, nil); !errors.As(err, &why) || !errors.Is(err, ErrNotConnected) {
+		t.Errorf("a send after that: %v", err)
+	}
+	w.lost(w.b, w.ba)
+	w.connect()
+	w.ok(w.b.Recv(theirs.All(), w.ba, "again"))
+	w.ok(w.a.Send(mine.All(), w.ab, "again"))
+	w.done(w.a, OpSend, "again")
+	w.done(w.b, OpRecv, "again")
+}
+
+// It also ends if no goroutine takes completions.
+func TestLinkGivenUpUnwatched(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{})
+	ended := make(chan error)
+	go func() {
+		_, err := w.a.Offered(limited(t), w.ab)
+		ended <- err
+	}()
+	fatal := &EventError{"fake0", ibvfd.Event{Type: ibvfd.EventDeviceFatal}}
+	w.a.linkTo(w.ab).broke(fatal)
+	var why *EventError
+	if err := <-ended; !errors.As(err, &why) || !errors.Is(err, ErrNotConnected) {
+		t.Errorf("waiting for an offer ended with %v", err)
+	}
+	w.lost(w.b, w.ba)
+}
+
+// NICOptions.Event may call the NIC, even while the NIC is closed.
+func TestEventDuringClose(t *testing.T) {
+	inside, closing := make(chan struct{}), make(chan struct{})
+	var n *NIC
+	dev := &listeningDevice{fakeDevice: &fakeDevice{fabric: newFabric()}, done: make(chan struct{})}
+	n = newNIC(dev, NICOptions{})
+	go func() {
+		defer close(dev.done)
+		close(inside)
+		<-closing
+		n.Stats()
+	}()
+	<-inside
+	go func() {
+		for dev.closes.Load() == 0 {
+			runtime.Gosched()
+		}
+		close(closing)
+	}()
+	for range 2 {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// listeningDevice has a goroutine while it is open.
+type listeningDevice struct {
+	*fakeDevice
+	closes atomic.Int32
+	done   chan struct{}
+}
+
+func (l *listeningDevice) close() error {
+	l.closes.Add(1)
+	return nil
+}
+
+func (l *listeningDevice) ended() { <-l.done }
+
+// Flush does not wait for READs of queue pairs that the NIC has given up.
+func TestFlushGivenUp(t *testing.T) {
+	s := inMemory(t)
+	n := s.open(t, NICOptions{})
+	b := s.kinds[1].make(t, n, 64)
+	b.core.gpu = true
+	if err := b.Flush(limited(t)); err != nil {
+		t.Fatal(err)
+	}
+	n.readBack.link.(*fakeLink).broke(unix.EIO)
+	if err := b.Flush(limited(t)); !errors.Is(err, unix.EIO) {
+		t.Errorf("%v", err)
+	}
+	if err := b.Flush(limited(t)); err != nil {
+		t.Errorf("with new ones: %v", err)
+	}
+}

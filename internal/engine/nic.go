@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/bytesize"
+)
+
+// NIC is an opened RDMA device with a protection domain. Buffers are registered and endpoints
+// are made with it. Its methods may be called from several goroutines at once.
+type NIC struct {
+	dev device
+	opt NICOptions
+
+	staged   atomic.Int64
+	readBack *readBack
+
+	mu     sync.Mutex
+	closed bool
+	users  int // buffers and endpoints
+	pinned int64
+	kept   []func() error // functions to call again
+	ending int            // goroutines that end something
+	idle   sync.Cond      // signals that ending is 0
+}
+
+// NICOptions tune a NIC. The zero value is usable.
+type NICOptions struct {
+	// MaxPinned bounds the host memory that is pinned for the NIC, in bytes: AllocHost, staging
+	// and inject. 0 stands for 256 MiB. Calls that would exceed it return [dmabuf.ErrLimit].
+	MaxPinned int64
+	// Event, if not nil, is called with the device's asynchronous events, one after the other,
+	// on a goroutine of the NIC: for example, a port went down, or a GID changed. The NIC
+	// handles events that end connections by itself. Event must return soon, and must not close
+	// the NIC, whose Close waits for it. If the events are not available (EMFILE), it is never
+	// called.
+	Event func(ibvfd.Event)
+}
+
+const defaultMaxPinned = 256 << 20
+
+// Stats are a NIC's counters.
+type Stats struct {
+	Pinned int64 // bytes of host memory that are pinned now
+	// Staged counts the bytes copied so far between buffers and their staging buffers, or the
+	// host memory into which a message of too many pieces is packed. It stays 0 while all
+	// buffers are direct and no message is packed; DirectOnly guarantees both.
+	Staged int64
+}
+
+// OpenNIC opens the RDMA device of that name ("mlx5_0", "rxe0"), like ibvfd.Open.
+func OpenNIC(name string, opt NICOptions) (*NIC, error) {
+	dev, err := openDevice(name, opt.Event)
+	if err != nil {
+		return nil, err
+	}
+	return newNIC(dev, opt), nil
+}
+
+func newNIC(dev device, opt NICOptions) *NIC {
+	if opt.MaxPinned == 0 {
+		opt.MaxPinned = defaultMaxPinned
+	}
+	n := &NIC{dev: dev, opt: opt}
+	n.idle.L = &n.mu
+	n.readBack = &readBack{nic: n, gate: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+	return n
+}
+
+// Name returns the device's name: "rxe0".
+func (n *NIC) Name() string { return n.dev.name() }
+
+// Stats returns the current counters.
+func (n *NIC) Stats() Stats {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return Stats{Pinned: n.pinned, Staged: n.staged.Load()}
+}
+
+// atomics refuses an operation if the NIC has no atomics: otherwise the queue pair would go
+// into an error state.
+func (n *NIC) atomics(what string) error {
+	if n.dev.atomics() {
+		return nil
+	}
+	return &dmabuf.Error{
+		Op: what, Device: n.Name(), Detail: "the NIC has no atomics", Err: unix.EOPNOTSUPP,
+		Remedy: "use reads, writes and messages, or a NIC whose atomic_cap is not ATOMIC_NONE (ibv_devinfo -v)",
+	}
+}
+
+// enter counts a buffer or an endpoint; leave uncounts it.
+func (n *NIC) enter() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return os.ErrClosed
+	}
+	n.users++
+	return nil
+}
+
+func (n *NIC) leave() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.users--
+}
+
+// pin reserves host memory that will be pinned; unpin gives it back.
+func (n *NIC) pin(size int64, what string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if size > n.opt.MaxPinned-n.pinned {
+		return &dmabuf.Error{
+			Op: "pin host memory", Device: n.dev.name(), Err: dmabuf.ErrLimit,
+			Detail: fmt.Sprintf("%s for %s; %s of %s are pinned", bytesize.Format(size), what, bytesize.Format(n.pinned), bytesize.Format(n.opt.MaxPinned)),
+			Remedy: "raise NICOptions.MaxPinned, or close buffers",
+		}
+	}
+	n.pinned += size
+	return nil
+}
+
+func (n *NIC) unpin(size int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.pinned -= size
+}
+
+// end calls what. After an error, Close calls it again.
+func (n *NIC) end(what func() error) error {
+	err := what()
+	if err != nil {
+		n.keep(what)
+	}
+	return err
+}
+
+// later is end in a goroutine, for which Close waits.
+func (n *NIC) later(what func() error) {
+	n.mu.Lock()
+	n.ending++
+	n.mu.Unlock()
+	go func() {
+		_ = n.end(what)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.ending--
+		n.idle.Broadcast()
+	}()
+}
+
+func (n *NIC) keep(what func() error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.kept = append(n.kept, what)
+}
+
+// endKept calls the functions again that returned an error.
+func (n *NIC) endKept() (err error) {
+	n.mu.Lock()
+	list := n.kept
+	n.kept = nil
+	n.mu.Unlock()
+	for _, what := range list {
+		err = joined(err, n.end(what))
+	}
+	return err
+}
+
+// Close closes the device. While buffers or endpoints of it are open it returns
+// [dmabuf.ErrInUse] and closes nothing; a second Close does nothing. Close first tries again
+// to free resources that could not be freed before: released memory, ended connections.
+func (n *NIC) Close() error {
+	err := n.close()
+	n.mu.Lock()
+	closed := n.closed
+	n.mu.Unlock()
+	if closed {
+		n.dev.ended() // NICOptions.Event may need n.mu
+	}
+	return err
+}
+
+func (n *NIC) close() error {
+	n.mu.Lock()
+	for n.ending > 0 {
+		n.idle.Wait()
+	}
+	n.mu.Unlock()
+	refused := n.endKept()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil
+	}
+	if n.users > 0 {
+		return joined(refused, &dmabuf.Error{
+			Op: "close", Device: n.dev.name(), Err: dmabuf.ErrInUse,
+			Detail: fmt.Sprintf("buffers and endpoints still open: %d", n.users),
+			Remedy: "close them first",
+		})
+	}
+	if err := n.readBack.close(); err != nil {
+		return joined(refused, err)
+	}
+	if err := n.dev.close(); err != nil {
+		return joined(refused, err)
+	}
+	n.closed = true
+	return refused
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+)
+
+// Offer sends a descriptor that Share made to the peer, over the connection's exchange; the
+// peer's Offered returns it. A program may also send descriptors by its own means, encoded by
+// MarshalBinary. An offer that is cut short, for example by the end of ctx, ends the
+// connection.
+func (e *Endpoint) Offer(ctx context.Context, to Peer, rb *RemoteBuffer) error {
+	if rb == nil {
+		return &dmabuf.Error{Op: "offer", Detail: "no descriptor", Remedy: "give what Share returned, or a View of that", Err: unix.EINVAL}
+	}
+	wire, err := rb.MarshalBinary()
+	if err != nil {
+		return err
+	}
+	c, err := e.connFor(to)
+	if err != nil {
+		return err
+	}
+	if rb.token != c.token && rb.token != e.token {
+		return &dmabuf.Error{
+			Op: "offer", Device: fmt.Sprintf("remote buffer %x", rb.id), Detail: "its keys are of another connection", Err: ErrStaleKey,
+			Remedy: "Share with this peer, once for each connection, and offer what that returns",
+		}
+	}
+	select {
+	case <-c.ready:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case c.offering <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-c.offering }()
+	c.mu.Lock()
+	tcp, err := c.tcp, c.refusal()
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err = send(ctx, tcp, wire); err != nil {
+		return c.cutShort(ctx, err)
+	}
+	return nil
+}
+
+// cutShort ends the connection after a message of the exchange was sent in part, and returns
+// the reason. If the peer has ended the connection, the reader of the exchange finds that out,
+// too, and with it the answer of the peer's NIC, which is the cause then.
+func (c *conn) cutShort(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		c.end(err)
+		return err
+	}
+	patience := time.NewTimer(answerWait + flushWait)
+	defer patience.Stop()
+	select {
+	case <-c.ended:
+	case <-ctx.Done():
+	case <-patience.C:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.abort(fmt.Errorf("%w: the peer has ended the connection: %w", ErrNotConnected, err))
+	return c.gone()
+}
+
+// send writes an offer, until ctx ends.
+func send(ctx context.Context, tcp net.Conn, wire []byte) error {
+	ended := make(chan struct{})
+	inTime := context.AfterFunc(ctx, func() {
+		_ = tcp.SetWriteDeadline(time.Unix(1, 0))
+		close(ended)
+	})
+	err := writeMessage(tcp, msgOffer, wire)
+	if !inTime() {
+		<-ended
+		_ = tcp.SetWriteDeadline(time.Time{})
+		if err != nil {
+			return joined(err, ctx.Err())
+		}
+	}
+	return err
+}
+
+// Offered waits for a descriptor that the peer has offered, and returns it. Offers that were
+// not taken are dropped when the connection ends.
+func (e *Endpoint) Offered(ctx context.Context, from Peer) (*RemoteBuffer, error) {
+	c, err := e.connFor(from)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		c.mu.Lock()
+		if c.offers.len() > 0 {
+			rb := c.offers.pop()
+			c.offerBytes -= rb.weight()
+			if c.offers.len() > 0 {
+				c.tell() // for another goroutine that waits
+			}
+			c.mu.Unlock()
+			return rb, nil
+		}
+		c.mu.Unlock()
+		select {
+		case <-c.ended:
+			return nil, c.lost(context.Background())
+		case <-c.offered:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// tell wakes one goroutine that waits for offers.
+func (c *conn) tell() {
+	select {
+	case c.offered <- struct{}{}:
+	default:
+	}
+}
+
+// maxOffered bounds the memory of a peer's offers that wait for Offered.
+const maxOffered = 16 << 20
+
+// weight returns about how much memory a descriptor takes.
+func (r *RemoteBuffer) weight() int {
+	n := 256
+	for _, s := range r.spaces {
+		n += 64 + 32*len(s.Memory)
+	}
+	return n + r.layout.Weight()
+}
+
+// takeOffer reads an offer from the peer.
+func (c *conn) takeOffer(tcp net.Conn) error {
+	body, err := readMessage(tcp, msgOffer)
+	if err != nil {
+		return err
+	}
+	rb := new(RemoteBuffer)
+	if err := rb.UnmarshalBinary(body); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.refusal(); err != nil { // the connection has ended since
+		return err
+	}
+	if err := c.permits(rb); err != nil {
+		return err
+	}
+	if c.offerBytes += rb.weight(); c.offerBytes > maxOffered {
+		return &dmabuf.Error{Op: "take an offer", Detail: fmt.Sprintf("more than %d bytes of offers wait for Offered", maxOffered), Err: dmabuf.ErrLimit}
+	}
+	c.offers.push(rb)
+	c.tell()
+	return nil
+}

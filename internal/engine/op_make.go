@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
+)
+
+// begin prepares work requests within the limits of the connection.
+func (o *op) begin(c *conn) error {
+	for _, rb := range o.bufs { // the op may have been posted before the connection was up
+		if err := c.permits(rb); err != nil {
+			return err
+		}
+	}
+	if c.a.readsOut == 0 && o.reads() { // otherwise it would wait for ever, or end the connection
+		return &dmabuf.Error{
+			Op: o.kind.String(), Detail: "no READs or atomics may be on their way", Err: unix.EOPNOTSUPP,
+			Remedy: "leave Connect.MaxRead at its default, here and at the peer",
+		}
+	}
+	lim := Limits{MaxSGE: c.a.sge, MaxMsg: c.a.maxMsg, MaxInline: c.a.inline}
+	for i := range o.operands {
+		if !o.operands[i].host() {
+			lim.MaxInline = 0
+		}
+	}
+	switch o.kind {
+	case OpRead:
+		lim.MaxSGE = c.a.readSGE
+		lower.Start(&o.low, ibvfd.OpRead, o.local, o.remote, o.length, lim)
+	case OpWrite:
+		lower.Start(&o.low, ibvfd.OpWrite, o.local, o.remote, o.length, lim)
+	case OpSend, OpRecv:
+		return o.beginMessage(c)
+	}
+	return nil
+}
+
+// reads reports whether the op uses a READ or an atomic.
+func (o *op) reads() bool {
+	switch o.kind {
+	case OpRead, OpFetchAdd, OpCompareSwap:
+		return true
+	}
+	return o.kind == OpWrite && o.flags&FlagDeliveryComplete != 0 && o.length > 0
+}
+
+// beginMessage packs a message that has more pieces than a work request may have.
+func (o *op) beginMessage(c *conn) error {
+	if o.length > c.a.maxMsg {
+		return &dmabuf.Error{
+			Op: o.kind.String(), Err: dmabuf.ErrLimit,
+			Detail: fmt.Sprintf("%d bytes; a message of this connection has at most %d", o.length, c.a.maxMsg), Remedy: "write it, or send parts",
+		}
+	}
+	n := o.pieces()
+	if n <= c.a.sge {
+		return nil
+	}
+	if b := o.refusesPack(); b != nil {
+		return o.unpacked(b, n, c.a.sge)
+	}
+	c.later(o, (*op).packInto)
+	return nil
+}
+
+// refusesPack returns a Buffer of the message whose bytes the CPU must not move, nil if there
+// is none.
+func (o *op) refusesPack() *Buffer {
+	for i := range o.operands {
+		if b := o.operands[i].findBuffer((*Buffer).directOnly); b != nil {
+			return b
+		}
+	}
+	return nil
+}
+
+// packInto gives a message its own memory, in one piece. It takes long.
+func (o *op) packInto(e *Endpoint) error {
+	pack, err := e.nic.AllocHost(o.length)
+	if err != nil {
+		return err
+	}
+	if err := pack.use(); err != nil {
+		return err
+	}
+	_ = pack.Release() // from here on it is freed when the op is recycled
+	o.pack = pack
+	if o.kind == OpSend {
+		if err := o.gather(pack.core.hostMem.Bytes()); err != nil {
+			return err
+		}
+		e.nic.staged.Add(o.length)
+	}
+	o.local = append(o.local[:0], lower.Window{Layout: pack.layout, Spaces: pack.mem, Len: o.length})
+	return nil
+}
+
+// unpacked returns the error for a message with bytes of b that cannot be packed.
+func (o *op) unpacked(b *Buffer, pieces, most int) error {
+	return &dmabuf.Error{
+		Op: o.kind.String(), Device: b.String(), Err: unix.EOPNOTSUPP,
+		Detail: fmt.Sprintf("%d pieces; a work request of this connection has at most %d (MaxSGE), and the policy DirectOnly lets no CPU pack them", pieces, most),
+		Remedy: "raise EndpointOptions.MaxSGE, send and receive parts, read or write instead, or register it with PreferDirect",
+	}
+}
+
+func (o *op) pieces() int {
+	p, n := lower.PiecesOf(o.local), 0
+	for _, ok := p.Next(); ok; _, ok = p.Next() {
+		n++
+	}
+	return n
+}
+
+func (o *op) gather(p []byte) error {
+	for i := range o.operands {
+		x := &o.operands[i]
+		if err := x.copy(p[:x.Len], (*core).readAt); err != nil {
+			return err
+		}
+		p = p[x.Len:]
+	}
+	return nil
+}
+
+// make fills wrs with the next work requests. It returns their number, and the number of SGEs
+// used. sges must have room for the most SGEs that one work request may have.
+func (o *op) make(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
+	switch o.kind {
+	case OpSend:
+		used = o.message(sges)
+		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpSend, SGE: sges[:used:used]}
+		if o.flags&FlagRemoteCQData != 0 {
+			wrs[0].Op, wrs[0].Imm = ibvfd.OpSendImm, o.data
+		}
+		if o.inline(c) {
+			wrs[0].Flags |= ibvfd.SendInline
+		}
+		n, o.made = 1, true
+	case OpFetchAdd, OpCompareSwap:
+		used = o.message(sges)
+		r := lower.PiecesOf(o.remote)
+		to, _ := r.Next()
+		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpFetchAdd, SGE: sges[:used:used], RemoteAddr: to.Addr, RKey: to.Key, CompareAdd: o.add, Swap: o.swap}
+		if o.kind == OpCompareSwap {
+			wrs[0].Op = ibvfd.OpCompareSwap
+		}
+		n, o.made = 1, true
+	default:
+		n, used = o.transfer(c, wrs, sges)
+	}
+	return n, used
+}
+
+// inline reports whether the CPU can put the message into the work request.
+func (o *op) inline(c *conn) bool {
+	if o.length > int64(c.a.inline) || o.pack != nil {
+		return false
+	}
+	for i := range o.operands {
+		if !o.operands[i].host() {
+			return false
+		}
+	}
+	return true
+}
+
+// message makes the SGEs of a message; begin has checked that they fit.
+func (o *op) message(sges []ibvfd.SGE) (used int) {
+	p := lower.PiecesOf(o.local)
+	for g, ok := p.Next(); ok; g, ok = p.Next() {
+		sges[used] = ibvfd.SGE{Addr: g.Addr, Length: uint32(g.Length), LKey: g.Key}
+		used++
+	}
+	return used
+}
+
+// transfer makes work requests of a read or a write.
+func (o *op) transfer(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
+	if o.flushing {
+		// Read one byte back into memory that is not used otherwise.
+		sink := c.e.slab.sink
+		sges[0] = ibvfd.SGE{Addr: sink.Addr, Length: 1, LKey: sink.Key}
+		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpRead, SGE: sges[:1:1], RemoteAddr: o.last.Addr, RKey: o.last.Key}
+		o.made = true
+		return 1, 1
+	}
+	if o.length == 0 {
+		// For 0 bytes the peer's NIC checks neither address nor key.
+		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpWrite}
+		if o.kind == OpRead {
+			wrs[0].Op = ibvfd.OpRead
+		}
+		n = 1
+	} else {
+		n = o.low.Next(wrs, sges)
+	}
+	for _, wr := range wrs[:n] {
+		used += len(wr.SGE)
+	}
+	if !o.low.Done() {
+		return n, used
+	}
+	end := &wrs[n-1]
+	o.last = Piece{Addr: end.RemoteAddr, Key: end.RKey}
+	if o.flags&FlagRemoteCQData != 0 {
+		end.Op, end.Imm = ibvfd.OpWriteImm, o.data
+	}
+	if o.kind == OpWrite && o.flags&FlagDeliveryComplete != 0 && o.length > 0 {
+		o.flushing = true
+	} else {
+		o.made = true
+	}
+	return n, used
+}
+
+// slowEnd reports whether received bytes must be copied to other memory, or memory must be
+// freed, before the program gets the completion.
+func (o *op) slowEnd() bool {
+	if o.pack != nil {
+		return true
+	}
+	switch o.kind {
+	case OpWrite, OpSend, OpRemoteWrite:
+		return false
+	}
+	for i := range o.operands {
+		if o.operands[i].isStaged() {
+			return true
+		}
+	}
+	return false
+}
+
+// arrive copies these bytes to their place, and frees the memory. It takes long.
+func (o *op) arrive(e *Endpoint) error {
+	n := o.length
+	if o.pack != nil {
+		defer func() {
+			o.pack.core.unuse()
+			o.pack = nil
+		}()
+		if o.kind != OpRecv {
+			return nil
+		}
+		p := o.pack.core.hostMem.Bytes()[:n]
+		e.nic.staged.Add(n)
+		for i := range o.operands {
+			x := &o.operands[i]
+			k := min(x.Len, int64(len(p)))
+			if err := x.copy(p[:k], (*core).writeAt); err != nil {
+				return err
+			}
+			p = p[k:]
+		}
+		return nil
+	}
+	for i := range o.operands {
+		x := &o.operands[i]
+		k := min(x.Len, n)
+		if err := x.staged(k, (*stagingBuffer).arrived); err != nil {
+			return err
+		}
+		n -= k
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// Direct says how the NIC reaches a Buffer's bytes.
+type Direct int
+
+// The values of Direct.
+const (
+	Staged     Direct = iota // the NIC uses host memory in their place
+	Registered               // they are registered; it is not proven where the driver keeps them
+	Proven                   // registered, and a prover saw that DMA goes straight to device memory
+)
+
+// String returns "staged", "registered" or "proven".
+func (d Direct) String() string {
+	switch d {
+	case Staged:
+		return "staged"
+	case Registered:
+		return "registered"
+	case Proven:
+		return "proven"
+	}
+	return fmt.Sprintf("Direct(%d)", int(d))
+}
+
+// Path describes how the NIC reaches a Buffer's bytes.
+type Path struct {
+	Direct Direct
+	Route  ibvfd.Route         // the component that registered the dma-buf, or RoutePeerDirect; "" if staged
+	Reason error               // why it is staged: the *ibvfd.RegError, or nil if the policy said so
+	Proof  placement.Placement // the prover's last answer; Unknown if no prover was asked
+}
+
+// String returns all fields in one line, as "registered, by ibv_reg_dmabuf_mr".
+func (p Path) String() string {
+	text := p.Direct.String()
+	if p.Route != "" {
+		text += fmt.Sprintf(", by %v", p.Route)
+	}
+	if p.Reason != nil {
+		text += fmt.Sprintf(": %v", p.Reason)
+	}
+	if p.Proof.Memory != placement.Unknown || p.Proof.Reason != "" {
+		text += fmt.Sprintf("; %v", p.Proof)
+	}
+	return text
+}
+
+// Path returns how the NIC reaches the Buffer's bytes.
+func (b *Buffer) Path() Path {
+	b.core.mu.Lock()
+	defer b.core.mu.Unlock()
+	return b.core.path
+}
+
+// GPUDirect reports whether the Buffer is a GPU's memory and registered, so that the NIC
+// reaches it without staging. It is also true if the GPU's driver has moved the bytes to
+// system memory to have them registered, as i915 always does. [Buffer.Prove] detects that, and
+// Path's Proof reports it from then on.
+func (b *Buffer) GPUDirect() bool {
+	return b.core.gpu && b.Path().Direct != Staged
+}
+
+// errStaged is the error of calls that need a direct Buffer.
+var errStaged = errors.New("the buffer is staged")
+
+// Prove asks a prover where the bytes are, and keeps the answer for Path. The prover must have
+// watched the kernel since before the Buffer was registered. The Buffer is Proven if every one
+// of its MRs is; otherwise the answer is that of the first MR that is not. For a staged Buffer
+// Prove returns an error.
+func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Placement, error) {
+	if err := b.use(); err != nil {
+		return placement.Placement{}, err
+	}
+	defer b.core.unuse()
+	c := b.core
+	if c.staging != nil || c.src == nil {
+		return placement.Placement{}, errStaged
+	}
+	direct := Proven
+	var proof placement.Placement
+	for i, piece := range c.reg.local {
+		key := placement.Key{Device: c.nic.Name(), LKey: piece.Key, RKey: c.reg.remote[i].Key}
+		// For memory registered by a device pointer the kernel knows no dma-buf.
+		if len(c.inodes) == len(c.reg.local) && c.reg.route != ibvfd.RoutePeerDirect {
+			key.Inode = c.inodes[i]
+		}
+		answer, err := p.Prove(ctx, key)
+		if err != nil {
+			return placement.Placement{}, err
+		}
+		if i == 0 || direct == Proven {
+			proof = answer
+		}
+		if answer.Direct() != placement.Yes {
+			direct = Registered
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.path.Direct, c.path.Proof = direct, proof
+	return proof, nil
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/wire"
+	"github.com/gpurdma/gpurdma/layout"
+)
+
+// RemoteBuffer describes memory of a peer: Endpoint.Share made it there, and the peer sent it.
+// It never changes.
+type RemoteBuffer struct {
+	id     uint64
+	token  uint64 // of the connection, or endpoint, whose keys these are
+	access ibvfd.Access
+	spaces []lower.Space
+	layout Layout
+	share  *share // nil unless Share made it here, or View made it of such a RemoteBuffer
+}
+
+// remoteAccess is all access that a peer can be given.
+const remoteAccess = ibvfd.AccessRemoteRead | ibvfd.AccessRemoteWrite | ibvfd.AccessRemoteAtomic
+
+// ID returns the ID of the peer's Buffer; of a Region, the first Buffer's.
+func (r *RemoteBuffer) ID() uint64 { return r.id }
+
+// Size returns the number of bytes of the layout.
+func (r *RemoteBuffer) Size() int64 { return r.layout.Size() }
+
+// Access returns the access that the peer allows.
+func (r *RemoteBuffer) Access() ibvfd.Access { return r.access }
+
+// Layout returns the layout of the memory.
+func (r *RemoteBuffer) Layout() Layout { return r.layout }
+
+// View returns the same memory through another layout, whose sources are those of the memory.
+// It returns [dmabuf.ErrRange] if the layout has bytes outside the memory.
+func (r *RemoteBuffer) View(l Layout) (*RemoteBuffer, error) {
+	v := *r
+	v.layout = l
+	if err := v.check(); err != nil {
+		return nil, err
+	}
+	return &v, nil
+}
+
+func (r *RemoteBuffer) check() error {
+	return r.layout.Check("describe remote memory", func(i int) (int64, bool) {
+		if i >= len(r.spaces) {
+			return 0, false
+		}
+		return r.spaces[i].Memory.Size(), true
+	})
+}
+
+// A descriptor on the wire is: version, id, token, access as uvarint, the number of sources,
+// for each source the number of pieces and their addresses, lengths and keys, then the layout.
+const remoteVersion = 1
+
+// MaxRemoteWire is the longest descriptor that UnmarshalBinary takes, in bytes.
+const MaxRemoteWire = layout.MaxWire + 256<<10
+
+// MarshalBinary encodes the descriptor for the peer.
+func (r *RemoteBuffer) MarshalBinary() ([]byte, error) {
+	b := []byte{remoteVersion}
+	b = binary.BigEndian.AppendUint64(b, r.id)
+	b = binary.BigEndian.AppendUint64(b, r.token)
+	b = binary.AppendUvarint(b, uint64(r.access))
+	b = binary.AppendUvarint(b, uint64(len(r.spaces)))
+	for _, s := range r.spaces {
+		b = binary.AppendUvarint(b, uint64(len(s.Memory)))
+		for _, p := range s.Memory {
+			b = binary.AppendUvarint(b, p.Addr)
+			b = binary.AppendUvarint(b, uint64(p.Length))
+			b = binary.BigEndian.AppendUint32(b, p.Key)
+		}
+	}
+	b, err := r.layout.AppendBinary(b)
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > MaxRemoteWire {
+		return nil, &dmabuf.Error{Op: "encode remote memory", Detail: fmt.Sprintf("%d bytes, of at most %d", len(b), MaxRemoteWire), Err: dmabuf.ErrLimit}
+	}
+	return b, nil
+}
+
+// UnmarshalBinary decodes a peer's descriptor, and checks all of it.
+func (r *RemoteBuffer) UnmarshalBinary(data []byte) error {
+	in := wire.NewReader("remote buffer", data)
+	if len(data) > MaxRemoteWire {
+		return in.Fail("%d bytes, of at most %d", len(data), MaxRemoteWire)
+	}
+	if v := in.Byte(); in.Err == nil && v != remoteVersion {
+		return in.Fail("version %d; this is version %d", v, remoteVersion)
+	}
+	out := RemoteBuffer{id: in.Uint64(), token: in.Uint64()}
+	access := in.Uvarint()
+	if access&^uint64(remoteAccess) != 0 {
+		return in.Fail("access %#x", access)
+	}
+	out.access = ibvfd.Access(access)
+	out.spaces = make([]lower.Space, in.Count(7))
+	for i := range out.spaces {
+		out.spaces[i] = lower.NewSpace(readMemory(&in))
+	}
+	if in.Err != nil {
+		return in.Err
+	}
+	if err := out.layout.UnmarshalBinary(in.Rest()); err != nil {
+		return err
+	}
+	if err := out.check(); err != nil {
+		return err
+	}
+	*r = out
+	return nil
+}
+
+// readMemory reads the pieces of one source.
+func readMemory(r *wire.Reader) Memory {
+	m := make(Memory, r.Count(6))
+	total := int64(0)
+	for i := range m {
+		p := &m[i]
+		p.Addr, p.Length, p.Key = r.Uvarint(), r.Int64(), r.Uint32()
+		switch {
+		case r.Err != nil:
+			return nil
+		case p.Length == 0 || p.Length > math.MaxInt64-total || uint64(p.Length) > math.MaxUint64-p.Addr:
+			r.Fail("%d bytes at address %#x", p.Length, p.Addr)
+			return nil
+		}
+		total += p.Length
+	}
+	if len(m) == 0 {
+		r.Fail("a source without memory")
+	}
+	return m
+}

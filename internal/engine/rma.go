@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// Msg is an operation with all its parameters (struct fi_msg_rma).
+type Msg struct {
+	Local   []Span       // memory to read from or write to, one span after the other
+	Peer    Peer         // the other side
+	Remote  []RemoteSpan // the peer's memory, as many bytes, one span after the other
+	Data    uint64       // for the peer, with FlagRemoteCQData: 32 bits
+	Context any          // returned in the Completion
+}
+
+// Read reads the peer's memory (fi_read).
+func (e *Endpoint) Read(into Span, peer Peer, from RemoteSpan, context any) error {
+	o, err := e.start(OpRead, 0, context)
+	if err != nil {
+		return err
+	}
+	if err = o.take(e, into); err == nil {
+		err = o.takeRemote(ibvfd.AccessRemoteRead, from)
+	}
+	return e.post(peer, o, err)
+}
+
+// ReadV reads one range of the peer's memory into several spans (fi_readv).
+func (e *Endpoint) ReadV(into []Span, peer Peer, from RemoteSpan, context any) error {
+	return e.ReadMsg(Msg{Local: into, Peer: peer, Remote: []RemoteSpan{from}, Context: context}, 0)
+}
+
+// ReadMsg reads with flags (fi_readmsg).
+func (e *Endpoint) ReadMsg(m Msg, flags Flags) error {
+	o, err := e.start(OpRead, flags, m.Context)
+	if err != nil {
+		return err
+	}
+	if err = o.take(e, m.Local...); err == nil {
+		err = o.takeRemote(ibvfd.AccessRemoteRead, m.Remote...)
+	}
+	return e.post(m.Peer, o, err)
+}
+
+// Write writes to the peer's memory (fi_write).
+func (e *Endpoint) Write(from Span, peer Peer, to RemoteSpan, context any) error {
+	o, err := e.start(OpWrite, 0, context)
+	if err != nil {
+		return err
+	}
+	if err = o.take(e, from); err == nil {
+		err = o.takeRemote(ibvfd.AccessRemoteWrite, to)
+	}
+	return e.post(peer, o, err)
+}
+
+// WriteV writes several spans to one range of the peer's memory (fi_writev).
+func (e *Endpoint) WriteV(from []Span, peer Peer, to RemoteSpan, context any) error {
+	return e.WriteMsg(Msg{Local: from, Peer: peer, Remote: []RemoteSpan{to}, Context: context}, 0)
+}
+
+// WriteMsg writes with flags (fi_writemsg).
+func (e *Endpoint) WriteMsg(m Msg, flags Flags) error {
+	o, err := e.start(OpWrite, flags, m.Context)
+	if err != nil {
+		return err
+	}
+	if err = o.setData(m.Data); err == nil {
+		err = o.takeOrInject(e, m.Local)
+	}
+	if err == nil {
+		err = o.takeRemote(ibvfd.AccessRemoteWrite, m.Remote...)
+	}
+	return e.post(m.Peer, o, err)
+}
+
+// WriteData is Write with 32 bits of data for the peer, which complete a receive there when
+// the bytes have been written (fi_writedata). Data without bytes is possible: both spans are
+// zero then.
+func (e *Endpoint) WriteData(from Span, data uint64, peer Peer, to RemoteSpan, context any) error {
+	return e.WriteMsg(Msg{Local: []Span{from}, Peer: peer, Remote: []RemoteSpan{to}, Data: data, Context: context}, FlagRemoteCQData)
+}
+
+// InjectWrite writes p, which may be changed when the call returns, and makes no completion
+// unless it fails (fi_inject_write). p may be in any memory, and may have at most
+// EndpointOptions.InjectSize bytes.
+func (e *Endpoint) InjectWrite(p []byte, peer Peer, to RemoteSpan) error {
+	return e.injectWrite(p, 0, peer, to, FlagInject)
+}
+
+// InjectWriteData is InjectWrite with data for the peer (fi_inject_writedata).
+func (e *Endpoint) InjectWriteData(p []byte, data uint64, peer Peer, to RemoteSpan) error {
+	return e.injectWrite(p, data, peer, to, FlagInject|FlagRemoteCQData)
+}
+
+func (e *Endpoint) injectWrite(p []byte, data uint64, peer Peer, to RemoteSpan, flags Flags) error {
+	o, err := e.start(OpWrite, flags, nil)
+	if err != nil {
+		return err
+	}
+	o.silent = true
+	if err = o.setData(data); err == nil {
+		err = o.inject(e, int64(len(p)), func(slot []byte) error { copy(slot, p); return nil })
+	}
+	if err == nil {
+		err = o.takeRemote(ibvfd.AccessRemoteWrite, to)
+	}
+	return e.post(peer, o, err)
+}
+
+// setData sets the data for the peer.
+func (o *op) setData(data uint64) error {
+	if o.flags&FlagRemoteCQData == 0 {
+		return nil
+	}
+	if data > math.MaxUint32 {
+		return &dmabuf.Error{Op: o.kind.String(), Detail: fmt.Sprintf("data %#x", data), Remedy: "immediate data of a work request has 32 bits", Err: dmabuf.ErrRange}
+	}
+	o.data = uint32(data)
+	return nil
+}
+
+// takeOrInject adds local memory, or copies its bytes into the slab with FlagInject.
+func (o *op) takeOrInject(e *Endpoint, spans []Span) error {
+	if err := o.take(e, spans...); err != nil || o.flags&FlagInject == 0 {
+		return err
+	}
+	if err := o.inject(e, o.length, o.gather); err != nil {
+		return err
+	}
+	for i := range o.operands {
+		o.operands[i].drop()
+	}
+	o.operands = o.operands[:0]
+	return nil
+}
+
+// start makes an op; a call of post must follow.
+func (e *Endpoint) start(kind Op, flags Flags, context any) (*op, error) {
+	if err := flags.check(kind); err != nil {
+		return nil, err
+	}
+	return e.newOp(kind, flags, context), nil
+}
+
+// post submits the op, or recycles it if err is not nil.
+func (e *Endpoint) post(to Peer, o *op, err error) error {
+	if err == nil && o.flags&FlagDeliveryComplete != 0 {
+		err = e.needSlab()
+	}
+	var c *conn
+	if err == nil {
+		c, err = e.lockConn(to)
+	}
+	if err == nil && o.kind == OpRecv && c.link != nil && o.pieces() > c.a.sge && o.refusesPack() == nil {
+		c.mu.Unlock() // the caller waits for the memory: the receive is to be posted when the call returns
+		if err = o.packInto(e); err == nil {
+			c, err = e.lockConn(to)
+		}
+	}
+	if err != nil {
+		e.recycle(o)
+		return err
+	}
+	defer c.mu.Unlock()
+	for _, rb := range o.bufs {
+		if err := c.permits(rb); err != nil {
+			e.recycle(o)
+			return err
+		}
+	}
+	return c.submit(o)
+}
