@@ -286,12 +286,12 @@ func ofTwo(t *testing.T) *Buffer {
 	n := inMemory(t).open(t, NICOptions{})
 	b := must(n.Register(&memSource{mem: make([]byte, 64), direct: true}, BufferOptions{}))(t)
 	closing(t, b)
-	first := b.core.reg.local[0]
-	if b.core.reg.remote[0].Key == first.Key {
+	first := b.core.reg.Local[0]
+	if b.core.reg.Remote[0].Key == first.Key {
 		t.Fatal("the fabric's lkeys are its rkeys: what is asked by the wrong one would be found")
 	}
-	b.core.reg.local = append(b.core.reg.local, Piece{Addr: first.Addr + 1<<40, Length: 32, Key: 0x501})
-	b.core.reg.remote = append(b.core.reg.remote, Piece{Addr: first.Addr + 1<<40, Length: 32, Key: 0x502})
+	b.core.reg.Local = append(b.core.reg.Local, Piece{Addr: first.Addr + 1<<40, Length: 32, Key: 0x501})
+	b.core.reg.Remote = append(b.core.reg.Remote, Piece{Addr: first.Addr + 1<<40, Length: 32, Key: 0x502})
 	b.core.inodes = []uint64{70, 80}
 	return b
 }
@@ -302,7 +302,7 @@ func TestProveAsks(t *testing.T) {
 	b := ofTwo(t)
 	direct := placement.Placement{Memory: placement.PeerToPeer, Route: placement.BelowSwitch}
 	want := []placement.Key{
-		{Device: "fake0", LKey: b.core.reg.local[0].Key, RKey: b.core.reg.remote[0].Key, Inode: 70},
+		{Device: "fake0", LKey: b.core.reg.Local[0].Key, RKey: b.core.reg.Remote[0].Key, Inode: 70},
 		{Device: "fake0", LKey: 0x501, RKey: 0x502, Inode: 80},
 	}
 	for range 2 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
 // conn is a connection to a peer. Its mutex is held for microseconds: to post, and to take
@@ -34,8 +35,8 @@ type conn struct {
 	cause error // why the connection has ended
 	down  error // the state of the port, or the path, if the connection ended because of it
 
-	link       link
-	a          linkAttr
+	link       rc.Link
+	a          rc.Attr
 	queue      *cqueue
 	id         uint64 // of work requests, without the queue pair and the number
 	path       *Connection
@@ -46,7 +47,7 @@ type conn struct {
 	active  int       // operations that have begun and not completed
 	posted  int       // operations that have not completed, without receives
 	holding bool      // the next Poll posts the operations
-	q       [queues]sendQueue
+	q       [rc.Queues]sendQueue
 	rq      recvQueue
 
 	slow   fifo[slowWork] // slow work of operations
@@ -104,7 +105,7 @@ type recvQueue struct {
 }
 
 // idRecv marks a receive in work requests' IDs; the other values are the send queues' numbers.
-const idRecv = queues
+const idRecv = rc.Queues
 
 // newConn makes a connection for a peer. The caller holds the endpoint's mutex, and Close
 // waits until the connection has ended.
@@ -125,16 +126,16 @@ func (e *Endpoint) newConn(p *peer) *conn {
 }
 
 // room is the number of work requests that a connection may have in its completion queue.
-func (o *EndpointOptions) room() int { return queues*o.SendDepth + o.RecvDepth }
+func (o *EndpointOptions) room() int { return rc.Queues*o.SendDepth + o.RecvDepth }
 
 // adopt gives the connection its queue pairs, and posts receives on them.
-func (c *conn) adopt(l link, q *cqueue) {
-	c.link, c.a, c.queue = l, l.attr(), q
+func (c *conn) adopt(l rc.Link, q *cqueue) {
+	c.link, c.a, c.queue = l, l.Attr(), q
 	for i := range c.q {
-		c.q[i].free = c.a.sendDepth
+		c.q[i].free = c.a.SendDepth
 	}
 	c.wrs = make([]ibvfd.SendWR, batchWRs)
-	c.sges = make([]ibvfd.SGE, max(2*batchWRs, c.a.sge))
+	c.sges = make([]ibvfd.SGE, max(2*batchWRs, c.a.SGE))
 	c.kickRecv()
 	c.e.done.wakeSleeper() // the new queue must be armed
 }

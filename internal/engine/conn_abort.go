@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
 func (c *conn) refusal() error {
@@ -59,7 +60,7 @@ func (c *conn) drainBeforeAbort() {
 	for end := time.Now().Add(answerWait); time.Now().Before(end); time.Sleep(answerLook) {
 		c.queue.poll()
 		c.mu.Lock()
-		waits := c.state == up && (c.q[writeQueue].groups.len() > 0 || c.q[readQueue].groups.len() > 0)
+		waits := c.state == up && (c.q[rc.WriteQueue].groups.len() > 0 || c.q[rc.ReadQueue].groups.len() > 0)
 		c.mu.Unlock()
 		if !waits {
 			return
@@ -75,7 +76,7 @@ func (c *conn) broke(why error) {
 		c.mu.Unlock()
 		if q != nil {
 			q.poll() // earlier completions may say more
-			if e := (*EventError)(nil); errors.As(why, &e) && e.Event.Type == ibvfd.EventCQErr {
+			if e := (*rc.EventError)(nil); errors.As(why, &e) && e.Event.Type == ibvfd.EventCQErr {
 				q.retire()
 			}
 		}
@@ -142,7 +143,7 @@ func (c *conn) endLink() {
 		return
 	}
 	if errors.As(c.cause, new(*ibvfd.WCError)) {
-		down := c.link.down()
+		down := c.link.Down()
 		if down == nil && c.path != nil && errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr}) {
 			down = fmt.Errorf("the path is %v", c.path) // its GIDs may not reach each other
 		}
@@ -150,13 +151,13 @@ func (c *conn) endLink() {
 		c.down, c.cause = down, becauseOf(down, c.cause)
 		c.mu.Unlock()
 	}
-	if err := c.link.fail(); err == nil {
+	if err := c.link.Fail(); err == nil {
 		c.drain()
 	}
 	c.queue.leave(c.id)
 	// After a close without error the NIC touches none of the memory. Otherwise the memory
 	// stays.
-	if err := c.link.close(); err != nil {
+	if err := c.link.Close(); err != nil {
 		c.mu.Lock()
 		c.stuck, c.letSlabGo = true, c.e.slab.hold()
 		c.mu.Unlock()
@@ -198,7 +199,7 @@ func (c *conn) recycle(o *op) {
 
 // closeStuck tries again to close a link, and frees its resources.
 func (c *conn) closeStuck() error {
-	if err := c.link.close(); err != nil {
+	if err := c.link.Close(); err != nil {
 		return err
 	}
 	c.queue.poll()

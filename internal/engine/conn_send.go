@@ -45,7 +45,7 @@ func (c *conn) feed(o *op) bool {
 	q := &c.q[o.queue]
 	for !o.made {
 		b := &c.batch
-		if b.wrs > 0 && (b.queue != o.queue || b.wrs == len(c.wrs) || len(c.sges)-b.sges < c.a.sge) {
+		if b.wrs > 0 && (b.queue != o.queue || b.wrs == len(c.wrs) || len(c.sges)-b.sges < c.a.SGE) {
 			c.flush()
 			if c.state != up {
 				return false
@@ -82,7 +82,7 @@ func (c *conn) flush() {
 	n := b.wrs
 	b.wrs, b.sges = 0, 0
 	c.wrs[n-1].Flags |= ibvfd.SendSignaled
-	if posted, err := c.link.post(b.queue, c.wrs[:n]); err != nil {
+	if posted, err := c.link.Post(b.queue, c.wrs[:n]); err != nil {
 		if posted < n { // the others will not complete
 			q := &c.q[b.queue]
 			q.next = q.number(c.wrs[posted].ID)
@@ -115,7 +115,7 @@ func (c *conn) kickRecv() {
 		}
 		n := o.message(c.sges)
 		wr := ibvfd.RecvWR{ID: idRecv<<kindShift | c.id | c.rq.next&numberMask, SGE: c.sges[:n:n]}
-		if _, err := c.link.recv([]ibvfd.RecvWR{wr}); err != nil {
+		if _, err := c.link.Recv([]ibvfd.RecvWR{wr}); err != nil {
 			c.abort(err)
 			return
 		}

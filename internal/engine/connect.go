@@ -14,7 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/cmstream"
 	"github.com/gpurdma/gpurdma/internal/handshake"
+	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
 // A silent peer is given up after keepIdle + keepCount*keepEvery. Tests use shorter times.
@@ -120,14 +122,14 @@ func (e *Endpoint) dial(ctx context.Context, c *conn, addr string) error {
 }
 
 func (e *Endpoint) dialed(ctx context.Context, c *conn, addr string) error {
-	addr, rdma := overCM(addr)
+	addr, rdma := cmstream.Cut(addr)
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return err
 	}
 	var raw net.Conn
 	if rdma {
-		raw, err = e.dialCM(ctx, addr)
+		raw, err = e.dialStream(ctx, addr)
 	} else {
 		raw, err = new(net.Dialer).DialContext(ctx, "tcp", addr)
 	}
@@ -169,22 +171,22 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, call
 		}
 		_ = raw.Close()
 	}()
-	attr := linkAttr{
-		sendDepth: e.opt.SendDepth, recvDepth: e.opt.RecvDepth, sge: e.opt.MaxSGE,
-		inline: min(e.opt.InjectSize, maxInline), connect: e.opt.Connect, end: e.nic.end,
+	attr := rc.Attr{
+		SendDepth: e.opt.SendDepth, RecvDepth: e.opt.RecvDepth, SGE: e.opt.MaxSGE,
+		Inline: min(e.opt.InjectSize, maxInline), Connect: e.opt.Connect, End: e.nic.end,
 	}
-	if s, ok := raw.(*stream); ok {
-		if err := s.establish(ctx); err != nil {
+	if s, ok := raw.(*cmstream.Stream); ok {
+		if err := s.Establish(ctx); err != nil {
 			return err
 		}
-		path, err := s.id.Attributes()
+		path, err := s.Path()
 		if err != nil {
 			return err
 		}
-		attr.path = &path
+		attr.Path = &path
 	}
-	attr.gidSelector = gidSelector{wish: e.opt.GID, port: e.opt.Port}
-	attr.gidSelector.ends(raw)
+	attr.GID = rc.GIDSelector{Wish: e.opt.GID, Port: e.opt.Port}
+	attr.GID.Ends(raw)
 	if tcp, err = e.opt.protect(ctx, through, host, client); err != nil {
 		tcp = nil
 		return err
@@ -195,7 +197,7 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, call
 			return err
 		}
 		caller.Advance(handshake.Ready)
-		attr.gidSelector.gid = addrOf(theirs.queues[writeQueue])
+		attr.GID.Peer = rc.AddrOf(theirs.queues[rc.WriteQueue])
 	}
 	c, err := whose()
 	if err != nil {
@@ -205,8 +207,8 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, call
 	if err != nil {
 		return err
 	}
-	attr.queue, attr.broke = q.cq, c.broke
-	l, err := e.nic.dev.link(attr)
+	attr.Queue, attr.Broke = q.cq, c.broke
+	l, err := e.nic.dev.Link(attr)
 	if err != nil {
 		q.release(e.opt.room())
 		return err
@@ -216,7 +218,7 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, call
 		taken := c.link != nil // it closes with the connection
 		c.mu.Unlock()
 		if !taken {
-			_ = e.nic.end(l.close)
+			_ = e.nic.end(l.Close)
 			q.release(e.opt.room())
 		}
 		return err
@@ -236,9 +238,9 @@ func readHello(tcp net.Conn, h *hello) error {
 }
 
 // exchangeHello exchanges the hellos, and connects the link.
-func (e *Endpoint) exchangeHello(c *conn, l link, q *cqueue, tcp net.Conn, theirs hello, caller *handshake.Caller) error {
-	a, client := l.attr(), caller == nil
-	ours := hello{conn: c.token, endpoint: e.token, queues: l.local(), readsIn: a.readsIn, readsOut: a.readsOut}
+func (e *Endpoint) exchangeHello(c *conn, l rc.Link, q *cqueue, tcp net.Conn, theirs hello, caller *handshake.Caller) error {
+	a, client := l.Attr(), caller == nil
+	ours := hello{conn: c.token, endpoint: e.token, queues: l.Local(), readsIn: a.ReadsIn, readsOut: a.ReadsOut}
 	if client {
 		if err := writeMessage(tcp, msgHello, ours.append(nil)); err != nil {
 			return err
@@ -253,7 +255,7 @@ func (e *Endpoint) exchangeHello(c *conn, l link, q *cqueue, tcp net.Conn, their
 		}
 	}
 	path := e.over(l, theirs.queues)
-	if err := l.connect(theirs.queues, theirs.readsIn); err != nil {
+	if err := l.Connect(theirs.queues, theirs.readsIn); err != nil {
 		return fmt.Errorf("%w; over %v", err, path)
 	}
 	if err := e.attachLink(c, l, q, tcp, theirs, path); err != nil {
@@ -293,7 +295,7 @@ func (c *conn) start() {
 
 // attachLink gives the link to the connection, which posts receives on it: the peer may send
 // as soon as it has this side's hello.
-func (e *Endpoint) attachLink(c *conn, l link, q *cqueue, tcp net.Conn, theirs hello, path *Connection) error {
+func (e *Endpoint) attachLink(c *conn, l rc.Link, q *cqueue, tcp net.Conn, theirs hello, path *Connection) error {
 	id := q.enter(c)
 	c.mu.Lock()
 	if c.state == dead {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
 // Connection describes the path of a connection to a peer.
@@ -64,7 +65,7 @@ func (e *Endpoint) Connection(id Peer) (Connection, error) {
 }
 
 // over describes a link; theirs may be zero before the peer's hello.
-func (e *Endpoint) over(l link, theirs [queues]ibvfd.Endpoint) *Connection {
-	own := l.local()[writeQueue]
-	return &Connection{e.nic.Name(), own.Port, addrOf(own), addrOf(theirs[writeQueue]), l.attr().why}
+func (e *Endpoint) over(l rc.Link, theirs [rc.Queues]ibvfd.Endpoint) *Connection {
+	own := l.Local()[rc.WriteQueue]
+	return &Connection{e.nic.Name(), own.Port, rc.AddrOf(own), rc.AddrOf(theirs[rc.WriteQueue]), l.Attr().Why}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
 // The error of a failed connection names the path: TCP has shown that the peer is there, and
@@ -77,8 +78,8 @@ func TestUnequalOptions(t *testing.T) {
 			w.connect()
 			for i, e := range []*Endpoint{w.a, w.b} {
 				conn := e.connTo(e.Peers()[0])
-				if conn.a.readsIn != c.in[i] || conn.a.readsOut != c.out[i] {
-					t.Errorf("side %d answers %d READs and sends %d, want %d and %d", i, conn.a.readsIn, conn.a.readsOut, c.in[i], c.out[i])
+				if conn.a.ReadsIn != c.in[i] || conn.a.ReadsOut != c.out[i] {
+					t.Errorf("side %d answers %d READs and sends %d, want %d and %d", i, conn.a.ReadsIn, conn.a.ReadsOut, c.in[i], c.out[i])
 				}
 				for _, q := range conn.link.(*fakeLink).qps {
 					if q.mtu != c.mtu {
@@ -116,14 +117,14 @@ func TestUnequalOptions(t *testing.T) {
 // unroutable's links cannot be connected.
 type unroutable struct{ *fakeDevice }
 
-func (d unroutable) link(a linkAttr) (link, error) {
-	l, err := d.fakeDevice.link(a)
+func (d unroutable) Link(a rc.Attr) (rc.Link, error) {
+	l, err := d.fakeDevice.Link(a)
 	return nowhere{l.(*fakeLink)}, err
 }
 
 type nowhere struct{ *fakeLink }
 
-func (nowhere) connect([queues]ibvfd.Endpoint, uint8) error { return unix.ENETUNREACH }
+func (nowhere) Connect([rc.Queues]ibvfd.Endpoint, uint8) error { return unix.ENETUNREACH }
 
 func TestUnroutable(t *testing.T) {
 	s := inMemory(t)

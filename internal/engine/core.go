@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
 // core is the memory that a Buffer and its slices share.
@@ -27,14 +28,14 @@ type core struct {
 	order  Ordering
 	peer   bool // src may be registered by its device pointers
 
-	local   lower.Space     // the whole memory under local keys
-	bytes   []*registration // a byte of each dma-buf, for the NIC's readBack; nil until Flush
-	reg     *registration   // of local
-	hostMem *hostmem.Buf    // the memory itself, or its staging buffer; nil if direct
-	staging *stagingBuffer  // nil unless staged
-	release func()          // of src
-	owned   io.Closer       // src, if the core is to close it
-	inodes  []uint64        // of the dma-bufs
+	local   lower.Space        // the whole memory under local keys
+	bytes   []*rc.Registration // a byte of each dma-buf, for the NIC's readBack; nil until Flush
+	reg     *rc.Registration   // of local
+	hostMem *hostmem.Buf       // the memory itself, or its staging buffer; nil if direct
+	staging *stagingBuffer     // nil unless staged
+	release func()             // of src
+	owned   io.Closer          // src, if the core is to close it
+	inodes  []uint64           // of the dma-bufs
 
 	mu      sync.Mutex
 	handles int  // Buffers
@@ -57,9 +58,9 @@ func (c *core) open() (err error) {
 		}
 	}
 	if c.policy != StagedOnly {
-		c.reg, err = c.nic.dev.source(c.exported(), 0, c.size, ibvfd.AccessLocalWrite|c.order.access())
+		c.reg, err = c.nic.dev.Source(c.exported(), 0, c.size, ibvfd.AccessLocalWrite|c.order.access())
 		if err == nil {
-			c.local, c.path = lower.NewSpace(c.reg.local), Path{Direct: Registered, Route: c.reg.route}
+			c.local, c.path = lower.NewSpace(c.reg.Local), Path{Direct: Registered, Route: c.reg.Route}
 			return nil
 		}
 		// Stage only after a refusal: not if the NIC was closed.
@@ -78,9 +79,9 @@ func (c *core) open() (err error) {
 }
 
 // exported returns src in the form that the device registers.
-func (c *core) exported() rcSource {
+func (c *core) exported() rc.Source {
 	if c.peer {
-		return peerDirect{c.src}
+		return rc.PeerDirect{Source: c.src}
 	}
 	return c.src
 }
@@ -93,7 +94,7 @@ func (c *core) openHost() error {
 	if err := c.pinned("a buffer of host memory"); err != nil {
 		return err
 	}
-	c.path = Path{Direct: Registered, Route: c.reg.route}
+	c.path = Path{Direct: Registered, Route: c.reg.Route}
 	return nil
 }
 
@@ -107,12 +108,12 @@ func (c *core) pinned(what string) error {
 		c.nic.unpin(c.size)
 		return err
 	}
-	reg, err := c.nic.dev.host(mem, 0, c.size, ibvfd.AccessLocalWrite|c.order.access())
+	reg, err := c.nic.dev.Host(mem, 0, c.size, ibvfd.AccessLocalWrite|c.order.access())
 	if err != nil {
 		c.nic.unpin(c.size)
 		return errors.Join(err, mem.Close())
 	}
-	c.hostMem, c.reg, c.local = mem, reg, lower.NewSpace(reg.local)
+	c.hostMem, c.reg, c.local = mem, reg, lower.NewSpace(reg.Local)
 	return nil
 }
 
@@ -120,11 +121,11 @@ func (c *core) pinned(what string) error {
 func (c *core) host() bool { return c.hostMem != nil }
 
 // share registers a part for a peer, under a key of its own. The memory stays until unuse.
-func (c *core) share(off, length int64, access ibvfd.Access) (r *registration, err error) {
+func (c *core) share(off, length int64, access ibvfd.Access) (r *rc.Registration, err error) {
 	if c.hostMem != nil {
-		r, err = c.nic.dev.host(c.hostMem, off, length, access)
+		r, err = c.nic.dev.Host(c.hostMem, off, length, access)
 	} else {
-		r, err = c.nic.dev.source(c.exported(), off, length, access)
+		r, err = c.nic.dev.Source(c.exported(), off, length, access)
 	}
 	if err != nil {
 		return nil, err
@@ -132,7 +133,7 @@ func (c *core) share(off, length int64, access ibvfd.Access) (r *registration, e
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
-		return nil, errors.Join(os.ErrClosed, c.nic.end(r.close))
+		return nil, errors.Join(os.ErrClosed, c.nic.end(r.Close))
 	}
 	c.uses++
 	return r, nil
@@ -240,7 +241,7 @@ func (c *core) freeLocked() error {
 		return err
 	}
 	if !c.ended {
-		if err := c.reg.close(); err != nil {
+		if err := c.reg.Close(); err != nil {
 			return err
 		}
 		c.ended = true

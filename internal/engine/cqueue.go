@@ -8,14 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/rc"
 )
-
-// completionQueue is a device's completion queue.
-type completionQueue interface {
-	poll(wc []ibvfd.WC) (int, error)
-	arm() error // makes the next completion raise an event
-	close() error
-}
 
 // A work request's ID contains its send or receive queue, the connection's slot in its
 // completion queue, and the request's number. Slots are reused: the generation distinguishes
@@ -40,7 +34,7 @@ const (
 // each of them may have outstanding, so that it cannot overrun.
 type cqueue struct {
 	e    *Endpoint
-	cq   completionQueue
+	cq   rc.CompletionQueue
 	free int // unreserved room; the endpoint's queues.mu guards it
 
 	mu    sync.Mutex // held while completions are dispatched: they stay in order
@@ -85,8 +79,8 @@ func (e *Endpoint) reserve(room int) (*cqueue, error) {
 	q := &cqueue{e: e, wc: make([]ibvfd.WC, pollBatch)}
 	var err error
 	for {
-		depth := e.nic.dev.queueDepth(conns * room)
-		if q.cq, err = e.nic.dev.queue(depth, e.event, q.broke); err == nil {
+		depth := e.nic.dev.QueueDepth(conns * room)
+		if q.cq, err = e.nic.dev.Queue(depth, e.event, q.broke); err == nil {
 			q.free = depth - room
 			break
 		}
@@ -157,7 +151,7 @@ func (q *cqueue) of(id uint64) *conn {
 // again when it closes that link.
 func (s *cqueues) close(n *NIC) {
 	for _, q := range append(slices.Clone(s.all()), s.retired...) {
-		_ = n.end(q.cq.close)
+		_ = n.end(q.cq.Close)
 	}
 }
 
@@ -166,7 +160,7 @@ func (q *cqueue) poll() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for {
-		n, err := q.cq.poll(q.wc)
+		n, err := q.cq.Poll(q.wc)
 		if err != nil {
 			q.abort(err)
 			return
@@ -229,7 +223,7 @@ func (q *cqueue) broke(why error) {
 
 // arm makes the next completion raise an event.
 func (q *cqueue) arm() {
-	if err := q.cq.arm(); err != nil {
+	if err := q.cq.Arm(); err != nil {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.abort(err)

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
 // A completion queue has room for all that its connections may have outstanding. If it is
@@ -47,11 +48,11 @@ type poorDevice struct {
 	most int
 }
 
-func (d poorDevice) queue(depth int, event func(), broke func(error)) (completionQueue, error) {
+func (d poorDevice) Queue(depth int, event func(), broke func(error)) (rc.CompletionQueue, error) {
 	if depth > d.most {
 		return nil, unix.ENOMEM
 	}
-	return d.fakeDevice.queue(depth, event, broke)
+	return d.fakeDevice.Queue(depth, event, broke)
 }
 
 func TestShortCompletionQueues(t *testing.T) {
@@ -90,7 +91,7 @@ func TestLateCompletionsAreDropped(t *testing.T) {
 	if again.id == id || q.of(id) != nil {
 		t.Fatal("a late completion finds the next connection")
 	}
-	late := []ibvfd.WC{{ID: writeQueue<<kindShift | id | 7, Status: ibvfd.WCWRFlushErr}, {ID: idRecv<<kindShift | id}, {ID: 3<<kindShift | connMask}}
+	late := []ibvfd.WC{{ID: rc.WriteQueue<<kindShift | id | 7, Status: ibvfd.WCWRFlushErr}, {ID: idRecv<<kindShift | id}, {ID: 3<<kindShift | connMask}}
 	q.mu.Lock()
 	q.dispatch(late)
 	q.mu.Unlock()

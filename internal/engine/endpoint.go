@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/handshake"
+	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
 // Endpoint has connections to peers, and moves bytes. Its methods may be called from several
@@ -45,8 +46,8 @@ func (n *NIC) NewEndpoint(opt EndpointOptions) (*Endpoint, error) {
 	if err := opt.setDefaults(); err != nil {
 		return nil, err
 	}
-	if d, ok := n.dev.(*verbsDevice); ok {
-		if err := hasPort(d.name(), opt.Port, d.Ports()); err != nil {
+	if d, ok := n.dev.(*rc.Verbs); ok {
+		if err := hasPort(d.Name(), opt.Port, d.Ports()); err != nil {
 			return nil, err
 		}
 	}

@@ -9,13 +9,14 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
 // The errors that callers test for, besides those of package dmabuf.
 var (
 	// ErrNotConnected means that the connection to the peer has ended, or never existed.
-	ErrNotConnected = errors.New("not connected")
+	ErrNotConnected = rc.ErrNotConnected
 	// ErrQueueFull means that the endpoint's limit of operations under way is reached. Nothing
 	// was posted (FI_EAGAIN): call Poll or Wait, and try again.
 	ErrQueueFull = errors.New("queue full")
@@ -53,7 +54,7 @@ func (e *OpError) Unwrap() error { return e.Err }
 // remedyOf returns advice by the NIC's event or the completion's status; "" if there is none.
 func remedyOf(err error) string {
 	var w *ibvfd.WCError
-	var e *EventError
+	var e *rc.EventError
 	switch {
 	case errors.As(err, &e) && e.Event.Type == ibvfd.EventDeviceFatal:
 		return "close everything of this NIC: it is gone or broken; the kernel's log may say why"

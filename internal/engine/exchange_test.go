@@ -23,6 +23,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/layouttest"
 	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -120,7 +121,7 @@ func TestMutualTLS(t *testing.T) {
 
 func goodHello() hello {
 	q := ibvfd.Endpoint{QPN: 17, PSN: 1<<24 - 1, GID: [16]byte{0: 0xfe, 15: 1}, MTU: 1024}
-	return hello{conn: 1, endpoint: 2, queues: [queues]ibvfd.Endpoint{q, q}, readsIn: 16, readsOut: 7}
+	return hello{conn: 1, endpoint: 2, queues: [rc.Queues]ibvfd.Endpoint{q, q}, readsIn: 16, readsOut: 7}
 }
 
 func TestHello(t *testing.T) {

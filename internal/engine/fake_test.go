@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
@@ -52,26 +53,26 @@ type fakeDevice struct {
 	noAtomics      bool
 }
 
-func (f *fakeDevice) name() string  { return "fake0" }
-func (f *fakeDevice) atomics() bool { return !f.noAtomics }
-func (f *fakeDevice) close() error  { return nil }
-func (f *fakeDevice) ended()        {}
+func (f *fakeDevice) Name() string  { return "fake0" }
+func (f *fakeDevice) Atomics() bool { return !f.noAtomics }
+func (f *fakeDevice) Close() error  { return nil }
+func (f *fakeDevice) Ended()        {}
 
-func (f *fakeDevice) newDomain() (device, error) { return f, nil }
+func (f *fakeDevice) NewDomain() (rc.Device, error) { return f, nil }
 
-func (f *fakeDevice) host(mem *hostmem.Buf, off, n int64, access ibvfd.Access) (*registration, error) {
+func (f *fakeDevice) Host(mem *hostmem.Buf, off, n int64, access ibvfd.Access) (*rc.Registration, error) {
 	return f.register(mem.Bytes()[off:off+n], access), nil
 }
 
-func (f *fakeDevice) source(src rcSource, off, n int64, access ibvfd.Access) (*registration, error) {
+func (f *fakeDevice) Source(src rc.Source, off, n int64, access ibvfd.Access) (*rc.Registration, error) {
 	m, ok := src.(*memSource)
 	if !ok || !m.direct {
-		return nil, &ibvfd.RegError{Device: f.name(), Errno: unix.EOPNOTSUPP, Cause: fault.CauseNotSupported}
+		return nil, &ibvfd.RegError{Device: f.Name(), Errno: unix.EOPNOTSUPP, Cause: fault.CauseNotSupported}
 	}
 	return f.register(m.mem[off:off+n], access), nil
 }
 
-func (f *fabric) register(mem []byte, access ibvfd.Access) *registration {
+func (f *fabric) register(mem []byte, access ibvfd.Access) *rc.Registration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.key += 2
@@ -79,9 +80,9 @@ func (f *fabric) register(mem []byte, access ibvfd.Access) *registration {
 	f.mrs[lkey] = &fakeMR{mem, base, access, false}
 	f.mrs[rkey] = &fakeMR{mem, base, access, true}
 	f.open++
-	return &registration{
-		local: lower.Memory{{Addr: base, Length: int64(len(mem)), Key: lkey}}, remote: lower.Memory{{Addr: base, Length: int64(len(mem)), Key: rkey}}, route: "fake",
-		close: func() error {
+	return &rc.Registration{
+		Local: lower.Memory{{Addr: base, Length: int64(len(mem)), Key: lkey}}, Remote: lower.Memory{{Addr: base, Length: int64(len(mem)), Key: rkey}}, Route: "fake",
+		Close: func() error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			if f.mrs[lkey] != nil {
@@ -115,9 +116,9 @@ type fakeQP struct {
 
 type fakeLink struct {
 	f   *fabric
-	qps [queues]*fakeQP
-	num [queues]uint32
-	a   linkAttr
+	qps [rc.Queues]*fakeQP
+	num [rc.Queues]uint32
+	a   rc.Attr
 	*fakeQueue
 
 	maxSGERead int
@@ -139,16 +140,16 @@ type fakeQueue struct {
 	polls    int
 }
 
-func (f *fakeDevice) queueDepth(depth int) int { return depth }
+func (f *fakeDevice) QueueDepth(depth int) int { return depth }
 
-func (f *fakeDevice) queue(depth int, event func(), broke func(error)) (completionQueue, error) {
+func (f *fakeDevice) Queue(depth int, event func(), broke func(error)) (rc.CompletionQueue, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.open++
 	return &fakeQueue{fab: f.fabric, depth: depth, event: event, broken: broke}, nil
 }
 
-func (q *fakeQueue) poll(wc []ibvfd.WC) (int, error) {
+func (q *fakeQueue) Poll(wc []ibvfd.WC) (int, error) {
 	q.fab.mu.Lock()
 	defer q.fab.mu.Unlock()
 	q.polls++
@@ -165,14 +166,14 @@ func (q *fakeQueue) poll(wc []ibvfd.WC) (int, error) {
 	return n, nil
 }
 
-func (q *fakeQueue) arm() error {
+func (q *fakeQueue) Arm() error {
 	q.fab.mu.Lock()
 	defer q.fab.mu.Unlock()
 	q.armed = q.noEvents == nil
 	return q.noEvents
 }
 
-func (q *fakeQueue) close() error {
+func (q *fakeQueue) Close() error {
 	q.fab.mu.Lock()
 	defer q.fab.mu.Unlock()
 	if len(q.links) > 0 {
@@ -193,15 +194,15 @@ func (q *fakeQueue) complete(wc ibvfd.WC) {
 	}
 }
 
-func (f *fakeDevice) link(a linkAttr) (link, error) {
+func (f *fakeDevice) Link(a rc.Attr) (rc.Link, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	l := &fakeLink{f: f.fabric, a: a, fakeQueue: a.queue.(*fakeQueue), maxSGERead: f.maxSGERead}
+	l := &fakeLink{f: f.fabric, a: a, fakeQueue: a.Queue.(*fakeQueue), maxSGERead: f.maxSGERead}
 	l.links = append(l.links, l)
-	l.a.sge, l.a.inline, l.a.maxMsg = min(a.sge, f.maxSGE), min(a.inline, f.inline), 1<<20
-	l.a.readSGE = readSGE(l.a.sge, f.maxSGERead)
-	l.a.readsIn = a.connect.Reads(ibdev.DeviceAttr{MaxReadAtomic: 16, MaxInitReadAtom: 128})
-	l.a.readsOut = l.a.readsIn
+	l.a.SGE, l.a.Inline, l.a.MaxMsg = min(a.SGE, f.maxSGE), min(a.Inline, f.inline), 1<<20
+	l.a.ReadSGE = rc.ReadSGE(l.a.SGE, f.maxSGERead)
+	l.a.ReadsIn = a.Connect.Reads(ibdev.DeviceAttr{MaxReadAtomic: 16, MaxInitReadAtom: 128})
+	l.a.ReadsOut = l.a.ReadsIn
 	for i := range l.qps {
 		f.key += 2
 		l.qps[i], l.num[i] = &fakeQP{link: l}, f.key
@@ -211,32 +212,32 @@ func (f *fakeDevice) link(a linkAttr) (link, error) {
 	return l, nil
 }
 
-func (l *fakeLink) local() (e [queues]ibvfd.Endpoint) {
+func (l *fakeLink) Local() (e [rc.Queues]ibvfd.Endpoint) {
 	for i, n := range l.num {
-		e[i] = ibvfd.Endpoint{QPN: n, GID: [16]byte{15: 1}, MTU: mtuOf(4096, l.a.connect.MTU)}
+		e[i] = ibvfd.Endpoint{QPN: n, GID: [16]byte{15: 1}, MTU: rc.MTU(4096, l.a.Connect.MTU)}
 	}
 	return e
 }
 
-func (l *fakeLink) connect(remote [queues]ibvfd.Endpoint, reads uint8) error {
-	local := l.local()
+func (l *fakeLink) Connect(remote [rc.Queues]ibvfd.Endpoint, reads uint8) error {
+	local := l.Local()
 	l.f.mu.Lock()
 	defer l.f.mu.Unlock()
 	for i := range l.qps {
 		l.qps[i].peer, l.qps[i].mtu = remote[i].QPN, min(local[i].MTU, remote[i].MTU)
 	}
-	l.a.readsOut = min(l.a.readsOut, reads)
+	l.a.ReadsOut = min(l.a.ReadsOut, reads)
 	return nil
 }
 
-func (l *fakeLink) attr() linkAttr { return l.a }
+func (l *fakeLink) Attr() rc.Attr { return l.a }
 
-func (l *fakeLink) post(queue int, wrs []ibvfd.SendWR) (int, error) {
+func (l *fakeLink) Post(queue int, wrs []ibvfd.SendWR) (int, error) {
 	l.f.mu.Lock()
 	defer l.f.mu.Unlock()
 	for i, wr := range wrs {
 		l.refuse--
-		if len(l.qps[queue].sq) >= l.a.sendDepth || len(wr.SGE) > l.a.sge || l.refuse == 0 ||
+		if len(l.qps[queue].sq) >= l.a.SendDepth || len(wr.SGE) > l.a.SGE || l.refuse == 0 ||
 			wr.Op == ibvfd.OpRead && l.maxSGERead > 0 && len(wr.SGE) > l.maxSGERead {
 			return i, unix.ENOMEM
 		}
@@ -249,27 +250,27 @@ func (l *fakeLink) post(queue int, wrs []ibvfd.SendWR) (int, error) {
 	return len(wrs), nil
 }
 
-func (l *fakeLink) recv(wrs []ibvfd.RecvWR) (int, error) {
+func (l *fakeLink) Recv(wrs []ibvfd.RecvWR) (int, error) {
 	l.f.mu.Lock()
 	defer l.f.mu.Unlock()
 	for _, wr := range wrs {
 		wr.SGE = append([]ibvfd.SGE(nil), wr.SGE...)
-		l.qps[writeQueue].rq = append(l.qps[writeQueue].rq, wr)
+		l.qps[rc.WriteQueue].rq = append(l.qps[rc.WriteQueue].rq, wr)
 	}
 	return len(wrs), nil
 }
 
-func (l *fakeLink) down() error { return nil }
+func (l *fakeLink) Down() error { return nil }
 
 // broke reports that the link is dead: there are no more completions.
 func (l *fakeLink) broke(why error) {
 	l.f.mu.Lock()
 	l.end = why
 	l.f.mu.Unlock()
-	l.a.broke(why)
+	l.a.Broke(why)
 }
 
-func (l *fakeLink) fail() error {
+func (l *fakeLink) Fail() error {
 	l.f.mu.Lock()
 	defer l.f.mu.Unlock()
 	for _, q := range l.qps {
@@ -279,7 +280,7 @@ func (l *fakeLink) fail() error {
 	return nil
 }
 
-func (l *fakeLink) close() error {
+func (l *fakeLink) Close() error {
 	l.f.mu.Lock()
 	defer l.f.mu.Unlock()
 	for _, n := range l.num {

@@ -6,12 +6,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -312,13 +310,4 @@ func (w *world) broken(e *Endpoint, p Peer) {
 		}
 	}
 	w.t.Fatal("the connection is not lost")
-}
-
-// A port without a limit gets one: with messages of 0 bytes lowering would not end.
-func TestMaxMessage(t *testing.T) {
-	for max, want := range map[uint32]int64{0: maxWR, 1: 1, maxWR: maxWR, math.MaxUint32: maxWR} {
-		if got := maxMessage(ibdev.PortAttr{MaxMsg: max}); got != want {
-			t.Errorf("a port of %d: %d, want %d", max, got, want)
-		}
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/spin"
 )
 
@@ -58,11 +59,11 @@ func (b *Buffer) Flush(ctx context.Context) error {
 type readBack struct {
 	gate  chan struct{} // a lock: the goroutine that has put a value in uses the other fields
 	nic   *NIC
-	dev   device
-	queue completionQueue
-	link  link
+	dev   rc.Device
+	queue rc.CompletionQueue
+	link  rc.Link
 	sink  *hostmem.Buf
-	into  *registration
+	into  *rc.Registration
 	wake  chan struct{}         // an event, or the end of the link
 	end   atomic.Pointer[error] // the error that ended it
 }
@@ -96,10 +97,10 @@ func (m *readBack) read(ctx context.Context, c *core) error {
 
 // register gives readBack a byte of each of c's dma-bufs to read.
 func (m *readBack) register(c *core) error {
-	var bytes []*registration
+	var bytes []*rc.Registration
 	start := int64(0)
 	for _, p := range c.local.Memory {
-		r, err := m.dev.source(c.exported(), start, 1, ibvfd.AccessRemoteRead)
+		r, err := m.dev.Source(c.exported(), start, 1, ibvfd.AccessRemoteRead)
 		if err != nil {
 			return joined(err, m.nic.end(func() error { return closeRegistrations(&bytes) }))
 		}
@@ -112,9 +113,9 @@ func (m *readBack) register(c *core) error {
 
 // closeRegistrations closes registrations in order. At an error it stops, and leaves the
 // others in the list.
-func closeRegistrations(list *[]*registration) error {
+func closeRegistrations(list *[]*rc.Registration) error {
 	for len(*list) > 0 {
-		if err := (*list)[0].close(); err != nil {
+		if err := (*list)[0].Close(); err != nil {
 			return err
 		}
 		*list = (*list)[1:]
@@ -127,7 +128,7 @@ func (m *readBack) open() (err error) {
 		return nil
 	}
 	if m.dev == nil {
-		if m.dev, err = m.nic.dev.newDomain(); err != nil {
+		if m.dev, err = m.nic.dev.NewDomain(); err != nil {
 			return err
 		}
 	}
@@ -137,24 +138,24 @@ func (m *readBack) open() (err error) {
 		}
 	}
 	if m.into == nil {
-		if m.into, err = m.dev.host(m.sink, 0, 8, ibvfd.AccessLocalWrite); err != nil {
+		if m.into, err = m.dev.Host(m.sink, 0, 8, ibvfd.AccessLocalWrite); err != nil {
 			return err
 		}
 	}
 	if m.queue == nil {
-		if m.queue, err = m.dev.queue(queues*readBackDepth+1, m.event, m.broke); err != nil {
+		if m.queue, err = m.dev.Queue(rc.Queues*readBackDepth+1, m.event, m.broke); err != nil {
 			return err
 		}
 	}
 	m.end.Store(nil)
-	l, err := m.dev.link(linkAttr{sendDepth: readBackDepth, recvDepth: 1, sge: 1, end: m.nic.end, queue: m.queue, broke: m.broke})
+	l, err := m.dev.Link(rc.Attr{SendDepth: readBackDepth, RecvDepth: 1, SGE: 1, End: m.nic.end, Queue: m.queue, Broke: m.broke})
 	if err != nil {
 		return err
 	}
-	ends := l.local()
-	ends[writeQueue], ends[readQueue] = ends[readQueue], ends[writeQueue]
-	if err := l.connect(ends, l.attr().readsIn); err != nil {
-		return joined(err, m.nic.end(l.close))
+	ends := l.Local()
+	ends[rc.WriteQueue], ends[rc.ReadQueue] = ends[rc.ReadQueue], ends[rc.WriteQueue]
+	if err := l.Connect(ends, l.Attr().ReadsIn); err != nil {
+		return joined(err, m.nic.end(l.Close))
 	}
 	m.link = l
 	return nil
@@ -173,18 +174,18 @@ func (m *readBack) broke(why error) {
 	m.event()
 }
 
-func (m *readBack) readAll(ctx context.Context, from []*registration) error {
-	to := m.into.local[0]
+func (m *readBack) readAll(ctx context.Context, from []*rc.Registration) error {
+	to := m.into.Local[0]
 	var wrs [readBackDepth]ibvfd.SendWR
 	for len(from) > 0 {
 		n := min(len(from), readBackDepth)
 		for i, r := range from[:n] {
 			wrs[i] = ibvfd.SendWR{
 				Op: ibvfd.OpRead, Flags: ibvfd.SendSignaled, SGE: []ibvfd.SGE{{Addr: to.Addr, Length: 1, LKey: to.Key}},
-				RemoteAddr: r.remote[0].Addr, RKey: r.remote[0].Key,
+				RemoteAddr: r.Remote[0].Addr, RKey: r.Remote[0].Key,
 			}
 		}
-		if _, err := m.link.post(readQueue, wrs[:n]); err != nil {
+		if _, err := m.link.Post(rc.ReadQueue, wrs[:n]); err != nil {
 			return err
 		}
 		if err := m.await(ctx, n); err != nil {
@@ -200,7 +201,7 @@ func (m *readBack) await(ctx context.Context, n int) error {
 	var wcs [readBackDepth]ibvfd.WC
 	armed := false
 	for busy := (spin.Wait{}); n > 0; {
-		k, err := m.queue.poll(wcs[:n])
+		k, err := m.queue.Poll(wcs[:n])
 		if err != nil {
 			return err
 		}
@@ -224,7 +225,7 @@ func (m *readBack) await(ctx context.Context, n int) error {
 				return ctx.Err()
 			}
 		case busy.Over():
-			if err := m.queue.arm(); err != nil {
+			if err := m.queue.Arm(); err != nil {
 				return err
 			}
 			armed = true // then poll once more: a completion before arming raises no event
@@ -240,13 +241,13 @@ func (m *readBack) drop() func() error {
 	m.link, m.queue = nil, nil
 	return func() error {
 		if l != nil {
-			if err := l.close(); err != nil {
+			if err := l.Close(); err != nil {
 				return err
 			}
 			l = nil
 		}
 		if q != nil {
-			return q.close()
+			return q.Close()
 		}
 		return nil
 	}
@@ -255,19 +256,19 @@ func (m *readBack) drop() func() error {
 // close frees everything. It may be called again after an error.
 func (m *readBack) close() error {
 	if m.link != nil {
-		if err := m.link.close(); err != nil {
+		if err := m.link.Close(); err != nil {
 			return err
 		}
 		m.link = nil
 	}
 	if m.queue != nil {
-		if err := m.queue.close(); err != nil {
+		if err := m.queue.Close(); err != nil {
 			return err
 		}
 		m.queue = nil
 	}
 	if m.into != nil {
-		if err := m.into.close(); err != nil {
+		if err := m.into.Close(); err != nil {
 			return err
 		}
 		m.into = nil
@@ -279,7 +280,7 @@ func (m *readBack) close() error {
 		m.sink = nil
 	}
 	if m.dev != nil {
-		if err := m.dev.close(); err != nil {
+		if err := m.dev.Close(); err != nil {
 			return err
 		}
 		m.dev = nil

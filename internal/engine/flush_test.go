@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
 func TestFlush(t *testing.T) { testFlush(t, inMemory(t)) }
@@ -64,10 +65,10 @@ func (f *flushing) FlushWrites() error {
 // The fabric's device knows only memSource.
 type flushingDevice struct{ *fakeDevice }
 
-func (d flushingDevice) newDomain() (device, error) { return d, nil }
+func (d flushingDevice) NewDomain() (rc.Device, error) { return d, nil }
 
-func (d flushingDevice) source(src rcSource, off, n int64, access ibvfd.Access) (*registration, error) {
-	return d.fakeDevice.source(src.(*flushing).memSource, off, n, access)
+func (d flushingDevice) Source(src rc.Source, off, n int64, access ibvfd.Access) (*rc.Registration, error) {
+	return d.fakeDevice.Source(src.(*flushing).memSource, off, n, access)
 }
 
 // FlushWrites comes first: it succeeds, is not supported, or fails.
@@ -102,9 +103,9 @@ func TestFlushBySource(t *testing.T) {
 }
 
 // silentQueue completes nothing.
-type silentQueue struct{ completionQueue }
+type silentQueue struct{ rc.CompletionQueue }
 
-func (silentQueue) poll([]ibvfd.WC) (int, error) { return 0, nil }
+func (silentQueue) Poll([]ibvfd.WC) (int, error) { return 0, nil }
 
 // A READ that fails, or does not end, is an error, and its completion is not taken for the
 // next one's.
@@ -130,13 +131,13 @@ func TestFlushFails(t *testing.T) {
 	}
 
 	last := b.core.bytes[len(pieces)-1]
-	key := last.remote[0].Key
-	last.remote[0].Key = 1
+	key := last.Remote[0].Key
+	last.Remote[0].Key = 1
 	var wc *ibvfd.WCError
 	if err := b.Flush(limited(t)); !errors.As(err, &wc) || wc.Status != ibvfd.WCRemAccessErr {
 		t.Errorf("a wrong key: %v", err)
 	}
-	last.remote[0].Key = key
+	last.Remote[0].Key = key
 	good()
 
 	n.readBack.link.(*fakeLink).refuse = 2
@@ -174,13 +175,13 @@ func TestFlushGivesNoAccess(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := n.dev.(*fakeDevice).fabric
-	for _, p := range b.core.reg.remote {
+	for _, p := range b.core.reg.Remote {
 		if f.mrs[p.Key].access&remoteAccess != 0 {
 			t.Errorf("the buffer's own key allows %v", f.mrs[p.Key].access)
 		}
 	}
 	for _, r := range b.core.bytes {
-		if m := f.mrs[r.remote[0].Key]; len(m.mem) != 1 || m.access != ibvfd.AccessRemoteRead {
+		if m := f.mrs[r.Remote[0].Key]; len(m.mem) != 1 || m.access != ibvfd.AccessRemoteRead {
 			t.Errorf("%d bytes with %v", len(m.mem), m.access)
 		}
 	}
@@ -200,7 +201,7 @@ func TestFlushEndsLate(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-	n.readBack.link = &stuckLink{link: n.readBack.link, stays: 1}
+	n.readBack.link = &stuckLink{Link: n.readBack.link, stays: 1}
 	stubborn(n.readBack.into, 1)
 	for range 2 {
 		if err := n.Close(); !errors.Is(err, unix.EBUSY) {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
 // A connection that its NIC gives up ends without a completion: a sleeping goroutine and the
@@ -22,10 +23,10 @@ func TestLinkGivenUp(t *testing.T) {
 	w.ok(w.a.Recv(mine.All(), w.ab, "receive"))
 	ended := waiting(limited(t), w.a)
 	asleep(w.a, 1)
-	fatal := &EventError{"fake0", ibvfd.Event{Type: ibvfd.EventQPAccessErr, QP: new(ibvfd.QP)}}
+	fatal := &rc.EventError{NIC: "fake0", Event: ibvfd.Event{Type: ibvfd.EventQPAccessErr, QP: new(ibvfd.QP)}}
 	w.a.linkTo(w.ab).broke(fatal)
 	c := <-ended
-	var why *EventError
+	var why *rc.EventError
 	if c.n != 1 || c.err != nil || c.Context != "receive" || !errors.Is(c.Err, ErrNotConnected) || !errors.As(c.Err, &why) || why != fatal {
 		t.Errorf("%+v, want the receive with %v", c, fatal)
 	}
@@ -51,9 +52,9 @@ func TestLinkGivenUpUnwatched(t *testing.T) {
 		_, err := w.a.Offered(limited(t), w.ab)
 		ended <- err
 	}()
-	fatal := &EventError{"fake0", ibvfd.Event{Type: ibvfd.EventDeviceFatal}}
+	fatal := &rc.EventError{NIC: "fake0", Event: ibvfd.Event{Type: ibvfd.EventDeviceFatal}}
 	w.a.linkTo(w.ab).broke(fatal)
-	var why *EventError
+	var why *rc.EventError
 	if err := <-ended; !errors.As(err, &why) || !errors.Is(err, ErrNotConnected) {
 		t.Errorf("waiting for an offer ended with %v", err)
 	}
@@ -93,12 +94,12 @@ type listeningDevice struct {
 	done   chan struct{}
 }
 
-func (l *listeningDevice) close() error {
+func (l *listeningDevice) Close() error {
 	l.closes.Add(1)
 	return nil
 }
 
-func (l *listeningDevice) ended() { <-l.done }
+func (l *listeningDevice) Ended() { <-l.done }
 
 // Flush does not wait for READs of queue pairs that the NIC has given up.
 func TestFlushGivenUp(t *testing.T) {

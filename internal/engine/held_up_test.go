@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
 // gate blocks goroutines that pass it, until it is opened.
@@ -83,15 +84,15 @@ func (d *slowDevice) set(make, end *gate, mute bool) {
 	d.make, d.end, d.mute = make, end, mute
 }
 
-func (d *slowDevice) host(mem *hostmem.Buf, off, n int64, access ibvfd.Access) (*registration, error) {
+func (d *slowDevice) Host(mem *hostmem.Buf, off, n int64, access ibvfd.Access) (*rc.Registration, error) {
 	make, _, _ := d.gates()
 	make.pass()
-	r, err := d.fakeDevice.host(mem, off, n, access)
+	r, err := d.fakeDevice.Host(mem, off, n, access)
 	if err != nil {
 		return nil, err
 	}
-	end := r.close
-	r.close = func() error {
+	end := r.Close
+	r.Close = func() error {
 		_, slow, _ := d.gates()
 		slow.pass()
 		return end()
@@ -99,8 +100,8 @@ func (d *slowDevice) host(mem *hostmem.Buf, off, n int64, access ibvfd.Access) (
 	return r, nil
 }
 
-func (d *slowDevice) link(a linkAttr) (link, error) {
-	l, err := d.fakeDevice.link(a)
+func (d *slowDevice) Link(a rc.Attr) (rc.Link, error) {
+	l, err := d.fakeDevice.Link(a)
 	if err != nil {
 		return nil, err
 	}
@@ -113,11 +114,11 @@ type muteLink struct {
 	d *slowDevice
 }
 
-func (l *muteLink) fail() error {
+func (l *muteLink) Fail() error {
 	if _, _, mute := l.d.gates(); mute {
 		return nil
 	}
-	return l.fakeLink.fail()
+	return l.fakeLink.Fail()
 }
 
 // threesome is an endpoint on a slow device with two peers, each of which shares memory with

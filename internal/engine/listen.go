@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/cmstream"
 	"github.com/gpurdma/gpurdma/internal/handshake"
 )
 
@@ -45,8 +46,12 @@ func (e *Endpoint) Listen(addr string) (net.Addr, error) {
 }
 
 func (e *Endpoint) listener(addr string) (net.Listener, error) {
-	if addr, ok := overCM(addr); ok {
-		return e.listenCM(addr)
+	if addr, ok := cmstream.Cut(addr); ok {
+		cfg, err := e.streamConfig()
+		if err != nil {
+			return nil, err
+		}
+		return cmstream.Listen(e.life, cfg, addr)
 	}
 	return net.Listen("tcp", addr)
 }

@@ -13,12 +13,13 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
 // NIC is an opened RDMA device with a protection domain. Buffers are registered and endpoints
 // are made with it. Its methods may be called from several goroutines at once.
 type NIC struct {
-	dev device
+	dev rc.Device
 	opt NICOptions
 
 	staged   atomic.Int64
@@ -59,14 +60,14 @@ type Stats struct {
 
 // OpenNIC opens the RDMA device of that name ("mlx5_0", "rxe0"), like ibvfd.Open.
 func OpenNIC(name string, opt NICOptions) (*NIC, error) {
-	dev, err := openDevice(name, opt.Event)
+	dev, err := rc.Open(name, opt.Event)
 	if err != nil {
 		return nil, err
 	}
 	return newNIC(dev, opt), nil
 }
 
-func newNIC(dev device, opt NICOptions) *NIC {
+func newNIC(dev rc.Device, opt NICOptions) *NIC {
 	if opt.MaxPinned == 0 {
 		opt.MaxPinned = defaultMaxPinned
 	}
@@ -77,7 +78,7 @@ func newNIC(dev device, opt NICOptions) *NIC {
 }
 
 // Name returns the device's name: "rxe0".
-func (n *NIC) Name() string { return n.dev.name() }
+func (n *NIC) Name() string { return n.dev.Name() }
 
 // Stats returns the current counters.
 func (n *NIC) Stats() Stats {
@@ -89,7 +90,7 @@ func (n *NIC) Stats() Stats {
 // atomics refuses an operation if the NIC has no atomics: otherwise the queue pair would go
 // into an error state.
 func (n *NIC) atomics(what string) error {
-	if n.dev.atomics() {
+	if n.dev.Atomics() {
 		return nil
 	}
 	return &dmabuf.Error{
@@ -121,7 +122,7 @@ func (n *NIC) pin(size int64, what string) error {
 	defer n.mu.Unlock()
 	if size > n.opt.MaxPinned-n.pinned {
 		return &dmabuf.Error{
-			Op: "pin host memory", Device: n.dev.name(), Err: dmabuf.ErrLimit,
+			Op: "pin host memory", Device: n.dev.Name(), Err: dmabuf.ErrLimit,
 			Detail: fmt.Sprintf("%s for %s; %s of %s are pinned", bytesize.Format(size), what, bytesize.Format(n.pinned), bytesize.Format(n.opt.MaxPinned)),
 			Remedy: "raise NICOptions.MaxPinned, or close buffers",
 		}
@@ -186,7 +187,7 @@ func (n *NIC) Close() error {
 	closed := n.closed
 	n.mu.Unlock()
 	if closed {
-		n.dev.ended() // NICOptions.Event may need n.mu
+		n.dev.Ended() // NICOptions.Event may need n.mu
 	}
 	return err
 }
@@ -205,7 +206,7 @@ func (n *NIC) close() error {
 	}
 	if n.users > 0 {
 		return joined(refused, &dmabuf.Error{
-			Op: "close", Device: n.dev.name(), Err: dmabuf.ErrInUse,
+			Op: "close", Device: n.dev.Name(), Err: dmabuf.ErrInUse,
 			Detail: fmt.Sprintf("buffers and endpoints still open: %d", n.users),
 			Remedy: "close them first",
 		})
@@ -213,7 +214,7 @@ func (n *NIC) close() error {
 	if err := n.readBack.close(); err != nil {
 		return joined(refused, err)
 	}
-	if err := n.dev.close(); err != nil {
+	if err := n.dev.Close(); err != nil {
 		return joined(refused, err)
 	}
 	n.closed = true

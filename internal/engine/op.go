@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
 // op is an operation between its posting and its completion.
@@ -65,7 +66,7 @@ func (e *Endpoint) newOp(kind Op, flags Flags, context any) *op {
 	o.kind, o.flags, o.context = kind, flags, context
 	o.silent = e.opt.Selective && flags&FlagCompletion == 0
 	if kind == OpRead {
-		o.queue = readQueue
+		o.queue = rc.ReadQueue
 	}
 	return o
 }

@@ -19,13 +19,13 @@ func (o *op) begin(c *conn) error {
 			return err
 		}
 	}
-	if c.a.readsOut == 0 && o.reads() { // otherwise it would wait for ever, or end the connection
+	if c.a.ReadsOut == 0 && o.reads() { // otherwise it would wait for ever, or end the connection
 		return &dmabuf.Error{
 			Op: o.kind.String(), Detail: "no READs or atomics may be on their way", Err: unix.EOPNOTSUPP,
 			Remedy: "leave Connect.MaxRead at its default, here and at the peer",
 		}
 	}
-	lim := Limits{MaxSGE: c.a.sge, MaxMsg: c.a.maxMsg, MaxInline: c.a.inline}
+	lim := Limits{MaxSGE: c.a.SGE, MaxMsg: c.a.MaxMsg, MaxInline: c.a.Inline}
 	for i := range o.operands {
 		if !o.operands[i].host() {
 			lim.MaxInline = 0
@@ -33,7 +33,7 @@ func (o *op) begin(c *conn) error {
 	}
 	switch o.kind {
 	case OpRead:
-		lim.MaxSGE = c.a.readSGE
+		lim.MaxSGE = c.a.ReadSGE
 		lower.Start(&o.low, ibvfd.OpRead, o.local, o.remote, o.length, lim)
 	case OpWrite:
 		lower.Start(&o.low, ibvfd.OpWrite, o.local, o.remote, o.length, lim)
@@ -54,18 +54,18 @@ func (o *op) reads() bool {
 
 // beginMessage packs a message that has more pieces than a work request may have.
 func (o *op) beginMessage(c *conn) error {
-	if o.length > c.a.maxMsg {
+	if o.length > c.a.MaxMsg {
 		return &dmabuf.Error{
 			Op: o.kind.String(), Err: dmabuf.ErrLimit,
-			Detail: fmt.Sprintf("%d bytes; a message of this connection has at most %d", o.length, c.a.maxMsg), Remedy: "write it, or send parts",
+			Detail: fmt.Sprintf("%d bytes; a message of this connection has at most %d", o.length, c.a.MaxMsg), Remedy: "write it, or send parts",
 		}
 	}
 	n := o.pieces()
-	if n <= c.a.sge {
+	if n <= c.a.SGE {
 		return nil
 	}
 	if b := o.refusesPack(); b != nil {
-		return o.unpacked(b, n, c.a.sge)
+		return o.unpacked(b, n, c.a.SGE)
 	}
 	c.later(o, (*op).packInto)
 	return nil
@@ -162,7 +162,7 @@ func (o *op) make(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
 
 // inline reports whether the CPU can put the message into the work request.
 func (o *op) inline(c *conn) bool {
-	if o.length > int64(c.a.inline) || o.pack != nil {
+	if o.length > int64(c.a.Inline) || o.pack != nil {
 		return false
 	}
 	for i := range o.operands {

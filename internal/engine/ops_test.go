@@ -185,8 +185,8 @@ func TestReadSGE(t *testing.T) {
 		e.nic.dev.(*fakeDevice).maxSGERead = most
 		w := &world{t: t, a: e, b: s.endpoint(t, EndpointOptions{})}
 		w.connect()
-		if c := w.a.connTo(w.ab); c.a.readSGE != want || c.a.sge != 5 {
-			t.Errorf("of %d: %d SGEs a READ, %d a WRITE", most, c.a.readSGE, c.a.sge)
+		if c := w.a.connTo(w.ab); c.a.ReadSGE != want || c.a.SGE != 5 {
+			t.Errorf("of %d: %d SGEs a READ, %d a WRITE", most, c.a.ReadSGE, c.a.SGE)
 		}
 		r := testenv.Seeded(t)
 		const size = 700
@@ -333,7 +333,7 @@ func (w *world) unpacked(e *Endpoint, op Op, pieces int) {
 	if c.Op != op || c.Context != "refused" || !errors.Is(c.Err, errors.ErrUnsupported) || !errors.As(c.Err, &why) {
 		w.t.Fatalf("%+v, want that it is refused", c)
 	}
-	most := e.connTo(e.Peers()[0]).a.sge
+	most := e.connTo(e.Peers()[0]).a.SGE
 	for _, part := range []string{fmt.Sprintf("%d pieces", pieces), fmt.Sprintf("at most %d", most), "MaxSGE", "DirectOnly", "PreferDirect"} {
 		if !strings.Contains(c.Err.Error(), part) {
 			w.t.Errorf("%q does not say %q", c.Err, part)

@@ -50,7 +50,7 @@ func TestOrdering(t *testing.T) {
 		{"staged, strict", register(false, StrictOrdering), StrictOrdering},
 	} {
 		want := c.order == RelaxedOrdering
-		relaxed(c.name, c.b.core.reg.local, want)
+		relaxed(c.name, c.b.core.reg.Local, want)
 		shared(c.name, c.b.All(), want)
 		part := must(c.b.Slice(8, 16))(t)
 		closingBuffer(t, part)

@@ -90,10 +90,10 @@ func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Place
 	}
 	direct := Proven
 	var proof placement.Placement
-	for i, piece := range c.reg.local {
-		key := placement.Key{Device: c.nic.Name(), LKey: piece.Key, RKey: c.reg.remote[i].Key}
+	for i, piece := range c.reg.Local {
+		key := placement.Key{Device: c.nic.Name(), LKey: piece.Key, RKey: c.reg.Remote[i].Key}
 		// For memory registered by a device pointer the kernel knows no dma-buf.
-		if len(c.inodes) == len(c.reg.local) && c.reg.route != ibvfd.RoutePeerDirect {
+		if len(c.inodes) == len(c.reg.Local) && c.reg.Route != ibvfd.RoutePeerDirect {
 			key.Inode = c.inodes[i]
 		}
 		answer, err := p.Prove(ctx, key)

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/cmstream"
 )
 
 // Peer is an entry of an endpoint's address table (fi_addr_t). The zero Peer is no entry.
@@ -32,7 +33,7 @@ type peer struct {
 // of Connect. The first operation that needs the connection makes it, and so does the first
 // operation after the connection was lost.
 func (e *Endpoint) Insert(addr string) (Peer, error) {
-	at, _ := overCM(addr)
+	at, _ := cmstream.Cut(addr)
 	if _, _, err := net.SplitHostPort(at); err != nil {
 		return 0, &dmabuf.Error{Op: "insert an address", Device: addr, Remedy: "use host:port, or rdma_cm://host:port", Err: err}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
 // call connects a new endpoint, which hangUp closes.
@@ -160,9 +161,9 @@ func TestLost(t *testing.T) {
 	told := make(chan error, 1)
 	go func() { told <- w.b.Lost(limited(t), w.ba) }()
 	link := w.a.linkTo(w.ab)
-	event := &EventError{"fake0", ibvfd.Event{Type: ibvfd.EventQPFatal}}
+	event := &rc.EventError{NIC: "fake0", Event: ibvfd.Event{Type: ibvfd.EventQPFatal}}
 	link.broke(event)
-	var why *EventError
+	var why *rc.EventError
 	if err := w.a.Lost(limited(t), w.ab); !errors.Is(err, ErrNotConnected) || !errors.As(err, &why) {
 		t.Errorf("by the NIC: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/region"
+	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -22,15 +23,15 @@ type pointerDevice struct {
 	asked []region.Attr
 }
 
-func (d *pointerDevice) source(src rcSource, off, n int64, access ibvfd.Access) (*registration, error) {
-	attr := regionAttr(src, off, n, access)
+func (d *pointerDevice) Source(src rc.Source, off, n int64, access ibvfd.Access) (*rc.Registration, error) {
+	attr := rc.RegionAttr(src, off, n, access)
 	d.asked = append(d.asked, attr)
 	if attr.Policy != ibvfd.RouteAutoPeerDirect || attr.Segments[0].Addr == 0 {
-		return nil, &ibvfd.RegError{Device: d.name(), Errno: unix.EOPNOTSUPP, Cause: fault.CauseNoDriverOp}
+		return nil, &ibvfd.RegError{Device: d.Name(), Errno: unix.EOPNOTSUPP, Cause: fault.CauseNoDriverOp}
 	}
-	s := src.(peerDirect).rcSource.(*pointerSource)
+	s := src.(rc.PeerDirect).Source.(*pointerSource)
 	r := d.register(s.mem[off:off+n], access)
-	r.route = ibvfd.RoutePeerDirect
+	r.Route = ibvfd.RoutePeerDirect
 	return r, nil
 }
 

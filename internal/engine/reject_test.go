@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
 // rejections returns a function for OnReject, and a channel of the errors that it gets.
@@ -151,9 +153,9 @@ func TestRejectedWithoutDetail(t *testing.T) {
 
 var errBroken = errors.New("no queue pairs today")
 
-type brokenDevice struct{ device }
+type brokenDevice struct{ rc.Device }
 
-func (brokenDevice) link(linkAttr) (link, error) { return nil, errBroken }
+func (brokenDevice) Link(rc.Attr) (rc.Link, error) { return nil, errBroken }
 
 // A caller in the middle of the handshake learns that the endpoint is closing.
 func TestRejectedByClose(t *testing.T) {

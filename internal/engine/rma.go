@@ -158,7 +158,7 @@ func (e *Endpoint) post(to Peer, o *op, err error) error {
 	if err == nil {
 		c, err = e.lockConn(to)
 	}
-	if err == nil && o.kind == OpRecv && c.link != nil && o.pieces() > c.a.sge && o.refusesPack() == nil {
+	if err == nil && o.kind == OpRecv && c.link != nil && o.pieces() > c.a.SGE && o.refusesPack() == nil {
 		c.mu.Unlock() // the caller waits for the memory: the receive is to be posted when the call returns
 		if err = o.packInto(e); err == nil {
 			c, err = e.lockConn(to)

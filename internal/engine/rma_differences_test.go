@@ -119,10 +119,10 @@ var rmaDifferences = map[string]rmaDifference{
 }
 
 func TestRMADifferencesAreDocumented(t *testing.T) {
-	page := must(os.ReadFile("docs/seed-firma.md"))(t)
+	page := must(os.ReadFile("../../docs/fi_rma.md"))(t)
 	for name, d := range rmaDifferences {
 		if !strings.Contains(string(page), "`"+name+"`") {
-			t.Errorf("docs/seed-firma.md does not have %q", name)
+			t.Errorf("docs/fi_rma.md does not have %q", name)
 		}
 		if d.why == "" || d.held == "" {
 			t.Errorf("%s: no reason, or no test", name)
@@ -132,14 +132,14 @@ func TestRMADifferencesAreDocumented(t *testing.T) {
 
 var (
 	testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
-	requiredTest = regexp.MustCompile(`(?m)^\. (TestVM\w+)$`)
+	requiredTest = regexp.MustCompile(`(?m)^internal/engine (TestVM\w+)$`)
 )
 
 // The tests named in the table are tests of this package, and those of the testbed must have
 // run there.
 func TestRMADifferencesAreHeld(t *testing.T) {
 	ours := namesIn(t, "*_test.go", testFunction)
-	required := namesIn(t, "testbed/required/*.txt", requiredTest)
+	required := namesIn(t, "../../testbed/required/*.txt", requiredTest)
 	held := func(what, test string) {
 		switch {
 		case !ours[test]:

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/cmstream"
 )
 
 // protect applies the protection that the options ask for: mutual TLS, a loopback address, or
@@ -76,7 +77,7 @@ func loopback(a net.Addr) bool {
 	switch a := a.(type) {
 	case *net.TCPAddr:
 		return a.IP.IsLoopback()
-	case cmAddr:
+	case cmstream.Addr:
 		return netip.AddrPort(a).Addr().IsLoopback()
 	}
 	return false

@@ -11,13 +11,14 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
 // share is memory for which a peer was given keys.
 type share struct {
 	e     *Endpoint
 	conn  *conn // the keys end with it; nil if they end with the endpoint
-	regs  []*registration
+	regs  []*rc.Registration
 	cores []*core
 }
 
@@ -28,7 +29,7 @@ func (s *share) close() error {
 	s.regs, s.cores = nil, nil
 	var err error
 	for i, r := range regs {
-		if e := r.close(); e != nil {
+		if e := r.Close(); e != nil {
 			err = joined(err, e)
 			s.regs, s.cores = append(s.regs, r), append(s.cores, cores[i])
 			continue
@@ -109,7 +110,7 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 			return nil, joined(err, e.nic.end(sh.close))
 		}
 		sh.regs, sh.cores = append(sh.regs, r), append(sh.cores, b.core)
-		rb.spaces = append(rb.spaces, lower.NewSpace(r.remote))
+		rb.spaces = append(rb.spaces, lower.NewSpace(r.Remote))
 	}
 	if s.Buf != nil {
 		rb.layout, err = Contiguous(0, s.Length)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
 // ownedSource is a source that a core owns, and that may refuse to be closed.
@@ -27,9 +28,9 @@ func (o *ownedSource) Close() error {
 }
 
 // stubborn makes the first refuse calls of r's close fail.
-func stubborn(r *registration, refuse int) {
-	end := r.close
-	r.close = func() error {
+func stubborn(r *rc.Registration, refuse int) {
+	end := r.Close
+	r.Close = func() error {
 		if refuse--; refuse >= 0 {
 			return unix.EBUSY
 		}
@@ -151,15 +152,15 @@ func TestUnshareAgain(t *testing.T) {
 
 // stuckLink is a link whose first closes fail.
 type stuckLink struct {
-	link
+	rc.Link
 	stays int
 }
 
-func (l *stuckLink) close() error {
+func (l *stuckLink) Close() error {
 	if l.stays--; l.stays >= 0 {
 		return unix.EBUSY
 	}
-	return l.link.close()
+	return l.Link.Close()
 }
 
 // While a link is not closed, the memory of operations that were under way on it stays.
@@ -169,7 +170,7 @@ func TestStuckLink(t *testing.T) {
 	rb := w.share(theirs.All(), allAccess)
 	c := w.a.connTo(w.ab)
 	c.mu.Lock()
-	c.link = &stuckLink{link: c.link, stays: 2}
+	c.link = &stuckLink{Link: c.link, stays: 2}
 	c.mu.Unlock()
 	w.ok(w.a.Recv(mine.All(), w.ab, "receive"))
 	w.ok(w.a.InjectWrite([]byte{1}, w.ab, rb.Part(0, 1)))
@@ -200,7 +201,7 @@ func TestStuckLinkOutlivesItsEndpoint(t *testing.T) {
 	w.ok(w.a.InjectWrite([]byte{1}, w.ab, rb.Part(0, 1)))
 	c := w.a.connTo(w.ab)
 	c.mu.Lock()
-	c.link = &stuckLink{link: c.link, stays: 2}
+	c.link = &stuckLink{Link: c.link, stays: 2}
 	c.mu.Unlock()
 	pinned := w.a.nic.Stats().Pinned
 	w.ok(w.a.Close())

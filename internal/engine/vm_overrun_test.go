@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -33,12 +34,12 @@ func TestVMCQOverrun(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Fatal("no event")
 		}
-		if _, err := l.post(writeQueue, write); err != nil { // full
+		if _, err := l.Post(rc.WriteQueue, write); err != nil { // full
 			time.Sleep(time.Millisecond)
 		}
 	}
 	done := w.wait(w.a)
-	var why *EventError
+	var why *rc.EventError
 	if done.Context != "receive" || !errors.Is(done.Err, ErrNotConnected) || !errors.As(done.Err, &why) || why.Event.Type != ibvfd.EventCQErr {
 		t.Errorf("%+v, want the event %v", done, ibvfd.EventCQErr)
 	}

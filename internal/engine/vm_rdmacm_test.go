@@ -5,19 +5,17 @@
 package engine
 
 import (
-	"bytes"
 	"errors"
 	"io"
-	"math/rand/v2"
-	"net"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/cm"
+	"github.com/gpurdma/gpurdma/internal/cmstream"
+	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -59,7 +57,7 @@ func TestVMRDMACMIsProtected(t *testing.T) {
 		t.Errorf("connected to nobody: %v", err)
 	}
 	addr := must(w.b.Listen(cmListen))(t).String()
-	if !strings.HasPrefix(addr, cmScheme) {
+	if !strings.HasPrefix(addr, cmstream.Scheme) {
 		t.Errorf("listens at %q", addr)
 	}
 	unknown := EndpointOptions{TLS: evil.config(t, good), ConnectTimeout: testenv.Limit(10 * time.Second)}
@@ -92,12 +90,14 @@ func TestVMHostileCallersOverRDMACM(t *testing.T) {
 	s := onRDMACM(t)
 	w := s.world(t, EndpointOptions{ConnectTimeout: testenv.Limit(time.Second)})
 	addr := must(w.b.Listen(cmListen))(t).String()
-	at := strings.TrimPrefix(addr, cmScheme)
+	at := strings.TrimPrefix(addr, cmstream.Scheme)
 
-	d := w.a.nic.dev.(*verbsDevice)
+	d := w.a.nic.dev.(*rc.Verbs)
 	cq := must(d.Context().CreateCQ(4))(t)
 	closing(t, cq)
-	qp := must(d.pd.CreateQP(ibvfd.QPAttr{Type: ibvfd.RC, SendCQ: cq, RecvCQ: cq}))(t)
+	pd := must(d.Context().AllocPD())(t)
+	closing(t, pd)
+	qp := must(pd.CreateQP(ibvfd.QPAttr{Type: ibvfd.RC, SendCQ: cq, RecvCQ: cq}))(t)
 	closing(t, qp)
 	id := must(cm.Resolve(limited(t), at, ""))(t)
 	closing(t, id)
@@ -114,36 +114,10 @@ func TestVMHostileCallersOverRDMACM(t *testing.T) {
 		"half a hello": append([]byte{0, 0, 0, byte(len(body)), 1}, body[:20]...),
 		"much":         make([]byte, 1<<18),
 	} {
-		c := newStream(w.a.nic, must(cm.Resolve(limited(t), at, ""))(t), true, w.a.opt.Connect)
-		w.ok(c.establish(limited(t)))
+		c := must(cmstream.Dial(limited(t), must(w.a.streamConfig())(t), at))(t)
+		w.ok(c.Establish(limited(t)))
 		_ = c.SetDeadline(time.Now().Add(bound))
 		_, _ = c.Write(send)
-		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("%s: still connected", name)
-		}
-		w.ok(c.Close())
-	}
-	// Nor can a peer that posts other work requests than a stream does, nor one that uses a key
-	// before its hello.
-	theirs := hostKind.make(t, w.b.nic, 8)
-	all := must(w.b.Share(0, theirs.All(), allAccess))(t)
-	key := all.spaces[0].Memory[0]
-	for name, wr := range map[string]ibvfd.SendWR{
-		"a message of nothing": {Op: ibvfd.OpSend}, "a WRITE with data": {Op: ibvfd.OpWriteImm}, "a key": {Op: ibvfd.OpWrite, RemoteAddr: key.Addr, RKey: key.Key},
-	} {
-		c := newStream(w.a.nic, must(cm.Resolve(limited(t), at, ""))(t), true, w.a.opt.Connect)
-		w.ok(c.establish(limited(t)))
-		wr.Flags = ibvfd.SendSignaled
-		if wr.RKey != 0 {
-			wr.SGE = []ibvfd.SGE{c.sge(streamSlots*streamChunk, 8)}
-		}
-		_ = c.SetDeadline(time.Now().Add(bound))
-		c.write.Lock()
-		err := c.send(wr, c.write.wait)
-		c.write.Unlock()
-		if refused := errors.Is(err, &ibvfd.WCError{Status: ibvfd.WCRemAccessErr}); refused != (wr.RKey != 0) {
-			t.Errorf("%s: %v", name, err)
-		}
 		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%s: still connected", name)
 		}
@@ -152,106 +126,5 @@ func TestVMHostileCallersOverRDMACM(t *testing.T) {
 	buf := hostKind.make(t, w.b.nic, 8)
 	if rb := w.share(buf.All(), allAccess); rb.Size() != 8 {
 		t.Error(rb)
-	}
-}
-
-// streams returns the two ends of a stream.
-func streams(t testing.TB, s setting, tune ibvfd.ConnectAttr, every time.Duration) (a, b *stream) {
-	l := must(cm.Listen(strings.TrimPrefix(cmListen, cmScheme)))(t)
-	defer l.Close()
-	na, nb := s.open(t, NICOptions{}), s.open(t, NICOptions{})
-	a = newStream(na, must(cm.Resolve(limited(t), l.Addr().String(), ""))(t), true, tune)
-	a.every = every
-	closing(t, a)
-	done := make(chan error, 1)
-	go func() { done <- a.establish(limited(t)) }()
-	b = newStream(nb, must(l.Accept(limited(t)))(t), false, tune)
-	b.every = every
-	closing(t, b)
-	if err := errors.Join(b.establish(limited(t)), <-done); err != nil {
-		t.Fatal(err)
-	}
-	return a, b
-}
-
-// quick makes the NIC detect a dead peer soon.
-var quick = ibvfd.ConnectAttr{Timeout: 14, RetryCount: 2}
-
-//testbed:kernel 6.12
-func TestVMStream(t *testing.T) {
-	s := onRDMACM(t)
-	a, b := streams(t, s, ibvfd.ConnectAttr{Timeout: 17, RetryCount: 6}, time.Hour)
-	// Both ways at once, in pieces of all sizes, to readers that begin late.
-	const size = 40 * streamChunk
-	var all sync.WaitGroup
-	for i, end := range []struct{ from, to *stream }{{a, b}, {b, a}} {
-		data := make([]byte, size)
-		r := rand.New(rand.NewPCG(uint64(i), 1))
-		for i := range data {
-			data[i] = byte(r.Uint32())
-		}
-		all.Go(func() {
-			for rest := data; len(rest) > 0; {
-				n := min(1+int(rand.Int64N(3*streamChunk)), len(rest))
-				if m, err := end.from.Write(rest[:n]); m != n || err != nil {
-					t.Errorf("%d of %d bytes: %v", m, n, err)
-					return
-				}
-				rest = rest[n:]
-			}
-		})
-		all.Go(func() {
-			time.Sleep(30 * time.Millisecond)
-			got := make([]byte, size)
-			if _, err := io.ReadFull(end.to, got); err != nil || !bytes.Equal(got, data) {
-				t.Errorf("other bytes came, or %v", err)
-			}
-		})
-	}
-	all.Wait()
-
-	_ = a.SetReadDeadline(time.Now().Add(time.Millisecond))
-	if n, err := a.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("%d, %v", n, err)
-	}
-	_ = a.SetReadDeadline(time.Time{})
-	if _, err := b.Write([]byte("the end")); err != nil {
-		t.Error(err)
-	}
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
-	if got, err := io.ReadAll(a); string(got) != "the end" || err != nil {
-		t.Errorf("%q, %v", got, err)
-	}
-	if _, err := b.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-		t.Error(err)
-	}
-	if _, err := b.Write([]byte{1}); !errors.Is(err, net.ErrClosed) {
-		t.Error(err)
-	}
-	if _, err := a.Write(make([]byte, 1)); err == nil {
-		t.Error("written to nobody")
-	}
-	streams(t, s, ibvfd.ConnectAttr{Timeout: ibvfd.Zero, RetryCount: ibvfd.Zero}, time.Hour)
-}
-
-// A silent peer is probed, and given up if it does not answer.
-//
-//testbed:kernel 6.12
-func TestVMStreamKeepalive(t *testing.T) {
-	s := onRDMACM(t)
-	a, b := streams(t, s, quick, 10*time.Millisecond)
-	for end := time.Now().Add(bound); a.alive.Load() < 3 || b.alive.Load() < 3; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d and %d signs of life", a.alive.Load(), b.alive.Load())
-		}
-	}
-	// Simulate the loss of its machine: there is no close message.
-	if err := b.qp.Reset(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.Read(make([]byte, 1)); !errors.Is(err, ErrNotConnected) || !errors.Is(err, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr}) {
-		t.Errorf("read from a machine that is gone: %v", err)
 	}
 }

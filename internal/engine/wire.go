@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
@@ -55,8 +56,8 @@ const exchangeMagic = 0x47525031 // "GRP1"
 
 // hello is one side of a connection.
 type hello struct {
-	conn, endpoint uint64                 // the tokens of its keys
-	queues         [queues]ibvfd.Endpoint // their MTU is the one that this side accepts
+	conn, endpoint uint64                    // the tokens of its keys
+	queues         [rc.Queues]ibvfd.Endpoint // their MTU is the one that this side accepts
 
 	// The limits of READs and atomics under way on each queue pair: readsIn is the number that
 	// this side answers, which the other side does not exceed; readsOut is the number that it
@@ -89,8 +90,8 @@ func (h *hello) decode(data []byte) error {
 		return &versionError{v}
 	}
 	out := hello{conn: r.Uint64(), endpoint: r.Uint64()}
-	if n := r.Byte(); r.Err == nil && n != queues {
-		return r.Fail("%d queue pairs, not %d", n, queues)
+	if n := r.Byte(); r.Err == nil && n != rc.Queues {
+		return r.Fail("%d queue pairs, not %d", n, rc.Queues)
 	}
 	for i := range out.queues {
 		q := &out.queues[i]
@@ -116,7 +117,7 @@ func (h *hello) decode(data []byte) error {
 }
 
 // helloSize is the size of a hello of this version.
-const helloSize = 4 + 2 + 8 + 8 + 1 + queues*(4+4+2+2+16) + 2
+const helloSize = 4 + 2 + 8 + 8 + 1 + rc.Queues*(4+4+2+2+16) + 2
 
 // ourVersion returns the hello that answers a hello of another version.
 func ourVersion() []byte {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package rc
 
 import (
+	"math"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
 // Over rdma_cm the queue pairs for data take the path of the exchange, with its partition and
@@ -41,22 +43,31 @@ func TestLinkFollowsRDMACM(t *testing.T) {
 			want: ibvfd.ConnectAttr{PathAttr: tunedGlobal, MTU: 2048},
 		},
 	} {
-		a := linkAttr{connect: c.ask}
-		if a.follow(&c.path); a.connect != c.want {
-			t.Errorf("%s: %+v, want %+v", name, a.connect, c.want)
+		a := Attr{Connect: c.ask}
+		if a.follow(&c.path); a.Connect != c.want {
+			t.Errorf("%s: %+v, want %+v", name, a.Connect, c.want)
 		}
 	}
 
 	// The peer sends its own LID; all other fields are kept.
 	peer := ibvfd.Endpoint{QPN: 17, LID: 33, GID: [16]byte{1}}
-	a := linkAttr{}
+	a := Attr{}
 	if got := a.to(peer); got != peer {
 		t.Errorf("over TCP to %+v", got)
 	}
-	a.path = &ibvfd.ManagedAttr{Remote: ibvfd.Endpoint{QPN: 99, LID: 9, GID: [16]byte{1}}}
+	a.Path = &ibvfd.ManagedAttr{Remote: ibvfd.Endpoint{QPN: 99, LID: 9, GID: [16]byte{1}}}
 	want := peer
 	want.LID = 9
 	if got := a.to(peer); got != want {
 		t.Errorf("over rdma_cm to %+v, want %+v", got, want)
+	}
+}
+
+// A port without a limit gets one: with messages of 0 bytes lowering would not end.
+func TestMaxMessage(t *testing.T) {
+	for max, want := range map[uint32]int64{0: maxWR, 1: 1, maxWR: maxWR, math.MaxUint32: maxWR} {
+		if got := maxMessage(ibdev.PortAttr{MaxMsg: max}); got != want {
+			t.Errorf("a port of %d: %d, want %d", max, got, want)
+		}
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package rc
 
 import (
 	"errors"
@@ -13,17 +13,17 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
-// gidSelector holds the program's wish, and the facts about the other side that are known
+// GIDSelector holds the program's wish, and the facts about the other side that are known
 // before there are queue pairs. Each side chooses its own GID; the two must reach each other.
-type gidSelector struct {
-	wish        gid.Wish
-	port        int        // 0: any
+type GIDSelector struct {
+	Wish        gid.Wish
+	Port        int        // 0: any
 	own, theirs netip.Addr // the ends of the TCP connection; zero for loopback addresses
-	gid         netip.Addr // the peer's GID, once the peer has sent it
+	Peer        netip.Addr // the peer's GID, once the peer has sent it
 }
 
-// ends takes the addresses of a TCP or UDP connection. A NIC has no loopback addresses.
-func (t *gidSelector) ends(c interface {
+// Ends takes the addresses of a TCP or UDP connection. A NIC has no loopback addresses.
+func (t *GIDSelector) Ends(c interface {
 	LocalAddr() net.Addr
 	RemoteAddr() net.Addr
 }) {
@@ -49,12 +49,12 @@ type wish struct {
 }
 
 // candidates returns the wishes to try, in order. Each of them includes the program's wish.
-func (t *gidSelector) candidates() (list []wish) {
-	if t.wish.Peer.IsValid() {
-		return []wish{{Wish: t.wish}}
+func (t *GIDSelector) candidates() (list []wish) {
+	if t.Wish.Peer.IsValid() {
+		return []wish{{Wish: t.Wish}}
 	}
 	add := func(peer, own netip.Addr, why string) {
-		w := t.wish
+		w := t.Wish
 		w.Peer = peer
 		if own.IsValid() {
 			if w.Subnet.IsValid() && !w.Subnet.Masked().Contains(own) {
@@ -65,21 +65,21 @@ func (t *gidSelector) candidates() (list []wish) {
 		list = append(list, wish{w, why, own.IsValid()})
 	}
 	// The peer's GID is not its TCP address: TCP's path does not matter then.
-	otherNetwork := t.gid.IsValid() && t.gid != t.theirs
+	otherNetwork := t.Peer.IsValid() && t.Peer != t.theirs
 	if t.own.IsValid() && !otherNetwork {
 		add(t.theirs, t.own, "TCP comes through it")
 	}
 	switch {
-	case t.gid.IsValid():
-		add(t.gid, netip.Addr{}, "the peer's GID is "+t.gid.String())
+	case t.Peer.IsValid():
+		add(t.Peer, netip.Addr{}, "the peer's GID is "+t.Peer.String())
 	case t.theirs.IsValid() && !t.theirs.IsLinkLocalUnicast(): // which belongs to another link
 		add(t.theirs, netip.Addr{}, "TCP's other end is "+t.theirs.String())
 	}
 	// TCP uses a loopback address: the order of the GID table decides.
 	last := "how TCP goes says nothing of the NIC's networks"
 	switch {
-	case t.gid.IsValid():
-		last = "none reaches the peer's GID " + t.gid.String()
+	case t.Peer.IsValid():
+		last = "none reaches the peer's GID " + t.Peer.String()
 	case t.theirs.IsValid():
 		last = "none reaches TCP's other end " + t.theirs.String()
 	}
@@ -102,12 +102,12 @@ type chooser interface {
 
 // choose chooses the port and its GID: it takes the first wish that any port can grant, and of
 // those ports the one nearest to the peer.
-func (t *gidSelector) choose(d chooser, ports int) (c chosen, err error) {
+func (t *GIDSelector) choose(d chooser, ports int) (c chosen, err error) {
 	var try []int
-	if t.port != 0 {
-		try = []int{t.port}
+	if t.Port != 0 {
+		try = []int{t.Port}
 	}
-	for port := 1; t.port == 0 && port <= ports; port++ {
+	for port := 1; t.Port == 0 && port <= ports; port++ {
 		a, err := d.QueryPort(port)
 		if err != nil {
 			return c, err
@@ -141,11 +141,11 @@ func (t *gidSelector) choose(d chooser, ports int) (c chosen, err error) {
 	return c, err
 }
 
-// source returns the address from which rdma_cm connects. It returns the zero Addr to leave
+// Source returns the address from which rdma_cm connects. It returns the zero Addr to leave
 // the choice to the routing table: if the device has no address that reaches the peer's; on
 // InfiniBand, whose GIDs are no addresses; and toward a link-local address, which names its
 // network device.
-func (t *gidSelector) source(d chooser, ports int) (netip.Addr, error) {
+func (t *GIDSelector) Source(d chooser, ports int) (netip.Addr, error) {
 	if !t.theirs.IsValid() || t.theirs.IsLinkLocalUnicast() {
 		return netip.Addr{}, nil
 	}
@@ -175,8 +175,8 @@ func common(a, b netip.Addr) (n int) {
 	return n
 }
 
-// addrOf returns an Endpoint's GID as an address; the zero Addr if it has none.
-func addrOf(e ibvfd.Endpoint) netip.Addr {
+// AddrOf returns an Endpoint's GID as an address; the zero Addr if it has none.
+func AddrOf(e ibvfd.Endpoint) netip.Addr {
 	if e.GID == [16]byte{} {
 		return netip.Addr{}
 	}

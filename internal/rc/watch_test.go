@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package rc
 
 import (
 	"cmp"
@@ -62,9 +62,9 @@ func TestWatch(t *testing.T) {
 			}
 			var links []*verbsLink
 			for i := range 2 {
-				links = append(links, &verbsLink{cq: cqs[i], qps: [queues]*ibvfd.QP{qps[2*i], qps[2*i+1]}, a: linkAttr{broke: broke(i)}})
+				links = append(links, &verbsLink{cq: cqs[i], qps: [Queues]*ibvfd.QP{qps[2*i], qps[2*i+1]}, a: Attr{Broke: broke(i)}})
 			}
-			left := &verbsLink{cq: cqs[2], qps: [queues]*ibvfd.QP{qps[4], qps[4]}, a: linkAttr{broke: broke(2)}}
+			left := &verbsLink{cq: cqs[2], qps: [Queues]*ibvfd.QP{qps[4], qps[4]}, a: Attr{Broke: broke(2)}}
 			for _, l := range append(links, left) {
 				if err := w.add(l); err != nil {
 					t.Fatal(err)
@@ -113,7 +113,7 @@ func TestWatchWaitsForTheAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := new(ibvfd.QP)
 			var broken error
-			l := &verbsLink{qps: [queues]*ibvfd.QP{q, new(ibvfd.QP)}, a: linkAttr{broke: func(why error) { broken = why }}}
+			l := &verbsLink{qps: [Queues]*ibvfd.QP{q, new(ibvfd.QP)}, a: Attr{Broke: func(why error) { broken = why }}}
 			looks := 0
 			w := &watch{state: func(asked *ibvfd.QP) (ibvfd.QPState, error) {
 				if looks++; asked != q || broken != nil {

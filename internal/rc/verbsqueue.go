@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package rc
 
 import (
 	"context"
@@ -20,7 +20,7 @@ type verbsQueue struct {
 	listener sync.WaitGroup
 }
 
-func (d *verbsDevice) queue(depth int, event func(), broke func(error)) (completionQueue, error) {
+func (d *Verbs) Queue(depth int, event func(), broke func(error)) (CompletionQueue, error) {
 	cq, err := d.ctx.CreateCQWith(ibvfd.CQAttr{Depth: depth, Events: true})
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func (d *verbsDevice) queue(depth int, event func(), broke func(error)) (complet
 
 // queueDepth returns depth, or the device's maximum if that is smaller. Some drivers leave the
 // maximum at 0.
-func (d *verbsDevice) queueDepth(depth int) int {
+func (d *Verbs) QueueDepth(depth int) int {
 	if d.attr.MaxCQE > 0 {
 		return min(depth, d.attr.MaxCQE)
 	}
@@ -54,10 +54,10 @@ func (q *verbsQueue) listen() {
 	}
 }
 
-func (q *verbsQueue) poll(wc []ibvfd.WC) (int, error) { return q.cq.Poll(wc) }
-func (q *verbsQueue) arm() error                      { return q.cq.Arm() }
+func (q *verbsQueue) Poll(wc []ibvfd.WC) (int, error) { return q.cq.Poll(wc) }
+func (q *verbsQueue) Arm() error                      { return q.cq.Arm() }
 
-func (q *verbsQueue) close() error {
+func (q *verbsQueue) Close() error {
 	if err := q.cq.Close(); err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package rc
 
 import (
 	"errors"
@@ -55,8 +55,8 @@ func (p *ports) ChooseGID(port int, w gid.Wish) (ibdev.GID, string, error) {
 func onEthernet(gids ...[]string) *ports { return &ports{link: ibdev.LinkEthernet, gids: gids} }
 
 // tcpEnds returns a gidSelector for a TCP connection with these ends.
-func tcpEnds(own, theirs string) (t gidSelector) {
-	t.ends(&ended{own, theirs})
+func tcpEnds(own, theirs string) (t GIDSelector) {
+	t.Ends(&ended{own, theirs})
 	return t
 }
 
@@ -115,9 +115,9 @@ func TestChosenGID(t *testing.T) {
 				dev.gids = append(dev.gids, strings.Fields(p))
 			}
 			know := tcpEnds(c.own, c.theirs)
-			know.wish, know.port = c.wish, c.port
+			know.Wish, know.Port = c.wish, c.port
 			if c.gid != "" {
-				know.gid = netip.MustParseAddr(c.gid)
+				know.Peer = netip.MustParseAddr(c.gid)
 			}
 			got, err := know.choose(dev, len(dev.gids))
 			if c.want == "" {
@@ -173,23 +173,23 @@ func TestSourceForRDMACM(t *testing.T) {
 			dev.link = ibdev.LinkInfiniBand
 		}
 		know := tcpEnds(c.own, c.theirs)
-		know.wish, know.port = c.wish, c.port
+		know.Wish, know.Port = c.wish, c.port
 		var want netip.Addr
 		if c.want != "" {
 			want = netip.MustParseAddr(c.want)
 		}
-		if got, err := know.source(dev, len(dev.gids)); got != want || err != nil {
+		if got, err := know.Source(dev, len(dev.gids)); got != want || err != nil {
 			t.Errorf("%s: %v, %v; want %v", c.name, got, err, want)
 		}
 	}
 	know := tcpEnds("10.1.0.1", "10.1.0.2")
 	dev := onEthernet([]string{"10.1.0.1"})
 	dev.down = 1
-	if got, err := know.source(dev, 1); got.IsValid() || err != nil {
+	if got, err := know.Source(dev, 1); got.IsValid() || err != nil {
 		t.Errorf("from a port that is down: %v, %v", got, err)
 	}
 	dev.err = unix.EIO
-	if got, err := know.source(dev, 1); got.IsValid() || !errors.Is(err, unix.EIO) {
+	if got, err := know.Source(dev, 1); got.IsValid() || !errors.Is(err, unix.EIO) {
 		t.Errorf("of a device that cannot be asked: %v, %v", got, err)
 	}
 }
@@ -207,7 +207,7 @@ func TestChosenGIDOfNoPort(t *testing.T) {
 	if _, err := know.choose(dev, 1); !errors.Is(err, unix.EIO) {
 		t.Error(err)
 	}
-	know.port = 3
+	know.Port = 3
 	if _, err := know.choose(dev, 1); !errors.Is(err, unix.EINVAL) {
 		t.Error(err)
 	}
@@ -217,10 +217,19 @@ func TestChosenGIDOfNoPort(t *testing.T) {
 	if c, err := know.choose(dev, 1); err != nil || c.why != "none reaches TCP's other end 10.1.0.2: the port's own GID" {
 		t.Errorf("%+v, %v", c, err)
 	}
-	know.gid = netip.MustParseAddr("fe80::2:c903:1:9")
+	know.Peer = netip.MustParseAddr("fe80::2:c903:1:9")
 	if c, err := know.choose(dev, 1); err != nil || c.why != "the peer's GID is fe80::2:c903:1:9: the port's GID in the peer's subnet" {
 		t.Errorf("%+v, %v", c, err)
 	}
+}
+
+func chosenBy(t *testing.T, s *GIDSelector, d *ports) chosen {
+	t.Helper()
+	c, err := s.choose(d, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // Two hosts have some networks in common, and other networks on one of them only, in any order
@@ -242,7 +251,7 @@ func TestChosenGIDsReachEachOther(t *testing.T) {
 		}
 		a, b := host(1), host(2)
 		at, bt := fmt.Sprintf(common, 1), fmt.Sprintf(common, 2)
-		check := func(know gidSelector, dev *ports, want string) chosen {
+		check := func(know GIDSelector, dev *ports, want string) chosen {
 			t.Helper()
 			c, err := know.choose(dev, len(dev.gids))
 			if err != nil || c.gid.Addr().String() != want {
@@ -252,7 +261,7 @@ func TestChosenGIDsReachEachOther(t *testing.T) {
 		}
 		client := check(tcpEnds(at, bt), a, at)
 		know := tcpEnds(bt, at)
-		know.gid = client.gid.Addr()
+		know.Peer = client.gid.Addr()
 		check(know, b, bt)
 	}
 	// If TCP uses a management network, the acceptor follows the GID that the initiator has
@@ -262,10 +271,10 @@ func TestChosenGIDsReachEachOther(t *testing.T) {
 		rand.Shuffle(3, func(i, j int) { a.gids[0][i], a.gids[0][j] = a.gids[0][j], a.gids[0][i] })
 		b := onEthernet([]string{"10.3.0.2", "10.1.0.2", "10.2.0.2"})
 		know := tcpEnds("192.168.0.1", "192.168.0.2")
-		client := must(know.choose(a, 1))(t)
+		client := chosenBy(t, &know, a)
 		know = tcpEnds("192.168.0.2", "192.168.0.1")
-		know.gid = client.gid.Addr()
-		if server := must(know.choose(b, 1))(t); strings.TrimSuffix(server.gid.Addr().String(), "2")+"1" != client.gid.Addr().String() {
+		know.Peer = client.gid.Addr()
+		if server := chosenBy(t, &know, b); strings.TrimSuffix(server.gid.Addr().String(), "2")+"1" != client.gid.Addr().String() {
 			t.Fatalf("%v and %v", client.gid, server.gid)
 		}
 	}

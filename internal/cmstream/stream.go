@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package cmstream
 
 import (
 	"context"
@@ -15,19 +15,19 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/cm"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/internal/rc"
+	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
 // stream is a net.Conn over a queue pair that rdma_cm has connected; the exchange uses it as
 // it uses TCP. Bytes go as messages of at most a chunk. Write waits for each; the NIC waits
 // for a receiver that falls behind (receiver not ready), as TCP's window would.
-type stream struct {
-	nic    *NIC
+type Stream struct {
+	cfg    *Config
 	id     *cm.ID
-	local  cmAddr
-	remote cmAddr
+	local  Addr
+	remote Addr
 	client bool
-	tune   ibvfd.ConnectAttr
-	every  time.Duration // between keepalive WRITEs
 
 	pd             *ibvfd.PD
 	mem            *hostmem.Buf
@@ -62,6 +62,9 @@ type stream struct {
 	closed  bool
 }
 
+// causeWait bounds how long a Read whose receive was flushed waits for the cause.
+const causeWait = 250 * time.Millisecond
+
 const (
 	streamChunk = 4 << 10
 	streamSlots = 16 // chunks that may arrive before a Read
@@ -69,8 +72,8 @@ const (
 )
 
 // newStream takes an ID over; establish connects it.
-func newStream(n *NIC, id *cm.ID, client bool, tune ibvfd.ConnectAttr) *stream {
-	s := &stream{nic: n, id: id, local: cmAddr(id.LocalAddr()), remote: cmAddr(id.RemoteAddr()), client: client, tune: tune, every: keepIdle, ended: make(chan struct{})}
+func newStream(cfg *Config, id *cm.ID, client bool) *Stream {
+	s := &Stream{cfg: cfg, id: id, local: Addr(id.LocalAddr()), remote: Addr(id.RemoteAddr()), client: client, ended: make(chan struct{})}
 	s.life, s.end = context.WithCancelCause(context.Background())
 	s.read.deadline, s.write.deadline = newDeadline(s.life), newDeadline(s.life)
 	return s
@@ -82,19 +85,18 @@ var helloCM = []byte("GPR1 gpurdma")
 
 // establish makes the queue pair and connects it. Before that the stream cannot be read or
 // written.
-func (s *stream) establish(ctx context.Context) error {
-	d, ok := s.nic.dev.(*verbsDevice)
-	if !ok || s.id.Device() != s.nic.Name() {
+func (s *Stream) Establish(ctx context.Context) error {
+	if s.id.Device() != s.cfg.Device.Name() {
 		if !s.client {
 			_ = s.id.Reject([]byte("another NIC is meant"))
 		}
-		return otherNIC(s.remote.String(), s.id.Device(), s.nic.Name())
+		return otherNIC(s.remote.String(), s.id.Device(), s.cfg.Device.Name())
 	}
 	if !s.client && (len(s.id.PrivateData()) < len(helloCM) || string(s.id.PrivateData()[:len(helloCM)]) != string(helloCM)) {
 		_ = s.id.Reject([]byte("this is a gpurdma endpoint"))
-		return fmt.Errorf("%w: a request of another program: %q", ErrMalformed, s.id.PrivateData())
+		return fmt.Errorf("%w: a request of another program: %q", wire.ErrMalformed, s.id.PrivateData())
 	}
-	if err := s.open(d); err != nil {
+	if err := s.open(); err != nil {
 		return err
 	}
 	var err error
@@ -112,18 +114,21 @@ func (s *stream) establish(ctx context.Context) error {
 	return nil
 }
 
+// path returns the path that rdma_cm has resolved.
+func (s *Stream) Path() (ibvfd.ManagedAttr, error) { return s.id.Attributes() }
+
 // param returns the parameters for rdma_cm. Values that it does not accept, [ibvfd.Zero] above
 // all, apply only to the queue pairs for data: the exchange uses a default then.
-func (s *stream) param() cm.Param {
+func (s *Stream) param() cm.Param {
 	p := cm.Param{
 		PrivateData: helloCM, RNRRetry: 7, ResponderResources: 1, InitiatorDepth: 1,
 		Access: ibvfd.AccessRemoteWrite, // for keepalive WRITEs of 0 bytes
 	}
-	if s.tune.Timeout <= 31 {
-		p.Timeout = s.tune.Timeout
+	if s.cfg.Connect.Timeout <= 31 {
+		p.Timeout = s.cfg.Connect.Timeout
 	}
-	if s.tune.RetryCount <= 7 {
-		p.RetryCount = s.tune.RetryCount
+	if s.cfg.Connect.RetryCount <= 7 {
+		p.RetryCount = s.cfg.Connect.RetryCount
 	}
 	return p
 }
@@ -131,8 +136,9 @@ func (s *stream) param() cm.Param {
 // open makes the queue pair, with receives posted. The peer is not known yet, so the queue
 // pair has a protection domain of its own: in the NIC's domain, a peer that guesses a key
 // would reach memory that is shared with others.
-func (s *stream) open(d *verbsDevice) (err error) {
-	if err := s.nic.pin(streamSize, "an exchange over rdma_cm"); err != nil {
+func (s *Stream) open() (err error) {
+	d := s.cfg.Device
+	if err := s.cfg.Pin(streamSize, "an exchange over rdma_cm"); err != nil {
 		return err
 	}
 	s.pinned = true
@@ -167,17 +173,17 @@ func (s *stream) open(d *verbsDevice) (err error) {
 	return nil
 }
 
-func (s *stream) post(slot int) error {
+func (s *Stream) post(slot int) error {
 	_, err := s.qp.PostRecv([]ibvfd.RecvWR{{ID: uint64(slot), SGE: []ibvfd.SGE{s.sge(slot*streamChunk, streamChunk)}}})
 	return err
 }
 
-func (s *stream) sge(off, n int) ibvfd.SGE {
+func (s *Stream) sge(off, n int) ibvfd.SGE {
 	return ibvfd.SGE{Addr: s.mr.IOVA() + uint64(off), Length: uint32(n), LKey: s.mr.LKey()}
 }
 
 // listen waits until the peer ends the connection.
-func (s *stream) listen() {
+func (s *Stream) listen() {
 	err := s.id.Wait(s.life)
 	if s.life.Err() != nil {
 		return
@@ -189,7 +195,7 @@ func (s *stream) listen() {
 }
 
 // fail makes Read return cause, after the bytes that came before.
-func (s *stream) fail(cause error) {
+func (s *Stream) fail(cause error) {
 	s.first.Do(func() {
 		s.cause = cause
 		close(s.ended)
@@ -199,8 +205,8 @@ func (s *stream) fail(cause error) {
 
 // keepalive detects a peer whose machine is gone: the peer's NIC answers a WRITE of 0 bytes,
 // without any effect on the peer.
-func (s *stream) keepalive() {
-	tick := time.NewTicker(s.every)
+func (s *Stream) keepalive() {
+	tick := time.NewTicker(s.cfg.KeepAlive)
 	defer tick.Stop()
 	for {
 		select {
@@ -212,7 +218,7 @@ func (s *stream) keepalive() {
 			continue // a Write under way detects it itself
 		}
 		var err error
-		if s.write.broken == nil && time.Since(s.write.last) >= s.every {
+		if s.write.broken == nil && time.Since(s.write.last) >= s.cfg.KeepAlive {
 			if err = s.send(ibvfd.SendWR{Op: ibvfd.OpWrite, Flags: ibvfd.SendSignaled}, func(wait func(context.Context) error) error { return wait(s.life) }); err == nil {
 				s.alive.Add(1)
 			}
@@ -226,7 +232,7 @@ func (s *stream) keepalive() {
 }
 
 // Read returns bytes that have arrived.
-func (s *stream) Read(p []byte) (int, error) {
+func (s *Stream) Read(p []byte) (int, error) {
 	s.read.Lock()
 	defer s.read.Unlock()
 	if err := context.Cause(s.life); err != nil {
@@ -253,7 +259,7 @@ func (s *stream) Read(p []byte) (int, error) {
 		case wc[0].Status != ibvfd.WCSuccess:
 			s.read.broken = s.over(&wc[0])
 		case wc[0].Opcode != ibvfd.WCOpRecv || wc[0].ByteLen == 0 || wc[0].ByteLen > streamChunk: // not from a stream
-			s.read.broken = fmt.Errorf("%w: completion %d of %d bytes", ErrMalformed, wc[0].Opcode, wc[0].ByteLen)
+			s.read.broken = fmt.Errorf("%w: completion %d of %d bytes", wire.ErrMalformed, wc[0].Opcode, wc[0].ByteLen)
 			s.fail(s.read.broken)
 		default:
 			s.read.slot = int(wc[0].ID)
@@ -271,20 +277,20 @@ func (s *stream) Read(p []byte) (int, error) {
 
 // over returns the reason why a receive was flushed. A failed send also flushes receives, and
 // sets the cause at about the same time.
-func (s *stream) over(wc *ibvfd.WC) error {
+func (s *Stream) over(wc *ibvfd.WC) error {
 	select {
 	case <-s.ended:
 		return s.cause
 	case <-s.life.Done():
 		return context.Cause(s.life)
-	case <-time.After(flushWait):
-		return fmt.Errorf("%w: %w", ErrNotConnected, wc.Err())
+	case <-time.After(causeWait):
+		return fmt.Errorf("%w: %w", rc.ErrNotConnected, wc.Err())
 	}
 }
 
 // Write returns when the peer's NIC has received all of p. After a Write that missed its
 // deadline the stream cannot be written to.
-func (s *stream) Write(p []byte) (n int, err error) {
+func (s *Stream) Write(p []byte) (n int, err error) {
 	s.write.Lock()
 	defer s.write.Unlock()
 	for n < len(p) {
@@ -306,7 +312,7 @@ func (s *stream) Write(p []byte) (n int, err error) {
 }
 
 // send posts one work request and waits for its completion. The caller holds the write lock.
-func (s *stream) send(wr ibvfd.SendWR, waiting func(func(context.Context) error) error) (err error) {
+func (s *Stream) send(wr ibvfd.SendWR, waiting func(func(context.Context) error) error) (err error) {
 	defer func() { s.write.broken = err }()
 	if _, err := s.qp.PostSend([]ibvfd.SendWR{wr}); err != nil {
 		return err
@@ -319,7 +325,7 @@ func (s *stream) send(wr ibvfd.SendWR, waiting func(func(context.Context) error)
 		return err
 	}
 	if wc[0].Status != ibvfd.WCSuccess {
-		err := fmt.Errorf("%w: %w", ErrNotConnected, wc[0].Err())
+		err := fmt.Errorf("%w: %w", rc.ErrNotConnected, wc[0].Err())
 		s.fail(err)
 		return err
 	}
@@ -328,7 +334,7 @@ func (s *stream) send(wr ibvfd.SendWR, waiting func(func(context.Context) error)
 }
 
 // Close ends the connection: the peer reads io.EOF. A second Close does nothing.
-func (s *stream) Close() error {
+func (s *Stream) Close() error {
 	s.end(net.ErrClosed)
 	s.closing.Lock()
 	defer s.closing.Unlock()
@@ -342,11 +348,11 @@ func (s *stream) Close() error {
 	s.write.Lock()
 	defer s.write.Unlock()
 	s.watch.Wait()
-	return s.nic.end(s.free)
+	return s.cfg.End(s.free)
 }
 
 // free frees everything, in order; it may be tried again.
-func (s *stream) free() error {
+func (s *Stream) free() error {
 	if err := s.id.Close(); err != nil {
 		return err
 	}
@@ -378,31 +384,31 @@ func (s *stream) free() error {
 		}
 	}
 	if s.pinned {
-		s.nic.unpin(streamSize)
+		s.cfg.Unpin(streamSize)
 		s.pinned = false
 	}
 	return nil
 }
 
 // LocalAddr returns this side's address.
-func (s *stream) LocalAddr() net.Addr { return s.local }
+func (s *Stream) LocalAddr() net.Addr { return s.local }
 
 // RemoteAddr returns the peer's address, as the peer states it.
-func (s *stream) RemoteAddr() net.Addr { return s.remote }
+func (s *Stream) RemoteAddr() net.Addr { return s.remote }
 
 // SetDeadline sets both deadlines.
-func (s *stream) SetDeadline(t time.Time) error {
+func (s *Stream) SetDeadline(t time.Time) error {
 	return errors.Join(s.SetReadDeadline(t), s.SetWriteDeadline(t))
 }
 
 // SetReadDeadline bounds Reads, including one that waits now.
-func (s *stream) SetReadDeadline(t time.Time) error {
+func (s *Stream) SetReadDeadline(t time.Time) error {
 	s.read.set(t)
 	return nil
 }
 
 // SetWriteDeadline is SetReadDeadline for Writes.
-func (s *stream) SetWriteDeadline(t time.Time) error {
+func (s *Stream) SetWriteDeadline(t time.Time) error {
 	s.write.set(t)
 	return nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package rc
 
 import (
 	"context"
@@ -98,7 +98,7 @@ func (w *watch) tell(e ibvfd.Event) {
 	defer w.mu.Unlock()
 	for _, l := range w.links {
 		if e.CQ != nil && e.CQ == l.cq || e.QP != nil && slices.Contains(l.qps[:], e.QP) {
-			l.a.broke(&EventError{w.nic, e})
+			l.a.Broke(&EventError{w.nic, e})
 		}
 	}
 }
@@ -111,7 +111,7 @@ func (w *watch) lose(why error) {
 		w.gone = why
 	}
 	for _, l := range w.links {
-		l.a.broke(why)
+		l.a.Broke(why)
 	}
 }
 

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rc
+
+import (
+	"errors"
+	"os"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/region"
+	"github.com/gpurdma/gpurdma/internal/lower"
+)
+
+// Device is the part of ibvfd that a NIC needs. Tests have a device in memory, for cases that
+// a NIC cannot be made to produce.
+type Device interface {
+	Name() string
+	Atomics() bool // fetch-and-add and compare-and-swap
+	// Host registers a part of host memory.
+	Host(mem *hostmem.Buf, off, length int64, access ibvfd.Access) (*Registration, error)
+	// Source registers a part of a buffer's dma-bufs.
+	Source(src Source, off, length int64, access ibvfd.Access) (*Registration, error)
+	// Queue makes a completion queue. It calls event when an armed queue has a completion, and
+	// broke if there are no events any more; neither may block.
+	Queue(depth int, event func(), broke func(why error)) (CompletionQueue, error)
+	// QueueDepth returns depth, or the device's maximum if that is smaller.
+	QueueDepth(depth int) int
+	// Link makes the queue pairs of a connection.
+	Link(attr Attr) (Link, error)
+	// NewDomain returns the device with a protection domain of its own, which must be closed
+	// before the device.
+	NewDomain() (Device, error)
+	Close() error
+	// Ended returns when all goroutines of a closed device have ended.
+	Ended()
+}
+
+// CompletionQueue is a device's completion queue.
+type CompletionQueue interface {
+	Poll(wc []ibvfd.WC) (int, error)
+	Arm() error // makes the next completion raise an event
+	Close() error
+}
+
+// Source is memory that a device registers by its dma-bufs, or by its device pointers
+// (PeerDirect).
+type Source interface {
+	dmabuf.Holder
+	Segments() []gpualloc.Segment // in order
+}
+
+// Registration is memory under keys: one MR, or one for each dma-buf.
+type Registration struct {
+	Local, Remote lower.Memory // under lkeys, and under rkeys
+	Route         ibvfd.Route
+	Close         func() error
+}
+
+// Verbs is a device of this machine.
+type Verbs struct {
+	ctx   *ibvfd.Context
+	pd    *ibvfd.PD
+	attr  ibdev.DeviceAttr
+	watch *watch
+}
+
+// Open opens a device of this machine. If heard is not nil, it gets all asynchronous events.
+func Open(name string, heard func(ibvfd.Event)) (Device, error) {
+	ctx, err := ibvfd.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	attr, err := ctx.QueryDevice()
+	if err != nil {
+		return nil, errors.Join(err, ctx.Close())
+	}
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		return nil, errors.Join(err, ctx.Close())
+	}
+	return &Verbs{ctx, pd, attr, watchDevice(ctx, heard)}, nil
+}
+
+func (d *Verbs) Name() string  { return d.ctx.Name() }
+func (d *Verbs) Atomics() bool { return d.attr.Atomic }
+
+// Ports returns the number of ports.
+func (d *Verbs) Ports() int { return d.attr.Ports }
+
+// Context returns the opened device.
+func (d *Verbs) Context() *ibvfd.Context { return d.ctx }
+
+func (d *Verbs) Close() error {
+	if err := d.pd.Close(); err != nil {
+		return err
+	}
+	return d.ctx.Close()
+}
+
+func (d *Verbs) Ended() { d.watch.ended.Wait() }
+
+// verbsDomain is a device in another protection domain.
+type verbsDomain struct{ *Verbs }
+
+func (d *Verbs) NewDomain() (Device, error) {
+	pd, err := d.ctx.AllocPD()
+	if err != nil {
+		return nil, err
+	}
+	return verbsDomain{&Verbs{d.ctx, pd, d.attr, d.watch}}, nil
+}
+
+func (d verbsDomain) Close() error { return d.pd.Close() }
+func (verbsDomain) Ended()         {} // the device stays open
+
+func (d *Verbs) Host(mem *hostmem.Buf, off, length int64, access ibvfd.Access) (*Registration, error) {
+	mr, err := d.pd.RegMR(ibvfd.MRAttr{
+		Kind: ibvfd.HostMemory, Host: mem.Bytes(), Offset: uint64(off), Length: uint64(length), Access: access, Owner: mem,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return registered([]*ibvfd.MR{mr}, mr.Close), nil
+}
+
+func (d *Verbs) Source(src Source, off, length int64, access ibvfd.Access) (*Registration, error) {
+	r, err := region.Register(RegionAttr(src, off, length, access), d.pd)
+	if err != nil {
+		return nil, err
+	}
+	return registered(r.MRs(d.pd), r.Close), nil
+}
+
+// RegionAttr describes the part of a source to register.
+func RegionAttr(src Source, off, length int64, access ibvfd.Access) region.Attr {
+	attr := region.Attr{Offset: uint64(off), Length: uint64(length), IOVA: uint64(off), Access: access, Owner: src}
+	for _, s := range src.Segments() {
+		attr.Segments = append(attr.Segments, region.Segment{Buf: s.Buf, Offset: uint64(s.Offset), Length: uint64(s.Size), Addr: s.Addr})
+	}
+	if len(attr.Segments) > 0 {
+		// An IOVA and the place in the dma-buf, or the address, must agree within a page.
+		if s := attr.Segments[0]; s.Buf != nil {
+			attr.IOVA += s.Offset
+		} else {
+			attr.IOVA += s.Addr % uint64(os.Getpagesize())
+		}
+	}
+	if _, ok := src.(PeerDirect); ok {
+		attr.Policy = ibvfd.RouteAutoPeerDirect
+	}
+	return attr
+}
+
+// PeerDirect is a source that may be registered by its device pointers.
+type PeerDirect struct{ Source }
+
+func registered(mrs []*ibvfd.MR, done func() error) *Registration {
+	r := &Registration{Close: done}
+	for _, mr := range mrs {
+		r.Local = append(r.Local, lower.Piece{Addr: mr.IOVA(), Length: int64(mr.Length()), Key: mr.LKey()})
+		r.Remote = append(r.Remote, lower.Piece{Addr: mr.IOVA(), Length: int64(mr.Length()), Key: mr.RKey()})
+		r.Route = mr.Route()
+	}
+	return r
+}
