@@ -8,10 +8,10 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/internal/engine"
 )
 
 // application is one end of a connection as a program has it that imports

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/internal/engine"
 )
 
 // A side does what it was told to, whichever it is.

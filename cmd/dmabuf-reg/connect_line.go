@@ -10,10 +10,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/engine"
 )
 
 // line is a connection as either side has it: requests and answers, and

@@ -10,11 +10,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/internal/engine"
 )
 
 // gidFlag says which GIDs of a NIC's port connections may have.
@@ -133,14 +133,14 @@ type over struct {
 
 // over is what the line goes over.
 func (l *line) over() (over, error) {
-	c, err := l.ep.Connection(l.peer)
+	c, err := l.ep.ConnPath(l.peer)
 	if err != nil {
 		return over{}, err
 	}
 	return overOf(c), nil
 }
 
-func overOf(c engine.Connection) over {
+func overOf(c engine.ConnPath) over {
 	return over{Port: c.Port, GID: c.GID.String(), Peer: c.Peer.String(), Why: c.Why, text: c.String()}
 }
 

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
+	"github.com/gpurdma/gpurdma/internal/engine"
 )
 
 // waitAWhile waits for completions, but not for ever: there may be no session

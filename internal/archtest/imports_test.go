@@ -68,6 +68,7 @@ var mayImport = map[string][]string{
 	"internal/engine":     {"internal/cmstream", "internal/rc", "internal/lower", "internal/wire", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
 	"internal/cmstream":   {"internal/rc", "internal/wire", "ibvfd", "dmabuf", "internal"},
 	"internal/rc":         {"internal/lower", "gpualloc", "ibvfd", "dmabuf", "internal"},
+	"internal/memnic":     {"internal/rc", "internal/lower", "gpualloc", "ibvfd", "dmabuf", "pciaddr", "internal"},
 	"internal/lower":      {"layout", "ibvfd", "dmabuf", "internal"},
 	"internal/wire":       {"dmabuf", "internal"},
 	"internal/layouttest": {"internal/lower", "layout", "internal"},
@@ -83,7 +84,7 @@ var mayTestImport = map[string][]string{
 	"ibvfd":    {"gpualloc", "drm"},
 	"trace":    {"gpualloc", "ibvfd"},
 
-	"internal/engine": {"trace", "internal/layouttest"},
+	"internal/engine": {"trace", "internal/layouttest", "internal/memnic"},
 	"internal/lower":  {"internal/layouttest"},
 }
 

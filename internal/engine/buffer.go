@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -81,6 +82,7 @@ type Buffer struct {
 	layout   Layout        // of all its bytes
 	mem      []lower.Space // its one source
 	self     [1]*Buffer
+	ready    atomic.Pointer[func(context.Context) error]
 
 	mu   sync.Mutex
 	refs int // 0 once closed

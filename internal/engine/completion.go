@@ -18,6 +18,7 @@ type Completion struct {
 	Peer    Peer
 	Len     int64  // bytes moved; of a receive, the bytes received; of OpRemoteWrite, the bytes of the last work request
 	Data    uint32 // the peer's data, if Flags has FlagRemoteCQData
+	Value   uint64 // the old value, of an atomic that has no memory for it
 	Flags   Flags
 	Err     error // nil, or an *OpError
 }
@@ -117,11 +118,11 @@ func (e *Endpoint) progress() {
 type held struct {
 	some  atomic.Bool
 	mu    sync.Mutex
-	conns []*conn
-	spare []*conn // memory of an earlier list
+	conns []*Conn
+	spare []*Conn // memory of an earlier list
 }
 
-func (h *held) add(c *conn) {
+func (h *held) add(c *Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.conns = append(h.conns, c)

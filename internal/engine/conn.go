@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"sync"
@@ -13,13 +14,14 @@ import (
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
-// conn is a connection to a peer. Its mutex is held for microseconds: to post, and to take
+// Conn is a connection to a peer. Its mutex is held for microseconds: to post, and to take
 // completions. Copies of staged memory, registrations, and the drain of a connection that has
 // ended run without it. The order of locks is: a completion queue's mutex, a connection's, and
 // those of the parts that the endpoint shares (ops, slab, completions); the endpoint's own
 // mutex is never held together with a connection's.
-type conn struct {
+type Conn struct {
 	e     *Endpoint
+	opt   *EndpointOptions
 	peer  Peer
 	token uint64        // names the connection to the peer
 	ready chan struct{} // closed when the connection is up, or has ended
@@ -39,21 +41,22 @@ type conn struct {
 	a          rc.Attr
 	queue      *cqueue
 	id         uint64 // of work requests, without the queue pair and the number
-	path       *Connection
+	path       *ConnPath
+	info       PeerInfo
 	tcp        net.Conn
 	peerTokens [2]uint64
 
-	pending fifo[*op] // operations whose work requests are not all made
-	active  int       // operations that have begun and not completed
-	posted  int       // operations that have not completed, without receives
-	holding bool      // the next Poll posts the operations
+	pending fifo[*Work] // operations whose work requests are not all made
+	active  int         // operations that have begun and not completed
+	posted  int         // operations that have not completed, without receives
+	holding bool        // the next Poll posts the operations
 	q       [rc.Queues]sendQueue
 	rq      recvQueue
 
 	slow   fifo[slowWork] // slow work of operations
 	atWork bool           // a goroutine does the slow work
 	idle   sync.Cond      // signals that the goroutine has ended
-	done   fifo[*op]      // operations that have ended, and wait for those before them
+	done   fifo[*Work]    // operations that have ended, and wait for those before them
 
 	wrs   []ibvfd.SendWR // a batch
 	sges  []ibvfd.SGE
@@ -61,13 +64,31 @@ type conn struct {
 
 	offers     fifo[*RemoteBuffer]
 	offerBytes int
+	names      names
 	uninvited  bool // Accept has not returned the peer yet
 	told       bool // an automatic receive has reported the end
 	shares     map[*share]struct{}
 
-	stuck     bool   // closing the link failed
-	kept      []*op  // operations that have ended since; the NIC may still touch their memory
-	letSlabGo func() // releases the slab, which the NIC may touch beyond the endpoint's end
+	mail      mailbox
+	theirMail mailLimits
+
+	vacancy chan struct{}   // closed when there is room for a work; nil if nobody waits
+	life    context.Context // ends when the connection begins to end
+	stop    context.CancelFunc
+	waits   int // works whose sources are not ready
+
+	reading  bool          // a goroutine reads the exchange, and closes readDone when it ends
+	readDone chan struct{} // also closed if there was none
+	peerGone bool          // the peer's queue pairs are destroyed
+	cut      bool          // a message of the exchange was sent in part: no more can follow
+	unknown  bool          // some operations may or may not have reached the peer
+	shut     bool          // Close was called
+	closing  chan struct{} // nil until Close is called, closed when closeErr is set
+	closeErr error
+
+	stuck     bool    // closing the link failed
+	kept      []*Work // operations that have ended since; the NIC may still touch their memory
+	letSlabGo func()  // releases the slab, which the NIC may touch beyond the endpoint's end
 }
 
 type connState int
@@ -80,25 +101,26 @@ const (
 
 // sendQueue is the sending side of one queue pair.
 type sendQueue struct {
-	free   int // work requests that may be posted
-	groups fifo[group]
-	first  uint64 // number of the oldest group
-	next   uint64
-	seen   uint64 // groups before this number have completed, or one after them has
-	failed bool
+	free    int // work requests that may be posted
+	groups  fifo[group]
+	first   uint64 // number of the oldest group
+	next    uint64
+	seen    uint64 // groups before this number have completed, or one after them has
+	failed  bool
+	refused bool // the peer's NIC has refused a request: it carried out none after it
 }
 
 // group is a number of work requests of one op. The last of them makes a completion, unless
 // the op is silent and other work requests follow in the batch.
 type group struct {
-	op    *op
+	op    *Work
 	wrs   int
 	final bool // the last group of the op
 }
 
 type recvQueue struct {
-	waiting fifo[*op] // until the connection is up
-	posted  fifo[*op]
+	waiting fifo[*Work] // until the connection is up
+	posted  fifo[*Work]
 	first   uint64
 	next    uint64
 	seen    uint64
@@ -109,16 +131,18 @@ const idRecv = rc.Queues
 
 // newConn makes a connection for a peer. The caller holds the endpoint's mutex, and Close
 // waits until the connection has ended.
-func (e *Endpoint) newConn(p *peer) *conn {
-	c := &conn{
-		e: e, peer: p.id, token: newID(), ready: make(chan struct{}), ended: make(chan struct{}),
+func (e *Endpoint) newConn(p *peer, opt *EndpointOptions) *Conn {
+	c := &Conn{
+		e: e, opt: opt, peer: p.id, token: newID(), ready: make(chan struct{}), ended: make(chan struct{}),
 		offered: make(chan struct{}, 1), offering: make(chan struct{}, 1), shares: map[*share]struct{}{},
+		readDone: make(chan struct{}),
 	}
+	c.life, c.stop = context.WithCancel(e.life)
 	c.idle.L = &c.mu
 	p.conn = c
 	e.tasks.Add(1)
-	for range e.opt.AutoReceive {
-		o := e.newOp(OpRecv, 0, nil)
+	for range opt.AutoReceive {
+		o := e.newWork(OpRecv, 0, nil)
 		o.auto = true
 		c.rq.waiting.push(o)
 	}
@@ -129,7 +153,7 @@ func (e *Endpoint) newConn(p *peer) *conn {
 func (o *EndpointOptions) room() int { return rc.Queues*o.SendDepth + o.RecvDepth }
 
 // adopt gives the connection its queue pairs, and posts receives on them.
-func (c *conn) adopt(l rc.Link, q *cqueue) {
+func (c *Conn) adopt(l rc.Link, q *cqueue) {
 	c.link, c.a, c.queue = l, l.Attr(), q
 	for i := range c.q {
 		c.q[i].free = c.a.SendDepth
@@ -141,17 +165,17 @@ func (c *conn) adopt(l rc.Link, q *cqueue) {
 }
 
 // markUp starts the connection's operations.
-func (c *conn) markUp() {
+func (c *Conn) markUp() {
 	c.state = up
 	close(c.ready)
 	c.kick()
 }
 
 // submit takes an op over. If it returns an error, it has recycled the op.
-func (c *conn) submit(o *op) error {
-	waiting, most := c.posted, c.e.opt.Depth
+func (c *Conn) submit(o *Work) error {
+	waiting, most := c.posted, c.opt.Depth
 	if o.kind == OpRecv {
-		waiting, most = c.rq.waiting.len()+c.rq.posted.len(), c.e.opt.RecvDepth
+		waiting, most = c.rq.waiting.len()+c.rq.posted.len(), c.opt.RecvDepth
 	}
 	err := c.refusal()
 	if err == nil && waiting >= most {
@@ -168,8 +192,10 @@ func (c *conn) submit(o *op) error {
 	}
 	c.posted++
 	c.pending.push(o)
-	if o.staged {
-		c.later(o, (*op).stage)
+	if len(o.ready) > 0 {
+		c.awaitReady(o)
+	} else if o.staged {
+		c.later(o, (*Work).stage)
 	}
 	if o.flags&FlagMore == 0 {
 		c.kick()
@@ -186,7 +212,7 @@ func (c *conn) submit(o *op) error {
 }
 
 // permits refuses keys that were made for another connection.
-func (c *conn) permits(rb *RemoteBuffer) error {
+func (c *Conn) permits(rb *RemoteBuffer) error {
 	if c.state == connecting || rb.token == c.peerTokens[0] || rb.token == c.peerTokens[1] {
 		return nil
 	}

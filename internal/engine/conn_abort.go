@@ -12,15 +12,18 @@ import (
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
-func (c *conn) refusal() error {
-	if c.state != dead {
-		return nil
+func (c *Conn) refusal() error {
+	switch {
+	case c.state == dead:
+		return c.gone()
+	case c.shut:
+		return ErrClosed
 	}
-	return c.gone()
+	return nil
 }
 
 // gone returns the error of a connection that cannot be used.
-func (c *conn) gone() error {
+func (c *Conn) gone() error {
 	if errors.Is(c.cause, ErrNotConnected) {
 		return c.cause
 	}
@@ -28,7 +31,7 @@ func (c *conn) gone() error {
 }
 
 // lost waits for the end, and returns the reason.
-func (c *conn) lost(ctx context.Context) error {
+func (c *Conn) lost(ctx context.Context) error {
 	select {
 	case <-c.ended:
 	case <-ctx.Done():
@@ -55,11 +58,16 @@ const (
 
 // drainBeforeAbort takes the completions of operations under way. A peer ends the connection
 // when its NIC has refused an operation; the NIC's answer takes another way, which may be
-// slower, and a flush would hide which operation it was.
-func (c *conn) drainBeforeAbort() {
-	for end := time.Now().Add(answerWait); time.Now().Before(end); time.Sleep(answerLook) {
+// slower, and a flush would hide which operation it was. Once the peer's queue pairs are
+// destroyed only an answer may come that is on its way.
+func (c *Conn) drainBeforeAbort() {
+	over := time.Now().Add(answerWait)
+	for gone := false; time.Now().Before(over); time.Sleep(answerLook) {
 		c.queue.poll()
 		c.mu.Lock()
+		if c.peerGone && !gone {
+			gone, over = true, time.Now().Add(flushWait)
+		}
 		waits := c.state == up && (c.q[rc.WriteQueue].groups.len() > 0 || c.q[rc.ReadQueue].groups.len() > 0)
 		c.mu.Unlock()
 		if !waits {
@@ -69,7 +77,7 @@ func (c *conn) drainBeforeAbort() {
 }
 
 // broke is called when the NIC has given up the link. It does not block.
-func (c *conn) broke(why error) {
+func (c *Conn) broke(why error) {
 	go func() {
 		c.mu.Lock()
 		q := c.queue
@@ -87,8 +95,11 @@ func (c *conn) broke(why error) {
 // errOwnEnd is the cause if this side has ended the connection: the program is not notified.
 var errOwnEnd = fmt.Errorf("%w: removed", ErrNotConnected)
 
+// ErrPeerGone means that the peer has ended the connection, or does not answer.
+var ErrPeerGone = fmt.Errorf("%w: the peer has ended the connection", ErrNotConnected)
+
 // end is abort for callers that do not hold the connection's mutex.
-func (c *conn) end(cause error) {
+func (c *Conn) end(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.abort(cause)
@@ -98,7 +109,7 @@ func (c *conn) end(cause error) {
 // and closes c.ended: all operations under way complete, with cause or with the NIC's status,
 // and the keys that the peer was given are withdrawn. The peer's offers that the program has
 // not taken are dropped.
-func (c *conn) abort(cause error) {
+func (c *Conn) abort(cause error) {
 	if c.state == dead {
 		return
 	}
@@ -107,22 +118,27 @@ func (c *conn) abort(cause error) {
 	}
 	c.state, c.cause = dead, cause
 	c.over.Store(true)
+	c.stop()
+	c.vacate()
 	c.offers, c.offerBytes = fifo[*RemoteBuffer]{}, 0
 	go c.teardown()
 }
 
 // teardown is the slow part of abort.
-func (c *conn) teardown() {
+func (c *Conn) teardown() {
 	defer c.e.tasks.Done()
 	c.mu.Lock()
-	tcp, uninvited := c.tcp, c.uninvited
+	tcp, uninvited, reading := c.tcp, c.uninvited, c.reading
 	c.mu.Unlock()
 	if uninvited { // the program does not know the peer
 		c.e.mu.Lock()
 		c.e.forget(c.peer)
 		c.e.mu.Unlock()
 	}
-	if tcp != nil {
+	switch {
+	case reading:
+		c.say(tcp, msgBye)
+	case tcp != nil:
 		// The peer sees the end. TLS sends a close message, which may take time.
 		c.e.tasks.Go(func() { _ = tcp.Close() })
 	}
@@ -131,14 +147,23 @@ func (c *conn) teardown() {
 	c.mu.Lock()
 	c.rest()
 	c.finishAll()
+	stuck := c.stuck
+	if !stuck {
+		c.closeMail()
+	}
 	c.mu.Unlock()
+	if reading {
+		c.e.tasks.Go(func() { c.part(tcp, stuck) })
+	} else {
+		close(c.readDone)
+	}
 	close(c.ended)
 	c.tell()
 }
 
 // endLink takes the completions from before the end, and closes the queue pairs, so that the
 // NIC does not touch the memory. c.link does not change any more.
-func (c *conn) endLink() {
+func (c *Conn) endLink() {
 	if c.link == nil {
 		return
 	}
@@ -165,11 +190,11 @@ func (c *conn) endLink() {
 		return
 	}
 	c.queue.poll() // drops the completions of this connection
-	c.queue.release(c.e.opt.room())
+	c.queue.release(c.opt.room())
 }
 
 // withdraw ends the keys that the peer was given. No keys are added any more.
-func (c *conn) withdraw() {
+func (c *Conn) withdraw() {
 	c.mu.Lock()
 	shares := c.shares
 	c.shares = nil
@@ -189,7 +214,7 @@ func becauseOf(down, err error) error {
 }
 
 // recycle frees an op that has ended.
-func (c *conn) recycle(o *op) {
+func (c *Conn) recycle(o *Work) {
 	if c.stuck {
 		c.kept = append(c.kept, o)
 		return
@@ -198,24 +223,25 @@ func (c *conn) recycle(o *op) {
 }
 
 // closeStuck tries again to close a link, and frees its resources.
-func (c *conn) closeStuck() error {
+func (c *Conn) closeStuck() error {
 	if err := c.link.Close(); err != nil {
 		return err
 	}
 	c.queue.poll()
-	c.queue.release(c.e.opt.room())
+	c.queue.release(c.opt.room())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, o := range c.kept {
 		c.e.recycle(o)
 	}
 	c.letSlabGo()
+	c.closeMail()
 	c.stuck, c.kept = false, nil
 	return nil
 }
 
 // drain takes completions from before the failure, and with them the operation that failed.
-func (c *conn) drain() {
+func (c *Conn) drain() {
 	for end := time.Now().Add(flushWait); time.Now().Before(end); time.Sleep(flushLook) {
 		c.queue.poll()
 		c.mu.Lock()
@@ -228,7 +254,7 @@ func (c *conn) drain() {
 }
 
 // drained reports whether the last work request of each queue has completed.
-func (c *conn) drained() bool {
+func (c *Conn) drained() bool {
 	for i := range c.q {
 		if c.q[i].groups.len() > 0 && c.q[i].seen < c.q[i].next {
 			return false
@@ -239,7 +265,7 @@ func (c *conn) drained() bool {
 
 // flushed returns the error of an operation that the NIC has flushed: the reason why the
 // connection has ended, and the flush.
-func (c *conn) flushed(err error) error {
+func (c *Conn) flushed(err error) error {
 	switch {
 	case errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}): // no other reason is known
 		return becauseOf(c.down, fmt.Errorf("%w: %w", ErrNotConnected, err))
@@ -250,20 +276,23 @@ func (c *conn) flushed(err error) error {
 }
 
 // finishAll completes the remaining ops, each once, in the order of posting within its queue.
-func (c *conn) finishAll() {
-	var left []*op
-	add := func(o *op) {
+func (c *Conn) finishAll() {
+	var left []*Work
+	add := func(o *Work) {
 		if !o.ended {
 			o.ended = true
 			left = append(left, o)
 		}
 	}
 	for i := range c.q {
+		if i == rc.WriteQueue && c.q[i].groups.len() > 0 && !c.q[i].refused {
+			c.unknown = true
+		}
 		for c.q[i].groups.len() > 0 {
 			add(c.q[i].groups.pop().op)
 		}
 	}
-	for _, f := range []*fifo[*op]{&c.pending, &c.rq.posted, &c.rq.waiting} {
+	for _, f := range []*fifo[*Work]{&c.pending, &c.rq.posted, &c.rq.waiting} {
 		for f.len() > 0 {
 			add(f.pop())
 		}

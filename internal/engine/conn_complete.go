@@ -3,13 +3,15 @@
 package engine
 
 import (
+	"encoding/binary"
 	"errors"
 
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
 // complete takes completions, and posts operations for which they make room.
-func (c *conn) complete(wcs []ibvfd.WC) {
+func (c *Conn) complete(wcs []ibvfd.WC) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var failed error
@@ -30,7 +32,7 @@ func (c *conn) complete(wcs []ibvfd.WC) {
 }
 
 // completed takes one completion. After an error the queue pair cannot be used any more.
-func (c *conn) completed(wc *ibvfd.WC) error {
+func (c *Conn) completed(wc *ibvfd.WC) error {
 	kind, failed := wc.ID>>kindShift, wc.Err()
 	if kind == idRecv {
 		return c.received(wc, failed)
@@ -41,6 +43,9 @@ func (c *conn) completed(wc *ibvfd.WC) error {
 	if failed != nil {
 		if !q.failed && seq > q.first { // earlier ones without a completion have succeeded
 			c.pass(q, seq-1)
+		}
+		if !q.failed {
+			q.refused = refusedByPeer(wc.Status)
 		}
 		q.failed = true
 		if i := seq - q.first; i < uint64(q.groups.len()) {
@@ -56,8 +61,13 @@ func (c *conn) completed(wc *ibvfd.WC) error {
 	return nil
 }
 
+// refusedByPeer reports whether a status is the peer's answer to a request.
+func refusedByPeer(s ibvfd.WCStatus) bool {
+	return s == ibvfd.WCRemAccessErr || s == ibvfd.WCRemInvReqErr || s == ibvfd.WCRemOpErr
+}
+
 // pass ends the groups up to a number; they have succeeded.
-func (c *conn) pass(q *sendQueue, seq uint64) {
+func (c *Conn) pass(q *sendQueue, seq uint64) {
 	for q.groups.len() > 0 && q.first <= seq {
 		g := q.groups.pop()
 		q.first++
@@ -68,7 +78,7 @@ func (c *conn) pass(q *sendQueue, seq uint64) {
 	}
 }
 
-func (c *conn) received(wc *ibvfd.WC, failed error) error {
+func (c *Conn) received(wc *ibvfd.WC, failed error) error {
 	r := &c.rq
 	seq := r.first + (wc.ID-r.first)&numberMask
 	r.seen = max(r.seen, seq+1)
@@ -85,6 +95,17 @@ func (c *conn) received(wc *ibvfd.WC, failed error) error {
 	r.posted.pop()
 	r.first++
 	o.length = int64(wc.ByteLen)
+	if o.letter.kind == mailReceive {
+		if wc.Opcode != ibvfd.WCOpRecv {
+			return &dmabuf.Error{Op: "receive", Detail: "data that is no message", Err: ErrMalformed}
+		}
+		if err := c.mailArrived(o); err != nil {
+			return err
+		}
+		o.started = false
+		r.waiting.push(o)
+		return nil
+	}
 	o.flags &^= FlagRemoteCQData
 	if wc.Flags&ibvfd.WCWithImm != 0 {
 		o.flags |= FlagRemoteCQData
@@ -96,7 +117,7 @@ func (c *conn) received(wc *ibvfd.WC, failed error) error {
 	auto := o.auto
 	c.finish(o, nil)
 	if auto {
-		again := c.e.newOp(OpRecv, 0, nil)
+		again := c.e.newWork(OpRecv, 0, nil)
 		again.auto = true
 		r.waiting.push(again)
 	}
@@ -106,29 +127,38 @@ func (c *conn) received(wc *ibvfd.WC, failed error) error {
 // finish completes an op after the ops that ended before it. The op must not be in a queue.
 // Bytes received in staged memory are first copied to their source, and memory that was
 // allocated for the op is freed.
-func (c *conn) finish(o *op, err error) {
+func (c *Conn) finish(o *Work, err error) {
+	if err == nil {
+		err = o.withdrawn
+	}
 	o.err = err
 	c.done.push(o)
 	if err == nil && o.slowEnd() {
-		c.later(o, (*op).arrive)
+		c.later(o, (*Work).arrive)
 	}
 	c.deliver()
 }
 
 // deliver hands ended ops to the program, in order.
-func (c *conn) deliver() {
+func (c *Conn) deliver() {
 	for c.done.len() > 0 && !(*c.done.front()).busy {
 		c.hand(c.done.pop())
 	}
 }
 
-func (c *conn) hand(o *op) {
+func (c *Conn) hand(o *Work) {
+	c.mail.unstamp(o)
+	if o.letter.kind >= mailCredit { // the program did not post it
+		c.recycle(o)
+		return
+	}
 	recv := o.kind == OpRecv || o.kind == OpRemoteWrite
 	if !recv {
 		c.posted--
 		if o.started {
 			c.active--
 		}
+		c.vacate()
 	}
 	err := o.err
 	if err != nil && o.auto {
@@ -149,7 +179,14 @@ func (c *conn) hand(o *op) {
 			done.Len = 0
 			done.Err = &OpError{Op: o.kind, Peer: c.peer, NIC: c.e.nic.Name(), Err: err}
 		}
-		c.e.done.push(done)
+		if o.result && err == nil {
+			done.Value = binary.NativeEndian.Uint64(o.slot.bytes(resultSize))
+		}
+		if o.sink != nil {
+			o.sink.Complete(done)
+		} else {
+			c.e.done.push(done)
+		}
 	}
 	c.recycle(o)
 }

@@ -11,10 +11,11 @@ const batchWRs = 64
 
 // kick makes and posts work requests of pending ops, in order, as far as fences, slow work and
 // the queues' room allow.
-func (c *conn) kick() {
+func (c *Conn) kick() {
+	c.payCredits()
 	for c.state == up && c.pending.len() > 0 {
 		o := *c.pending.front()
-		if o.busy || !o.started && o.flags&FlagFence != 0 && c.active > 0 {
+		if o.busy || !o.started && o.err == nil && (o.flags&FlagFence != 0 && c.active > 0 || !c.mail.mayStart(o)) {
 			break
 		}
 		if !o.started {
@@ -22,6 +23,9 @@ func (c *conn) kick() {
 			c.active++
 			if o.err == nil {
 				o.err = o.begin(c)
+			}
+			if o.err == nil && o.letter.kind != 0 {
+				c.mail.stamp(o)
 			}
 			if o.busy {
 				break
@@ -41,7 +45,7 @@ func (c *conn) kick() {
 }
 
 // feed makes work requests of o; it returns false if there is no room for all of them.
-func (c *conn) feed(o *op) bool {
+func (c *Conn) feed(o *Work) bool {
 	q := &c.q[o.queue]
 	for !o.made {
 		b := &c.batch
@@ -63,6 +67,7 @@ func (c *conn) feed(o *op) bool {
 		if !o.silent {
 			c.wrs[b.wrs+n-1].Flags |= ibvfd.SendSignaled
 		}
+		o.begun = true
 		b.wrs += n
 		b.sges += used
 		q.free -= n
@@ -74,7 +79,7 @@ func (c *conn) feed(o *op) bool {
 
 // flush posts the batch. Its last work request always makes a completion: it also completes
 // the silent ones before it.
-func (c *conn) flush() {
+func (c *Conn) flush() {
 	b := &c.batch
 	if b.wrs == 0 || c.state != up {
 		return
@@ -95,7 +100,7 @@ func (c *conn) flush() {
 func (q *sendQueue) number(id uint64) uint64 { return q.first + (id-q.first)&numberMask }
 
 // kickRecv posts waiting receives.
-func (c *conn) kickRecv() {
+func (c *Conn) kickRecv() {
 	for c.state != dead && c.link != nil && c.rq.waiting.len() > 0 {
 		o := *c.rq.waiting.front()
 		if o.busy {

@@ -5,13 +5,13 @@ package engine
 // slowWork is a part of an operation that takes long: copying between staged memory and its
 // source, or registering memory into which a message is packed.
 type slowWork struct {
-	op *op
-	do func(*op, *Endpoint) error
+	op *Work
+	do func(*Work, *Endpoint) error
 }
 
 // later starts slow work in a goroutine, which runs it without the connection's mutex; the
 // caller holds the mutex. Until the work is done, the operation and those behind it wait.
-func (c *conn) later(o *op, do func(*op, *Endpoint) error) {
+func (c *Conn) later(o *Work, do func(*Work, *Endpoint) error) {
 	o.busy = true
 	c.slow.push(slowWork{o, do})
 	if !c.atWork {
@@ -21,7 +21,7 @@ func (c *conn) later(o *op, do func(*op, *Endpoint) error) {
 }
 
 // work does the queued work, and ends. The connection's teardown waits for it.
-func (c *conn) work() {
+func (c *Conn) work() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.slow.len() > 0 {
@@ -42,8 +42,8 @@ func (c *conn) work() {
 }
 
 // rest waits until no slow work is under way. The caller holds the connection's mutex.
-func (c *conn) rest() {
-	for c.atWork {
+func (c *Conn) rest() {
+	for c.atWork || c.waits > 0 {
 		c.idle.Wait()
 	}
 }

@@ -4,14 +4,13 @@ package engine
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/cmstream"
@@ -31,13 +30,29 @@ var (
 // rdma_cm only: over TCP it sends a LID that is not valid in the local subnet. Once the
 // connection is lost the Peer cannot be used any more.
 func (e *Endpoint) Connect(ctx context.Context, addr string) (Peer, error) {
+	c, err := e.connect(ctx, addr, &e.opt)
+	if err != nil {
+		return 0, err
+	}
+	return c.peer, nil
+}
+
+// ConnectWith is Connect with options of the connection's own.
+func (e *Endpoint) ConnectWith(ctx context.Context, addr string, opt EndpointOptions) (*Conn, error) {
+	if err := e.connOptions(&opt); err != nil {
+		return nil, err
+	}
+	return e.connect(ctx, addr, &opt)
+}
+
+func (e *Endpoint) connect(ctx context.Context, addr string, opt *EndpointOptions) (*Conn, error) {
 	e.mu.Lock()
 	p, err := e.insert("")
 	if err != nil {
 		e.mu.Unlock()
-		return 0, err
+		return nil, err
 	}
-	c := e.newConn(p)
+	c := e.newConn(p, opt)
 	e.tasks.Add(1) // Close waits: the NIC must outlive the exchange
 	defer e.tasks.Done()
 	e.mu.Unlock()
@@ -45,14 +60,14 @@ func (e *Endpoint) Connect(ctx context.Context, addr string) (Peer, error) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.forget(p.id)
-		return 0, err
+		return nil, err
 	}
-	return p.id, nil
+	return c, nil
 }
 
 // connFor returns the connection to a peer. If there is none, and the table has an address, it
 // starts one.
-func (e *Endpoint) connFor(id Peer) (*conn, error) {
+func (e *Endpoint) connFor(id Peer) (*Conn, error) {
 	c, err := e.lockConn(id)
 	if err != nil {
 		return nil, err
@@ -63,7 +78,7 @@ func (e *Endpoint) connFor(id Peer) (*conn, error) {
 
 // lockConn is connFor with the connection's mutex locked. A new connection cannot fail before
 // the caller unlocks it.
-func (e *Endpoint) lockConn(id Peer) (*conn, error) {
+func (e *Endpoint) lockConn(id Peer) (*Conn, error) {
 	c, p, err := e.connOf(id)
 	if err != nil {
 		return nil, err
@@ -80,7 +95,7 @@ func (e *Endpoint) lockConn(id Peer) (*conn, error) {
 
 // connOf returns the connection to a peer. If it has made a new one, it also returns the peer,
 // which the caller must dial.
-func (e *Endpoint) connOf(id Peer) (*conn, *peer, error) {
+func (e *Endpoint) connOf(id Peer) (*Conn, *peer, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p, err := e.lookup(id)
@@ -93,14 +108,14 @@ func (e *Endpoint) connOf(id Peer) (*conn, *peer, error) {
 	case p.addr == "":
 		return nil, nil, fmt.Errorf("peer %d: %w", id, ErrNotConnected)
 	}
-	c := e.newConn(p)
+	c := e.newConn(p, &e.opt)
 	e.tasks.Add(1) // the exchange, which ends before Close does
 	return c, p, nil
 }
 
 // dial makes a connection, or aborts it.
-func (e *Endpoint) dial(ctx context.Context, c *conn, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, e.opt.ConnectTimeout)
+func (e *Endpoint) dial(ctx context.Context, c *Conn, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.opt.ConnectTimeout)
 	defer cancel()
 	defer context.AfterFunc(e.life, cancel)()
 	err := e.dialed(ctx, c, addr)
@@ -121,7 +136,7 @@ func (e *Endpoint) dial(ctx context.Context, c *conn, addr string) error {
 	return err
 }
 
-func (e *Endpoint) dialed(ctx context.Context, c *conn, addr string) error {
+func (e *Endpoint) dialed(ctx context.Context, c *Conn, addr string) error {
 	addr, rdma := cmstream.Cut(addr)
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -129,25 +144,27 @@ func (e *Endpoint) dialed(ctx context.Context, c *conn, addr string) error {
 	}
 	var raw net.Conn
 	if rdma {
-		raw, err = e.dialStream(ctx, addr)
+		raw, err = e.dialStream(ctx, c.opt, addr)
+	} else if own := e.network(); own != nil {
+		raw, err = own.Dial(ctx, addr)
 	} else {
 		raw, err = new(net.Dialer).DialContext(ctx, "tcp", addr)
 	}
 	if err != nil {
 		return err
 	}
-	return e.exchange(ctx, raw, host, nil, func() (*conn, error) { return c, nil })
+	return e.exchange(ctx, c.opt, raw, host, nil, func() (*Conn, error) { return c, nil })
 }
 
 // exchange connects two endpoints over a TCP or rdma_cm connection, which it takes over. It
 // calls whose to get the conn: for a caller, after its hello. If caller is nil, this side is
 // the one that calls.
-func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, caller *handshake.Caller, whose func() (*conn, error)) (err error) {
+func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.Conn, host string, caller *calling, whose func() (*Conn, error)) (err error) {
 	client, through := caller == nil, raw
 	if !client {
-		through = caller
+		through = caller.Caller
 	}
-	keepalive(raw)
+	opt.keepalive(raw)
 	late := make(chan struct{})
 	inTime := context.AfterFunc(ctx, func() {
 		_ = raw.SetDeadline(time.Unix(1, 0))
@@ -155,6 +172,7 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, call
 	})
 	var tcp net.Conn // once it is protected
 	var theirs hello
+	var peer PeerInfo
 	defer func() {
 		// The function above may be setting the deadline right now.
 		if !inTime() {
@@ -172,8 +190,8 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, call
 		_ = raw.Close()
 	}()
 	attr := rc.Attr{
-		SendDepth: e.opt.SendDepth, RecvDepth: e.opt.RecvDepth, SGE: e.opt.MaxSGE,
-		Inline: min(e.opt.InjectSize, maxInline), Connect: e.opt.Connect, End: e.nic.end,
+		SendDepth: opt.SendDepth, RecvDepth: opt.RecvDepth, SGE: opt.MaxSGE,
+		Inline: min(opt.InjectSize, maxInline), Connect: opt.Connect, End: e.nic.end,
 	}
 	if s, ok := raw.(*cmstream.Stream); ok {
 		if err := s.Establish(ctx); err != nil {
@@ -185,9 +203,9 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, call
 		}
 		attr.Path = &path
 	}
-	attr.GID = rc.GIDSelector{Wish: e.opt.GID, Port: e.opt.Port}
+	attr.GID = rc.GIDSelector{Wish: opt.GID, Port: opt.Port}
 	attr.GID.Ends(raw)
-	if tcp, err = e.opt.protect(ctx, through, host, client); err != nil {
+	if tcp, err = opt.protect(ctx, through, host, client); err != nil {
 		tcp = nil
 		return err
 	}
@@ -197,29 +215,39 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, call
 			return err
 		}
 		caller.Advance(handshake.Ready)
+		info, err := readText(tcp, theirs.text)
+		if err != nil {
+			return err
+		}
+		if opt.Admit != nil {
+			if err := opt.Admit(ctx, info); err != nil {
+				return err
+			}
+		}
+		peer = info
 		attr.GID.Peer = rc.AddrOf(theirs.queues[rc.WriteQueue])
 	}
 	c, err := whose()
 	if err != nil {
 		return err
 	}
-	q, err := e.reserve(e.opt.room())
+	q, err := e.reserve(opt.room())
 	if err != nil {
 		return err
 	}
 	attr.Queue, attr.Broke = q.cq, c.broke
 	l, err := e.nic.dev.Link(attr)
 	if err != nil {
-		q.release(e.opt.room())
+		q.release(opt.room())
 		return err
 	}
-	if err := e.exchangeHello(c, l, q, tcp, theirs, caller); err != nil {
+	if err := e.exchangeHello(c, l, q, tcp, theirs, peer, caller); err != nil {
 		c.mu.Lock()
 		taken := c.link != nil // it closes with the connection
 		c.mu.Unlock()
 		if !taken {
 			_ = e.nic.end(l.Close)
-			q.release(e.opt.room())
+			q.release(opt.room())
 		}
 		return err
 	}
@@ -228,6 +256,33 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, call
 
 // maxInline is the largest size of inline data that a device is asked for.
 const maxInline = 256
+
+// writeHello sends a hello, and the program's text.
+func writeHello(tcp net.Conn, h *hello, text []byte) error {
+	if err := writeMessage(tcp, msgHello, h.append(nil)); err != nil || h.text == 0 {
+		return err
+	}
+	return writeMessage(tcp, msgText, text)
+}
+
+// readText reads the text of n bytes that follows a hello, and returns what is known of the
+// peer.
+func readText(tcp net.Conn, n int) (PeerInfo, error) {
+	info := PeerInfo{Addr: tcp.RemoteAddr()}
+	if t, ok := tcp.(*tls.Conn); ok {
+		state := t.ConnectionState()
+		info.TLS = &state
+	}
+	if n == 0 {
+		return info, nil
+	}
+	text, err := readMessage(tcp, msgText)
+	if err == nil && len(text) != n {
+		err = &dmabuf.Error{Op: "read an exchange", Detail: fmt.Sprintf("a text of %d bytes, announced with %d", len(text), n), Err: ErrMalformed}
+	}
+	info.Hello = text
+	return info, err
+}
 
 func readHello(tcp net.Conn, h *hello) error {
 	body, err := readMessage(tcp, msgHello)
@@ -238,11 +293,14 @@ func readHello(tcp net.Conn, h *hello) error {
 }
 
 // exchangeHello exchanges the hellos, and connects the link.
-func (e *Endpoint) exchangeHello(c *conn, l rc.Link, q *cqueue, tcp net.Conn, theirs hello, caller *handshake.Caller) error {
+func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue, tcp net.Conn, theirs hello, peer PeerInfo, caller *calling) error {
 	a, client := l.Attr(), caller == nil
-	ours := hello{conn: c.token, endpoint: e.token, queues: l.Local(), readsIn: a.ReadsIn, readsOut: a.ReadsOut}
+	ours := hello{
+		conn: c.token, endpoint: e.token, queues: l.Local(), readsIn: a.ReadsIn, readsOut: a.ReadsOut,
+		mail: c.opt.mail(), text: len(c.opt.Hello),
+	}
 	if client {
-		if err := writeMessage(tcp, msgHello, ours.append(nil)); err != nil {
+		if err := writeHello(tcp, &ours, c.opt.Hello); err != nil {
 			return err
 		}
 		if err := readHello(tcp, &theirs); err != nil {
@@ -253,12 +311,19 @@ func (e *Endpoint) exchangeHello(c *conn, l rc.Link, q *cqueue, tcp net.Conn, th
 			o := e.over(l, theirs.queues)
 			return fmt.Errorf("%w; the peer was told of %s%s", err, o.from(), o.because())
 		}
+		var err error
+		if peer, err = readText(tcp, theirs.text); err != nil {
+			return err
+		}
+	}
+	if err := c.openMail(ours.mail, theirs.mail); err != nil {
+		return err
 	}
 	path := e.over(l, theirs.queues)
 	if err := l.Connect(theirs.queues, theirs.readsIn); err != nil {
 		return fmt.Errorf("%w; over %v", err, path)
 	}
-	if err := e.attachLink(c, l, q, tcp, theirs, path); err != nil {
+	if err := e.attachLink(c, l, q, tcp, theirs, peer, path); err != nil {
 		return err
 	}
 	if client {
@@ -266,7 +331,7 @@ func (e *Endpoint) exchangeHello(c *conn, l rc.Link, q *cqueue, tcp net.Conn, th
 			return err
 		}
 	} else {
-		if err := writeMessage(tcp, msgHello, ours.append(nil)); err != nil {
+		if err := writeHello(tcp, &ours, c.opt.Hello); err != nil {
 			return err
 		}
 		if _, err := readMessage(tcp, msgReady); err != nil {
@@ -286,16 +351,17 @@ func (e *Endpoint) exchangeHello(c *conn, l rc.Link, q *cqueue, tcp net.Conn, th
 }
 
 // start starts the operations, and the goroutine that reads the peer's messages.
-func (c *conn) start() {
+func (c *Conn) start() {
 	tcp := c.tcp
 	_ = tcp.SetDeadline(time.Time{})
 	c.markUp()
-	c.e.tasks.Go(func() { c.e.listenTo(c, tcp) })
+	c.reading = true
+	c.e.tasks.Go(func() { c.readExchange(tcp) })
 }
 
 // attachLink gives the link to the connection, which posts receives on it: the peer may send
 // as soon as it has this side's hello.
-func (e *Endpoint) attachLink(c *conn, l rc.Link, q *cqueue, tcp net.Conn, theirs hello, path *Connection) error {
+func (e *Endpoint) attachLink(c *Conn, l rc.Link, q *cqueue, tcp net.Conn, theirs hello, peer PeerInfo, path *ConnPath) error {
 	id := q.enter(c)
 	c.mu.Lock()
 	if c.state == dead {
@@ -305,28 +371,7 @@ func (e *Endpoint) attachLink(c *conn, l rc.Link, q *cqueue, tcp net.Conn, their
 		return why
 	}
 	defer c.mu.Unlock()
-	c.id, c.tcp, c.peerTokens, c.path = id, tcp, [2]uint64{theirs.conn, theirs.endpoint}, path
+	c.id, c.tcp, c.peerTokens, c.path, c.info = id, tcp, [2]uint64{theirs.conn, theirs.endpoint}, path, peer
 	c.adopt(l, q)
 	return nil
-}
-
-// listenTo takes offers until the peer ends the connection. It calls OnReject if Accept has
-// not returned the peer.
-func (e *Endpoint) listenTo(c *conn, tcp net.Conn) {
-	var err error
-	for err == nil {
-		err = c.takeOffer(tcp)
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
-		c.drainBeforeAbort()
-		err = fmt.Errorf("%w: the peer has ended the connection", ErrNotConnected)
-	}
-	c.end(err)
-	<-c.ended
-	c.mu.Lock()
-	unknown, why := c.uninvited, c.gone()
-	c.mu.Unlock()
-	if unknown && e.opt.OnReject != nil && e.life.Err() == nil {
-		e.opt.OnReject(tcp.RemoteAddr(), fmt.Errorf("it was gone before it was accepted: %w", why))
-	}
 }

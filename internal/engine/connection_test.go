@@ -17,20 +17,15 @@ import (
 // The error of a failed connection names the path: TCP has shown that the peer is there, and
 // the GIDs may not reach each other.
 func TestErrorsSayWhichWay(t *testing.T) {
-	const way = "port 0 of fake0, ::1 to ::1"
+	const way = "port 1 of fake0, 10.0.0.1 to 10.0.0.2"
 	w := inMemory(t).world(t, EndpointOptions{})
-	over := must(w.a.Connection(w.ab))(t)
+	over := must(w.a.ConnPath(w.ab))(t)
 	if over.String() != way {
 		t.Errorf("%v", over)
 	}
 	mine, theirs := hostKind.make(t, w.a.nic, 8), hostKind.make(t, w.b.nic, 8)
 	rb := w.share(theirs.All(), allAccess)
-	deaf := w.b.linkTo(w.ba)
-	deaf.f.mu.Lock()
-	for _, q := range deaf.qps {
-		q.failed = true
-	}
-	deaf.f.mu.Unlock()
+	w.b.linkTo(w.ba).Deafen()
 	for i := range 3 {
 		w.ok(w.a.Write(mine.All(), w.ab, rb.All(), i))
 	}
@@ -46,10 +41,10 @@ func TestErrorsSayWhichWay(t *testing.T) {
 	if err := w.a.Lost(limited(t), w.ab); !errors.Is(err, ErrNotConnected) || !strings.Contains(err.Error(), way) {
 		t.Error(err)
 	}
-	if _, err := w.a.Connection(w.ab + 1); !errors.Is(err, ErrNotConnected) {
+	if _, err := w.a.ConnPath(w.ab + 1); !errors.Is(err, ErrNotConnected) {
 		t.Errorf("nobody: %v", err)
 	}
-	if p := must(w.a.Insert("127.0.0.1:1"))(t); !errors.Is(second(w.a.Connection(p)), ErrNotConnected) {
+	if p := must(w.a.Insert("127.0.0.1:1"))(t); !errors.Is(second(w.a.ConnPath(p)), ErrNotConnected) {
 		t.Errorf("peer %d has a connection that nobody made", p)
 	}
 }
@@ -81,9 +76,9 @@ func TestUnequalOptions(t *testing.T) {
 				if conn.a.ReadsIn != c.in[i] || conn.a.ReadsOut != c.out[i] {
 					t.Errorf("side %d answers %d READs and sends %d, want %d and %d", i, conn.a.ReadsIn, conn.a.ReadsOut, c.in[i], c.out[i])
 				}
-				for _, q := range conn.link.(*fakeLink).qps {
-					if q.mtu != c.mtu {
-						t.Errorf("side %d: MTU %d, want %d", i, q.mtu, c.mtu)
+				for q := range rc.Queues {
+					if mtu := conn.link.(*fakeLink).MTU(q); mtu != c.mtu {
+						t.Errorf("side %d: MTU %d, want %d", i, mtu, c.mtu)
 					}
 				}
 			}
@@ -131,13 +126,13 @@ func TestUnroutable(t *testing.T) {
 	server, client := s.endpoint(t, EndpointOptions{}), s.endpoint(t, EndpointOptions{})
 	addr := must(server.Listen("127.0.0.1:0"))(t).String()
 	client.nic.dev = unroutable{client.nic.dev.(*fakeDevice)}
-	if _, err := client.Connect(limited(t), addr); !errors.Is(err, unix.ENETUNREACH) || !strings.Contains(err.Error(), "over port 0 of fake0, ::1 to ::1") {
+	if _, err := client.Connect(limited(t), addr); !errors.Is(err, unix.ENETUNREACH) || !strings.Contains(err.Error(), "over port 1 of fake0, 10.0.0.2 to 10.0.0.1") {
 		t.Errorf("where this side finds out: %v", err)
 	}
 	// If the other side fails, the error names the GID that the other side received.
 	fine := s.endpoint(t, EndpointOptions{})
 	server.nic.dev = unroutable{server.nic.dev.(*fakeDevice)}
-	if _, err := fine.Connect(limited(t), addr); err == nil || !strings.Contains(err.Error(), "the peer was told of port 0 of fake0, ::1") {
+	if _, err := fine.Connect(limited(t), addr); err == nil || !strings.Contains(err.Error(), "the peer was told of port 1 of fake0, 10.0.0.3") {
 		t.Errorf("where the other side does: %v", err)
 	}
 }

@@ -44,7 +44,7 @@ type cqueue struct {
 }
 
 type connSlot struct {
-	conn       *conn
+	conn       *Conn
 	generation uint8
 }
 
@@ -75,7 +75,7 @@ func (e *Endpoint) reserve(room int) (*cqueue, error) {
 			return q, nil
 		}
 	}
-	conns := min(connsPerQueue<<(2*len(list)), e.opt.MaxPeers)
+	conns := min(connsPerQueue<<min(2*len(list), 16), e.opt.MaxPeers)
 	q := &cqueue{e: e, wc: make([]ibvfd.WC, pollBatch)}
 	var err error
 	for {
@@ -110,7 +110,7 @@ func (s *cqueues) all() []*cqueue {
 func (s *cqueues) set(list []*cqueue) { s.list.Store(&list) }
 
 // enter gives a connection a slot. The result is part of its work requests' IDs.
-func (q *cqueue) enter(c *conn) uint64 {
+func (q *cqueue) enter(c *Conn) uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i := len(q.slots)
@@ -135,7 +135,7 @@ func (q *cqueue) leave(id uint64) {
 }
 
 // of returns the connection that a completion belongs to, nil if it has ended.
-func (q *cqueue) of(id uint64) *conn {
+func (q *cqueue) of(id uint64) *Conn {
 	i := id >> slotShift & slotMask
 	if i >= uint64(len(q.slots)) {
 		return nil
@@ -159,6 +159,11 @@ func (s *cqueues) close(n *NIC) {
 func (q *cqueue) poll() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.take()
+}
+
+// take is poll for callers that hold the mutex.
+func (q *cqueue) take() {
 	for {
 		n, err := q.cq.Poll(q.wc)
 		if err != nil {

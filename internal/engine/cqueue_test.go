@@ -27,7 +27,7 @@ func TestCompletionQueuesHaveRoom(t *testing.T) {
 		t.Fatalf("%d queues for %d connections", len(list), len(taken))
 	}
 	for i, conns := range []int{connsPerQueue, 4 * connsPerQueue} {
-		if depth := list[i].cq.(*fakeQueue).depth; depth != conns*room {
+		if depth := list[i].cq.(*fakeQueue).Depth(); depth != conns*room {
 			t.Errorf("queue %d holds %d completions, want %d for %d connections", i, depth, conns*room, conns)
 		}
 	}
@@ -37,7 +37,7 @@ func TestCompletionQueuesHaveRoom(t *testing.T) {
 	}
 
 	few := inMemory(t).endpoint(t, EndpointOptions{MaxPeers: 3})
-	if depth := must(few.reserve(few.opt.room()))(t).cq.(*fakeQueue).depth; depth != 3*few.opt.room() {
+	if depth := must(few.reserve(few.opt.room()))(t).cq.(*fakeQueue).Depth(); depth != 3*few.opt.room() {
 		t.Errorf("a queue of %d for three peers", depth)
 	}
 }

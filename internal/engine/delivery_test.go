@@ -4,8 +4,10 @@ package engine
 
 import (
 	"testing"
+	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/memnic"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -16,9 +18,9 @@ func TestDeliveryComplete(t *testing.T) {
 	s.eachPair(t, func(t *testing.T, local, remote kind) {
 		r := testenv.Seeded(t)
 		w := s.world(t, EndpointOptions{MaxSGE: 1})
-		f := w.a.nic.dev.(*fakeDevice).fabric
-		f.late = true
-		defer func() { f.late = false }()
+		f := w.a.nic.dev.(*fakeDevice).On()
+		f.OnPlace(func(memnic.Placement) time.Duration { return memnic.Held })
+		defer f.OnPlace(nil)
 		const size = 3000
 		mine, theirs := local.make(t, w.a.nic, size), remote.make(t, w.b.nic, size)
 		here, there := random(t, r, mine, size), random(t, r, theirs, size)

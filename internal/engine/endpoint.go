@@ -5,13 +5,12 @@ package engine
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/handshake"
-	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
 // Endpoint has connections to peers, and moves bytes. Its methods may be called from several
@@ -30,26 +29,25 @@ type Endpoint struct {
 	done   completions
 	held   held
 	queues cqueues
-	ops    ops
+	works  works
 	slab   slab
+
+	looks   atomic.Uint64 // times that goroutines of the program have looked for completions
+	lookers atomic.Int32  // goroutines that look for them now
+	asleep  chan struct{} // signals that one has stopped looking
 
 	mu        sync.Mutex
 	closed    chan struct{} // nil until Close is called; closed when Close ends
 	peers     []*peer       // in the order of their numbers
 	lastPeer  Peer
-	listeners []net.Listener
+	listeners []*Listener
 	shares    map[*share]struct{} // for any peer
 }
 
 // NewEndpoint makes an endpoint.
 func (n *NIC) NewEndpoint(opt EndpointOptions) (*Endpoint, error) {
-	if err := opt.setDefaults(); err != nil {
+	if err := (&Endpoint{nic: n}).connOptions(&opt); err != nil {
 		return nil, err
-	}
-	if d, ok := n.dev.(*rc.Verbs); ok {
-		if err := hasPort(d.Name(), opt.Port, d.Ports()); err != nil {
-			return nil, err
-		}
 	}
 	if err := n.enter(); err != nil {
 		return nil, err
@@ -58,9 +56,23 @@ func (n *NIC) NewEndpoint(opt EndpointOptions) (*Endpoint, error) {
 		nic: n, opt: opt, token: newID(), shares: map[*share]struct{}{}, accepted: make(chan *peer, opt.MaxPeers),
 		pending: handshake.New(pendingHandshakes),
 	}
-	e.done.wake = make(chan struct{}, 1)
+	e.done.wake, e.asleep = make(chan struct{}, 1), make(chan struct{}, 1)
 	e.life, e.end = context.WithCancel(context.Background())
+	if opt.Background {
+		e.tasks.Go(e.background)
+	}
 	return e, nil
+}
+
+// connOptions sets the defaults of a connection's or a listener's own options.
+func (e *Endpoint) connOptions(opt *EndpointOptions) error {
+	if err := opt.setDefaults(); err != nil {
+		return err
+	}
+	if d, ok := e.nic.dev.(interface{ Ports() int }); ok {
+		return hasPort(e.nic.Name(), opt.Port, d.Ports())
+	}
+	return nil
 }
 
 // hasPort refuses a port that the NIC does not have, before the endpoint waits for peers.
@@ -98,7 +110,7 @@ func (e *Endpoint) Close() error {
 		}
 	}
 	for _, l := range listeners {
-		err = joined(err, l.Close())
+		err = joined(err, l.net.Close())
 	}
 	e.tasks.Wait()
 	for s := range shares {

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -44,7 +45,7 @@ type EndpointOptions struct {
 
 	// Port is the NIC's port that connections use; 0 is any active port. GID narrows the choice
 	// of the port's GID. Among several GIDs, a connection over TCP takes the one through which
-	// TCP itself goes, or one that reaches the peer's; [Endpoint.Connection] reports which one,
+	// TCP itself goes, or one that reaches the peer's; [Endpoint.ConnPath] reports which one,
 	// and why. Over rdma_cm the connecting side uses the address of such a GID, and the
 	// listening side the address that it listens on. The routing table decides on InfiniBand,
 	// toward a link-local address, and for a NIC without an address that reaches the peer's;
@@ -60,6 +61,26 @@ type EndpointOptions struct {
 	// further caller is accepted: OnReject must not block.
 	OnReject func(from net.Addr, why error)
 
+	// Background makes the endpoint take completions by itself: all operations have sinks then.
+	Background bool
+	// PeerTimeout bounds how long a silent peer is waited for; default 10 s. It bounds Close,
+	// too, and sets Connect.Timeout and Connect.RetryCount unless these are set.
+	PeerTimeout         time.Duration
+	keepIdle, keepEvery time.Duration // until a silent stream is probed, and between probes
+	keepCount           int           // probes without an answer
+
+	// Hello reaches the peer with the connection. It has at most 4 KiB.
+	Hello []byte
+	// Admit, if not nil, decides on a caller of a listener. The text of an error of Reject
+	// reaches the caller; other errors stay here.
+	Admit func(context.Context, PeerInfo) error
+
+	// MailDepth, if not 0, makes the connection receive messages by itself, for Conn.Receive:
+	// the peer may have sent this number that the program has not taken. The peer must have it,
+	// too. MailSize is the longest message in bytes; default 1 KiB.
+	MailDepth int
+	MailSize  int
+
 	// ConnectTimeout bounds an exchange; default 10 s.
 	ConnectTimeout time.Duration
 	// Connect tunes the queue pairs. By default the NIC waits about half a second for a peer
@@ -68,6 +89,25 @@ type EndpointOptions struct {
 	// and MaxRead, and a connection takes the smaller ones; PeerReads is ignored. Over rdma_cm
 	// a PKeyIndex of 0 stands for the path's, and so does a zero PathAttr.
 	Connect ibvfd.ConnectAttr
+}
+
+// setPeerTimeout sets what follows from PeerTimeout. A NIC gives up after RetryCount+1 times of
+// 4.096 us << Timeout, more or less.
+func (o *EndpointOptions) setPeerTimeout() {
+	o.keepIdle, o.keepEvery, o.keepCount = keepIdle, keepEvery, keepCount
+	if o.PeerTimeout <= 0 {
+		o.PeerTimeout = 10 * time.Second
+		return
+	}
+	const retries, unit = 7, 1 << 12
+	if o.Connect.Timeout == 0 && o.Connect.RetryCount == 0 {
+		o.Connect.RetryCount = retries
+		for o.Connect.Timeout = 8; o.Connect.Timeout < 31 && (retries+1)*unit<<(o.Connect.Timeout+1) <= int64(o.PeerTimeout); o.Connect.Timeout++ {
+		}
+	}
+	o.keepCount = 5
+	o.keepEvery = max(o.PeerTimeout/10, time.Second)
+	o.keepIdle = max(o.PeerTimeout-time.Duration(o.keepCount)*o.keepEvery, time.Second)
 }
 
 func (o *EndpointOptions) setDefaults() error {
@@ -79,7 +119,7 @@ func (o *EndpointOptions) setDefaults() error {
 	}{
 		{"Depth", &o.Depth, 256, 1 << 20}, {"RecvDepth", &o.RecvDepth, 128, 1 << 20}, {"SendDepth", &o.SendDepth, 128, 1 << 20},
 		{"MaxSGE", &o.MaxSGE, 16, 1 << 12}, {"InjectSize", &o.InjectSize, 256, 1 << 20}, {"MaxPeers", &o.MaxPeers, 64, 1 << 16},
-		{"AutoReceive", &o.AutoReceive, 0, 1 << 20}, {"Port", &o.Port, 0, 255},
+		{"AutoReceive", &o.AutoReceive, 0, 1 << 20}, {"Port", &o.Port, 0, 255}, {"MailDepth", &o.MailDepth, 0, 1 << 12}, {"MailSize", &o.MailSize, 1 << 10, 64 << 10},
 	} {
 		if *d.v < 0 || *d.v > d.max {
 			return &dmabuf.Error{Op: "make an endpoint", Detail: fmt.Sprintf("%s %d", d.name, *d.v), Remedy: fmt.Sprintf("0 to %d", d.max), Err: dmabuf.ErrRange}
@@ -91,10 +131,17 @@ func (o *EndpointOptions) setDefaults() error {
 	if mtu := o.Connect.MTU; mtu != 0 && mtu < 256 { // the peer would call it malformed
 		return &dmabuf.Error{Op: "make an endpoint", Detail: fmt.Sprintf("Connect.MTU %d", mtu), Remedy: "256 to 4096, or 0 for the port's", Err: dmabuf.ErrRange}
 	}
+	if len(o.Hello) > maxText {
+		return &dmabuf.Error{Op: "make an endpoint", Detail: fmt.Sprintf("Hello of %d bytes", len(o.Hello)), Remedy: fmt.Sprintf("it has %d at most", maxText), Err: dmabuf.ErrRange}
+	}
+	if o.MailDepth > 0 {
+		o.AutoReceive, o.RecvDepth = 0, o.MailDepth+mailControls
+	}
 	o.RecvDepth = max(o.RecvDepth, o.AutoReceive)
 	if o.ConnectTimeout <= 0 {
 		o.ConnectTimeout = 10 * time.Second
 	}
+	o.setPeerTimeout()
 	if o.Connect.RNRRetry == 0 {
 		o.Connect.RNRRetry = 6 // 7 is for ever
 	}

@@ -375,9 +375,7 @@ func TestPeerEndsBeforeTheAnswer(t *testing.T) {
 	mine, theirs := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 100)
 	rb := w.share(theirs.All(), allAccess)
 	l := w.a.linkTo(w.ab)
-	l.f.mu.Lock()
-	l.slow = 3
-	l.f.mu.Unlock()
+	l.Slow(3)
 	w.ok(w.a.Read(mine.All(), w.ab, rb.All(), "bad"))
 	w.ok(w.b.Remove(w.ba))
 	for ended := false; !ended; runtime.Gosched() { // no other goroutine polls
@@ -397,17 +395,15 @@ func TestPostRefused(t *testing.T) {
 	for i := range n {
 		w.ok(w.a.WriteMsg(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}, Context: i}, FlagMore))
 	}
-	l.f.mu.Lock()
-	l.refuse = 4
-	l.f.mu.Unlock()
+	l.Refuse(4)
 	if _, err := w.a.Poll(nil); err != nil {
 		t.Error(err)
 	}
 	if err := w.a.Lost(limited(t), w.ab); !errors.Is(err, unix.ENOMEM) {
 		t.Error(err)
 	}
-	if l.polls > 10 {
-		t.Errorf("polled %d times", l.polls)
+	if polls := l.Queue().Polls(); polls > 10 {
+		t.Errorf("polled %d times", polls)
 	}
 	for i := range n {
 		if c := w.wait(w.a); c.Context != i || !errors.Is(c.Err, ErrNotConnected) {

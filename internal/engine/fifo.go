@@ -24,6 +24,17 @@ func (f *fifo[T]) push(v T) {
 func (f *fifo[T]) front() *T   { return f.at(0) }
 func (f *fifo[T]) at(i int) *T { return &f.items[f.head+i] }
 
+// removeAt removes the item at i, counted from the oldest.
+func (f *fifo[T]) removeAt(i int) {
+	i += f.head
+	copy(f.items[i:], f.items[i+1:])
+	n := len(f.items) - 1
+	clear(f.items[n:])
+	if f.items = f.items[:n]; f.head == n {
+		f.items, f.head = f.items[:0], 0
+	}
+}
+
 func (f *fifo[T]) pop() T {
 	var zero T
 	v := f.items[f.head]

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -187,8 +188,8 @@ func TestSilentMakeNoCompletions(t *testing.T) {
 			w.ok(post(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}, Context: i}, f))
 		}
 		var signaled []int
-		for _, q := range c.link.(*fakeLink).qps {
-			for i, wr := range q.sq {
+		for q := range rc.Queues {
+			for i, wr := range c.link.(*fakeLink).Posted(q) {
 				if wr.Flags&ibvfd.SendSignaled != 0 {
 					signaled = append(signaled, i)
 				}

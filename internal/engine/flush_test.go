@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/memnic"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -86,7 +87,7 @@ func TestFlushBySource(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFabric()
-			n := newNIC(flushingDevice{&fakeDevice{fabric: f, maxSGE: 1}}, NICOptions{})
+			n := newNIC(flushingDevice{f.Device("fake0", memnic.Limits{MaxSGE: 1})}, NICOptions{})
 			closing(t, n)
 			src := &flushing{memSource: &memSource{mem: make([]byte, 64), direct: true}, err: c.err}
 			b := must(n.Register(src, BufferOptions{}))(t)
@@ -140,7 +141,7 @@ func TestFlushFails(t *testing.T) {
 	last.Remote[0].Key = key
 	good()
 
-	n.readBack.link.(*fakeLink).refuse = 2
+	n.readBack.link.(*fakeLink).Refuse(2)
 	if err := b.Flush(limited(t)); err == nil {
 		t.Error("a READ that could not be posted was taken for one that was")
 	}
@@ -174,15 +175,15 @@ func TestFlushGivesNoAccess(t *testing.T) {
 	if err := b.Flush(limited(t)); err != nil {
 		t.Fatal(err)
 	}
-	f := n.dev.(*fakeDevice).fabric
+	f := n.dev.(*fakeDevice).On()
 	for _, p := range b.core.reg.Remote {
-		if f.mrs[p.Key].access&remoteAccess != 0 {
-			t.Errorf("the buffer's own key allows %v", f.mrs[p.Key].access)
+		if access, _ := accessOf(t, f, p.Key); access&remoteAccess != 0 {
+			t.Errorf("the buffer's own key allows %v", access)
 		}
 	}
 	for _, r := range b.core.bytes {
-		if m := f.mrs[r.Remote[0].Key]; len(m.mem) != 1 || m.access != ibvfd.AccessRemoteRead {
-			t.Errorf("%d bytes with %v", len(m.mem), m.access)
+		if access, size := accessOf(t, f, r.Remote[0].Key); size != 1 || access != ibvfd.AccessRemoteRead {
+			t.Errorf("%d bytes with %v", size, access)
 		}
 	}
 }

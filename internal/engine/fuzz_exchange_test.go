@@ -25,7 +25,7 @@ func exchangeFrame(k messageKind, body []byte) []byte {
 // offerFrame returns an offer of memory under that token.
 func offerFrame(t testing.TB, token uint64) []byte {
 	rb := RemoteBuffer{id: 1, token: token, access: allAccess, spaces: []lower.Space{lower.NewSpace(Memory{{Addr: 1 << 20, Length: 64, Key: 1}})}, layout: must(Interleaved(Extent{Len: 4}, Dim{Count: 9, Stride: 7}))(t)}
-	return exchangeFrame(msgOffer, must(rb.MarshalBinary())(t))
+	return exchangeFrame(msgOffer, append([]byte{0}, must(rb.MarshalBinary())(t)...))
 }
 
 // exchanged returns streams with which an exchange begins; some of them are valid.
@@ -68,6 +68,14 @@ func ends(client bool, data []byte) (up bool, offers int, clean bool) {
 	if body, ok := next(msgHello); !ok || h.decode(body) != nil {
 		return false, 0, false
 	}
+	if h.text > 0 {
+		if body, ok := next(msgText); !ok || len(body) != h.text {
+			return false, 0, false
+		}
+	}
+	if h.mail != (mailLimits{}) { // this endpoint's program posts receives
+		return false, 0, false
+	}
 	if !client { // the caller says it
 		if _, ok := next(msgReady); !ok {
 			return false, 0, false
@@ -79,10 +87,19 @@ func ends(client bool, data []byte) (up bool, offers int, clean bool) {
 		}
 		var rb RemoteBuffer
 		body, ok := next(msgOffer)
-		if !ok || rb.UnmarshalBinary(body) != nil || rb.token != h.conn && rb.token != h.endpoint {
+		if !ok || len(body) == 0 || len(body) < 1+int(body[0]) {
 			return true, offers, false
 		}
-		offers++
+		name, body := body[1:1+body[0]], body[1+body[0]:]
+		if len(name) > 0 && len(body) == 0 { // a name that is withdrawn
+			continue
+		}
+		if rb.UnmarshalBinary(body) != nil || rb.token != h.conn && rb.token != h.endpoint {
+			return true, offers, false
+		}
+		if len(name) == 0 {
+			offers++
+		}
 	}
 }
 
@@ -92,7 +109,7 @@ func ends(client bool, data []byte) (up bool, offers int, clean bool) {
 // if no invalid bytes follow. Afterwards everything is closed.
 func hostile(t testing.TB, client bool, data []byte) {
 	f := newFabric()
-	n := newNIC(&fakeDevice{fabric: f, maxSGE: 5, inline: 64}, NICOptions{})
+	n := newNIC(f.Device("fake0", fewSGEs), NICOptions{})
 	e := must(n.NewEndpoint(EndpointOptions{AllowPlaintext: true, AutoReceive: 2, MaxPeers: 1}))(t)
 	ours, theirs := net.Pipe()
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
@@ -121,9 +138,9 @@ func hostile(t testing.TB, client bool, data []byte) {
 	if client {
 		e.mu.Lock()
 		p := must(e.insert(""))(t)
-		c := e.newConn(p)
+		c := e.newConn(p, &e.opt)
 		e.mu.Unlock()
-		err := e.exchange(ctx, ours, "", nil, func() (*conn, error) { return c, nil })
+		err := e.exchange(ctx, &e.opt, ours, "", nil, func() (*Conn, error) { return c, nil })
 		if err == nil {
 			id = p.id
 		} else {
@@ -137,7 +154,7 @@ func hostile(t testing.TB, client bool, data []byte) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = e.acceptCaller(life, caller)
+		_ = (&Listener{e: e, opt: &e.opt, accepted: e.accepted}).acceptCaller(life, caller)
 		caller.Leave()
 		select {
 		case p := <-e.accepted:
@@ -169,8 +186,8 @@ func hostile(t testing.TB, client bool, data []byte) {
 		t.Errorf("somebody without a connection is a peer")
 	}
 	<-heard // the endpoint has hung up, too
-	if err := errors.Join(e.Close(), n.Close()); err != nil || f.open != 0 {
-		t.Errorf("%v, %d MRs and links are left", err, f.open)
+	if err := errors.Join(e.Close(), n.Close()); err != nil || f.Open() != 0 {
+		t.Errorf("%v, %d MRs and links are left", err, f.Open())
 	}
 }
 

@@ -24,7 +24,7 @@ func TestLinkGivenUp(t *testing.T) {
 	ended := waiting(limited(t), w.a)
 	asleep(w.a, 1)
 	fatal := &rc.EventError{NIC: "fake0", Event: ibvfd.Event{Type: ibvfd.EventQPAccessErr, QP: new(ibvfd.QP)}}
-	w.a.linkTo(w.ab).broke(fatal)
+	w.a.linkTo(w.ab).Break(fatal)
 	c := <-ended
 	var why *rc.EventError
 	if c.n != 1 || c.err != nil || c.Context != "receive" || !errors.Is(c.Err, ErrNotConnected) || !errors.As(c.Err, &why) || why != fatal {
@@ -53,7 +53,7 @@ func TestLinkGivenUpUnwatched(t *testing.T) {
 		ended <- err
 	}()
 	fatal := &rc.EventError{NIC: "fake0", Event: ibvfd.Event{Type: ibvfd.EventDeviceFatal}}
-	w.a.linkTo(w.ab).broke(fatal)
+	w.a.linkTo(w.ab).Break(fatal)
 	var why *rc.EventError
 	if err := <-ended; !errors.As(err, &why) || !errors.Is(err, ErrNotConnected) {
 		t.Errorf("waiting for an offer ended with %v", err)
@@ -65,7 +65,7 @@ func TestLinkGivenUpUnwatched(t *testing.T) {
 func TestEventDuringClose(t *testing.T) {
 	inside, closing := make(chan struct{}), make(chan struct{})
 	var n *NIC
-	dev := &listeningDevice{fakeDevice: &fakeDevice{fabric: newFabric()}, done: make(chan struct{})}
+	dev := &listeningDevice{fakeDevice: newFabric().Device("fake0", fewSGEs), done: make(chan struct{})}
 	n = newNIC(dev, NICOptions{})
 	go func() {
 		defer close(dev.done)
@@ -110,7 +110,7 @@ func TestFlushGivenUp(t *testing.T) {
 	if err := b.Flush(limited(t)); err != nil {
 		t.Fatal(err)
 	}
-	n.readBack.link.(*fakeLink).broke(unix.EIO)
+	n.readBack.link.(*fakeLink).Break(unix.EIO)
 	if err := b.Flush(limited(t)); !errors.Is(err, unix.EIO) {
 		t.Errorf("%v", err)
 	}

@@ -9,11 +9,22 @@ import (
 	"net"
 	"os"
 	"slices"
+	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/cmstream"
 	"github.com/gpurdma/gpurdma/internal/handshake"
 )
+
+// Listener accepts connections at an address, with options of its own.
+type Listener struct {
+	e        *Endpoint
+	opt      *EndpointOptions
+	net      net.Listener
+	accepted chan *peer
+	done     chan struct{} // closed by Close
+	once     sync.Once
+}
 
 // Listen accepts connections on a TCP address ("host:port"; port 0 chooses one), or on an
 // rdma_cm address ("rdma_cm://host:port"), and returns the address. Accept returns the peers
@@ -21,39 +32,90 @@ import (
 // is called; an accepted peer stays in the table, as [Peer] says, and [Endpoint.Lost] reports
 // its end.
 func (e *Endpoint) Listen(addr string) (net.Addr, error) {
-	if e.opt.TLS != nil {
-		if _, err := e.opt.mutual("", false); err != nil {
-			return nil, err
-		}
-	}
-	l, err := e.listener(addr)
+	l, err := e.listen(addr, &e.opt, e.accepted)
 	if err != nil {
 		return nil, err
 	}
-	if e.opt.TLS == nil {
-		if err := e.opt.mayBePlain(l.Addr()); err != nil {
-			return nil, joinClose(err, l)
-		}
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed != nil {
-		return nil, joinClose(os.ErrClosed, l)
-	}
-	e.listeners = append(e.listeners, l)
-	e.tasks.Go(func() { e.serve(l) })
 	return l.Addr(), nil
 }
 
-func (e *Endpoint) listener(addr string) (net.Listener, error) {
+// ListenWith is Listen with options of the listener's own, and with an Accept of its own.
+// backlog is the number of peers that may wait for Accept.
+func (e *Endpoint) ListenWith(addr string, opt EndpointOptions, backlog int) (*Listener, error) {
+	if err := e.connOptions(&opt); err != nil {
+		return nil, err
+	}
+	return e.listen(addr, &opt, make(chan *peer, backlog))
+}
+
+func (e *Endpoint) listen(addr string, opt *EndpointOptions, accepted chan *peer) (*Listener, error) {
+	if opt.TLS != nil {
+		if _, err := opt.mutual("", false); err != nil {
+			return nil, err
+		}
+	}
+	nl, err := e.listener(addr, opt)
+	if err != nil {
+		return nil, err
+	}
+	if opt.TLS == nil {
+		if err := opt.mayBePlain(nl.Addr()); err != nil {
+			return nil, joinClose(err, nl)
+		}
+	}
+	l := &Listener{e: e, opt: opt, net: nl, accepted: accepted, done: make(chan struct{})}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed != nil {
+		return nil, joinClose(os.ErrClosed, nl)
+	}
+	e.listeners = append(e.listeners, l)
+	e.tasks.Go(l.serve)
+	return l, nil
+}
+
+func (e *Endpoint) listener(addr string, opt *EndpointOptions) (net.Listener, error) {
 	if addr, ok := cmstream.Cut(addr); ok {
-		cfg, err := e.streamConfig()
+		cfg, err := e.streamConfig(opt)
 		if err != nil {
 			return nil, err
 		}
 		return cmstream.Listen(e.life, cfg, addr)
 	}
+	if own := e.network(); own != nil {
+		return own.Listen(addr)
+	}
 	return net.Listen("tcp", addr)
+}
+
+// Addr returns the address.
+func (l *Listener) Addr() net.Addr { return l.net.Addr() }
+
+// Close ends the listening, and the connections that Accept has not returned.
+func (l *Listener) Close() error {
+	var err error
+	l.once.Do(func() {
+		l.e.mu.Lock()
+		l.e.listeners = slices.DeleteFunc(slices.Clone(l.e.listeners), func(x *Listener) bool { return x == l })
+		close(l.done) // announce adds no more peers
+		l.e.mu.Unlock()
+		err = l.net.Close()
+		for len(l.accepted) > 0 {
+			p := <-l.accepted
+			p.conn.end(errOwnEnd)
+			<-p.conn.ended
+		}
+	})
+	return err
+}
+
+// Accept waits for a peer that connects, and returns its connection.
+func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
+	p, err := l.e.accept(ctx, l.accepted, l.done)
+	if err != nil {
+		return nil, err
+	}
+	return p.conn, nil
 }
 
 // pendingHandshakes is the number of callers of an endpoint that may be in a handshake at
@@ -63,22 +125,23 @@ func (e *Endpoint) listener(addr string) (net.Listener, error) {
 // are ending, after another caller has taken their place.
 const pendingHandshakes = 256
 
-func (e *Endpoint) serve(l net.Listener) {
-	s := handshake.Server{Pending: e.pending, Timeout: e.opt.ConnectTimeout, Handshake: e.acceptCaller, OnReject: e.opt.OnReject}
-	s.Serve(e.life, l)
+func (l *Listener) serve() {
+	s := handshake.Server{Pending: l.e.pending, Timeout: l.opt.ConnectTimeout, Handshake: l.acceptCaller, OnReject: l.opt.OnReject}
+	s.Serve(l.e.life, l.net)
 }
 
 // acceptCaller connects a caller. The caller becomes a peer when it is connected: one that has
 // only said hello takes no place in the table. OnReject receives the error.
-func (e *Endpoint) acceptCaller(ctx context.Context, caller *handshake.Caller) error {
-	var c *conn
-	err := e.exchange(ctx, caller.Conn, "", caller, func() (*conn, error) {
+func (l *Listener) acceptCaller(ctx context.Context, caller *handshake.Caller) error {
+	e := l.e
+	var c *Conn
+	err := e.exchange(ctx, l.opt, caller.Conn, "", &calling{caller, l}, func() (*Conn, error) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if err := e.hasPlace(); err != nil {
 			return nil, err
 		}
-		c = e.newConn(new(peer))
+		c = e.newConn(new(peer), l.opt)
 		return c, nil
 	})
 	if err == nil || c == nil {
@@ -86,10 +149,16 @@ func (e *Endpoint) acceptCaller(ctx context.Context, caller *handshake.Caller) e
 	}
 	c.end(err)
 	<-c.ended
-	if c.peer != 0 { // listenTo calls OnReject
+	if c.peer != 0 { // readExchange calls OnReject
 		return nil
 	}
 	return err
+}
+
+// calling is a caller of a listener.
+type calling struct {
+	*handshake.Caller
+	l *Listener
 }
 
 // hasPlace refuses a caller if the table is full.
@@ -106,7 +175,7 @@ func (e *Endpoint) hasPlace() error {
 
 // enlist makes a connected caller a peer, which Accept returns. From here on its handshake
 // cannot be ended in favour of another caller's.
-func (e *Endpoint) enlist(c *conn, caller *handshake.Caller) error {
+func (e *Endpoint) enlist(c *Conn, caller *calling) error {
 	e.mu.Lock()
 	p, err := e.insert("")
 	if err == nil {
@@ -123,12 +192,12 @@ func (e *Endpoint) enlist(c *conn, caller *handshake.Caller) error {
 		e.unlist(p.id)
 		return err
 	}
-	return e.announce(p)
+	return e.announce(p, caller.l)
 }
 
 // join gives a caller's connection its number in the table, and starts it, unless it has ended
 // meanwhile.
-func (c *conn) join(id Peer, caller *handshake.Caller) error {
+func (c *Conn) join(id Peer, caller *calling) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.refusal(); err != nil {
@@ -138,7 +207,7 @@ func (c *conn) join(id Peer, caller *handshake.Caller) error {
 		return err
 	}
 	c.peer, c.uninvited = id, true
-	if c.tcp == net.Conn(caller) {
+	if c.tcp == net.Conn(caller.Caller) {
 		c.tcp = caller.Conn
 	}
 	c.start()
@@ -153,20 +222,25 @@ func (e *Endpoint) unlist(id Peer) {
 }
 
 // announce queues a peer for Accept.
-func (e *Endpoint) announce(p *peer) error {
+func (e *Endpoint) announce(p *peer, l *Listener) error {
 	e.mu.Lock() // one goroutine at a time adds a peer
 	defer e.mu.Unlock()
-	for range len(e.accepted) { // peers that have ended take no place
+	select {
+	case <-l.done:
+		return fmt.Errorf("%w: the listener is closed", ErrNotConnected)
+	default:
+	}
+	for range len(l.accepted) { // peers that have ended take no place
 		select {
-		case q := <-e.accepted:
+		case q := <-l.accepted:
 			if !q.conn.over.Load() {
-				e.accepted <- q
+				l.accepted <- q
 			}
 		default: // Accept took it meanwhile
 		}
 	}
 	select {
-	case e.accepted <- p:
+	case l.accepted <- p:
 		return nil
 	default:
 		return fmt.Errorf("%w: too many peers wait for Accept", ErrNotConnected)
@@ -175,9 +249,17 @@ func (e *Endpoint) announce(p *peer) error {
 
 // Accept waits for a peer that connects, and returns it.
 func (e *Endpoint) Accept(ctx context.Context) (Peer, error) {
+	p, err := e.accept(ctx, e.accepted, nil)
+	if err != nil {
+		return 0, err
+	}
+	return p.id, nil
+}
+
+func (e *Endpoint) accept(ctx context.Context, accepted chan *peer, done chan struct{}) (*peer, error) {
 	for {
 		select {
-		case p := <-e.accepted:
+		case p := <-accepted:
 			c := p.conn // set for good: the peer has connected
 			c.mu.Lock()
 			there := c.state != dead // nor has Remove been called
@@ -186,12 +268,14 @@ func (e *Endpoint) Accept(ctx context.Context) (Peer, error) {
 			}
 			c.mu.Unlock()
 			if there {
-				return p.id, nil
+				return p, nil
 			}
 		case <-ctx.Done():
-			return 0, ctx.Err()
+			return nil, ctx.Err()
+		case <-done:
+			return nil, os.ErrClosed
 		case <-e.life.Done():
-			return 0, os.ErrClosed
+			return nil, os.ErrClosed
 		}
 	}
 }

@@ -96,35 +96,34 @@ func (e *Endpoint) atomic(kind Op, result []Span, peer Peer, to []RemoteSpan, ad
 	return e.post(peer, o, o.takeAtomic(e, result, to))
 }
 
-func (o *op) takeAtomic(e *Endpoint, result []Span, to []RemoteSpan) error {
-	if err := e.nic.atomics(o.kind.String()); err != nil {
-		return err
-	}
-	here, there := int64(0), int64(0)
-	for i := range result {
-		here += result[i].Length
-	}
-	for i := range to {
-		there += to[i].Length
-	}
-	const size = 8
-	if here != size || there != size {
-		return &dmabuf.Error{
-			Op: o.kind.String(), Err: dmabuf.ErrRange,
-			Detail: fmt.Sprintf("%d bytes here, %d at the peer", here, there), Remedy: "atomics have 8",
-		}
-	}
+func (o *Work) takeAtomic(e *Endpoint, result []Span, to []RemoteSpan) error {
 	if err := o.take(e, result...); err != nil {
 		return err
 	}
-	if err := o.takeRemote(ibvfd.AccessRemoteAtomic, to...); err != nil {
+	for i := range to {
+		if err := o.addRemote(ibvfd.AccessRemoteAtomic, &to[i]); err != nil {
+			return err
+		}
+	}
+	return o.checkAtomic(e)
+}
+
+// checkAtomic checks what a NIC would refuse.
+func (o *Work) checkAtomic(e *Endpoint) error {
+	if err := e.nic.atomics(o.kind.String()); err != nil {
 		return err
+	}
+	if o.length != resultSize || o.there != resultSize {
+		return &dmabuf.Error{
+			Op: o.kind.String(), Err: dmabuf.ErrRange,
+			Detail: fmt.Sprintf("%d bytes here, %d at the peer", o.length, o.there), Remedy: "atomics have 8",
+		}
 	}
 	r := lower.PiecesOf(o.remote)
 	switch p, _ := r.Next(); {
-	case p.Length != size:
+	case p.Length != resultSize:
 		return &dmabuf.Error{Op: o.kind.String(), Detail: "the peer's 8 bytes are not contiguous", Err: unix.EINVAL}
-	case p.Addr%size != 0:
+	case p.Addr%resultSize != 0:
 		return &dmabuf.Error{Op: o.kind.String(), Detail: fmt.Sprintf("address %#x", p.Addr), Remedy: "align it to 8 bytes", Err: unix.EINVAL}
 	case o.pieces() != 1:
 		return &dmabuf.Error{Op: o.kind.String(), Detail: "the result's 8 bytes are not contiguous", Err: unix.EINVAL}

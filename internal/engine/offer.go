@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
 // Offer sends a descriptor that Share made to the peer, over the connection's exchange; the
@@ -21,11 +22,17 @@ func (e *Endpoint) Offer(ctx context.Context, to Peer, rb *RemoteBuffer) error {
 	if rb == nil {
 		return &dmabuf.Error{Op: "offer", Detail: "no descriptor", Remedy: "give what Share returned, or a View of that", Err: unix.EINVAL}
 	}
-	wire, err := rb.MarshalBinary()
+	c, err := e.connFor(to)
 	if err != nil {
 		return err
 	}
-	c, err := e.connFor(to)
+	return c.offer(ctx, "", rb)
+}
+
+// offer sends a descriptor, under a name if that is not empty.
+func (c *Conn) offer(ctx context.Context, name string, rb *RemoteBuffer) error {
+	e := c.e
+	wire, err := rb.MarshalBinary()
 	if err != nil {
 		return err
 	}
@@ -35,6 +42,19 @@ func (e *Endpoint) Offer(ctx context.Context, to Peer, rb *RemoteBuffer) error {
 			Remedy: "Share with this peer, once for each connection, and offer what that returns",
 		}
 	}
+	return c.sendOffer(ctx, append(appendName(nil, name), wire...))
+}
+
+// maxName is the longest name of an export, in bytes.
+const maxName = 255
+
+// maxOffer is the longest offer: the length of the name, the name, and the descriptor, or
+// nothing if the name is not offered any more.
+const maxOffer = 1 + maxName + MaxRemoteWire
+
+func appendName(b []byte, name string) []byte { return append(append(b, byte(len(name))), name...) }
+
+func (c *Conn) sendOffer(ctx context.Context, wire []byte) error {
 	select {
 	case <-c.ready:
 	case <-ctx.Done():
@@ -45,23 +65,26 @@ func (e *Endpoint) Offer(ctx context.Context, to Peer, rb *RemoteBuffer) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-c.offering }()
 	c.mu.Lock()
 	tcp, err := c.tcp, c.refusal()
 	c.mu.Unlock()
-	if err != nil {
-		return err
+	if err == nil {
+		if err = send(ctx, tcp, wire); err != nil {
+			c.mu.Lock()
+			c.cut = true
+			c.mu.Unlock()
+			<-c.offering
+			return c.cutShort(ctx, err)
+		}
 	}
-	if err = send(ctx, tcp, wire); err != nil {
-		return c.cutShort(ctx, err)
-	}
-	return nil
+	<-c.offering
+	return err
 }
 
 // cutShort ends the connection after a message of the exchange was sent in part, and returns
 // the reason. If the peer has ended the connection, the reader of the exchange finds that out,
 // too, and with it the answer of the peer's NIC, which is the cause then.
-func (c *conn) cutShort(ctx context.Context, err error) error {
+func (c *Conn) cutShort(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		c.end(err)
 		return err
@@ -127,7 +150,7 @@ func (e *Endpoint) Offered(ctx context.Context, from Peer) (*RemoteBuffer, error
 }
 
 // tell wakes one goroutine that waits for offers.
-func (c *conn) tell() {
+func (c *Conn) tell() {
 	select {
 	case c.offered <- struct{}{}:
 	default:
@@ -146,28 +169,39 @@ func (r *RemoteBuffer) weight() int {
 	return n + r.layout.Weight()
 }
 
-// takeOffer reads an offer from the peer.
-func (c *conn) takeOffer(tcp net.Conn) error {
-	body, err := readMessage(tcp, msgOffer)
-	if err != nil {
-		return err
+// takeOffer takes an offer of the peer.
+func (c *Conn) takeOffer(body []byte) error {
+	in := wire.NewReader("offer", body)
+	name := string(in.Take(int(in.Byte())))
+	if in.Err != nil {
+		return in.Err
 	}
-	rb := new(RemoteBuffer)
-	if err := rb.UnmarshalBinary(body); err != nil {
-		return err
+	var rb *RemoteBuffer
+	if rest := in.Rest(); len(rest) > 0 || name == "" {
+		rb = new(RemoteBuffer)
+		if err := rb.UnmarshalBinary(rest); err != nil {
+			return err
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.refusal(); err != nil { // the connection has ended since
 		return err
 	}
-	if err := c.permits(rb); err != nil {
-		return err
+	if rb != nil {
+		if err := c.permits(rb); err != nil {
+			return err
+		}
+		c.offerBytes += rb.weight()
 	}
-	if c.offerBytes += rb.weight(); c.offerBytes > maxOffered {
-		return &dmabuf.Error{Op: "take an offer", Detail: fmt.Sprintf("more than %d bytes of offers wait for Offered", maxOffered), Err: dmabuf.ErrLimit}
+	if name == "" {
+		c.offers.push(rb)
+		c.tell()
+	} else {
+		c.imported(name, rb)
 	}
-	c.offers.push(rb)
-	c.tell()
+	if c.offerBytes > maxOffered {
+		return &dmabuf.Error{Op: "take an offer", Detail: fmt.Sprintf("more than %d bytes of offers wait for Offered, or have names", maxOffered), Err: dmabuf.ErrLimit}
+	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/layouttest"
+	"github.com/gpurdma/gpurdma/internal/memnic"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -182,7 +183,7 @@ func TestReadSGE(t *testing.T) {
 	for most, want := range map[int]int{0: 5, 1: 1, 2: 2, 30: 5} {
 		s := inMemory(t)
 		e := s.endpoint(t, EndpointOptions{})
-		e.nic.dev.(*fakeDevice).maxSGERead = most
+		e.nic.dev.(*fakeDevice).Configure(func(l *memnic.Limits) { l.MaxSGERead = most })
 		w := &world{t: t, a: e, b: s.endpoint(t, EndpointOptions{})}
 		w.connect()
 		if c := w.a.connTo(w.ab); c.a.ReadSGE != want || c.a.SGE != 5 {
@@ -214,7 +215,7 @@ func TestNoAtomics(t *testing.T) {
 	mine, theirs := hostKind.make(t, w.a.nic, 16), hostKind.make(t, w.b.nic, 16)
 	here := random(t, testenv.Seeded(t), mine, 16)
 	rb := w.share(theirs.All(), allAccess) // the peer's NIC has atomics
-	w.a.nic.dev.(*fakeDevice).noAtomics = true
+	w.a.nic.dev.(*fakeDevice).Configure(func(l *memnic.Limits) { l.NoAtomics = true })
 	result := Span{Buf: mine, Length: 8}
 	for name, err := range map[string]error{
 		"fetch-and-add":     w.a.FetchAdd(result, w.ab, rb.Part(0, 8), 1, 1),

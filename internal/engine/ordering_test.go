@@ -12,11 +12,12 @@ import (
 // for the buffer, or for a slice of it. The peer does not see the ordering.
 func TestOrdering(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
-	f := w.b.nic.dev.(*fakeDevice).fabric
+	f := w.b.nic.dev.(*fakeDevice).On()
 	relaxed := func(what string, keys Memory, want bool) {
 		t.Helper()
 		for _, p := range keys {
-			if got := f.mrs[p.Key].access&ibvfd.AccessRelaxedOrdering != 0; got != want {
+			access, _ := accessOf(t, f, p.Key)
+			if got := access&ibvfd.AccessRelaxedOrdering != 0; got != want {
 				t.Errorf("%s: relaxed is %v, want %v", what, got, want)
 			}
 		}

@@ -26,7 +26,7 @@ type Peer int
 type peer struct {
 	id   Peer
 	addr string // where to connect on first use; "" if the peer has connected
-	conn *conn  // nil until the first use
+	conn *Conn  // nil until the first use
 }
 
 // Insert adds the address on which a peer's endpoint listens to the table; the forms are those
@@ -128,7 +128,7 @@ func (e *Endpoint) Remove(id Peer) error {
 func (e *Endpoint) Lost(ctx context.Context, id Peer) error {
 	e.mu.Lock()
 	p, err := e.lookup(id)
-	var c *conn
+	var c *Conn
 	if err == nil {
 		if c = p.conn; c == nil {
 			err = fmt.Errorf("peer %d: %w: no operation has needed it yet", id, ErrNotConnected)

@@ -162,7 +162,7 @@ func TestLost(t *testing.T) {
 	go func() { told <- w.b.Lost(limited(t), w.ba) }()
 	link := w.a.linkTo(w.ab)
 	event := &rc.EventError{NIC: "fake0", Event: ibvfd.Event{Type: ibvfd.EventQPFatal}}
-	link.broke(event)
+	link.Break(event)
 	var why *rc.EventError
 	if err := w.a.Lost(limited(t), w.ab); !errors.Is(err, ErrNotConnected) || !errors.As(err, &why) {
 		t.Errorf("by the NIC: %v", err)

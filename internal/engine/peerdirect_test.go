@@ -19,7 +19,7 @@ import (
 
 // pointerDevice registers no dma-bufs; it registers device pointers if the policy allows it.
 type pointerDevice struct {
-	fakeDevice
+	*fakeDevice
 	asked []region.Attr
 }
 
@@ -30,7 +30,10 @@ func (d *pointerDevice) Source(src rc.Source, off, n int64, access ibvfd.Access)
 		return nil, &ibvfd.RegError{Device: d.Name(), Errno: unix.EOPNOTSUPP, Cause: fault.CauseNoDriverOp}
 	}
 	s := src.(rc.PeerDirect).Source.(*pointerSource)
-	r := d.register(s.mem[off:off+n], access)
+	r, err := d.fakeDevice.Source(&memSource{mem: s.mem, direct: true}, off, n, access)
+	if err != nil {
+		return nil, err
+	}
 	r.Route = ibvfd.RoutePeerDirect
 	return r, nil
 }
@@ -72,7 +75,7 @@ func TestPeerDirect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := inMemory(t)
 			w := s.world(t, EndpointOptions{})
-			dev := &pointerDevice{fakeDevice: *w.a.nic.dev.(*fakeDevice)}
+			dev := &pointerDevice{fakeDevice: w.a.nic.dev.(*fakeDevice)}
 			w.a.nic.dev = dev
 			src := &pointerSource{memSource{mem: make([]byte, 8192)}, c.addr, c.bare}
 			b := must(w.a.nic.Register(src, c.opt))(t)

@@ -64,7 +64,7 @@ func TestRecordedHello(t *testing.T) {
 // the acceptor's version.
 func TestOtherVersion(t *testing.T) {
 	s := inMemory(t)
-	const want = "the peer speaks version 2, this is version 3"
+	const want = "the peer speaks version 2, this is version 4"
 	heard, tell := rejections()
 	server := s.endpoint(t, EndpointOptions{OnReject: tell})
 	c := dialRaw(t, must(server.Listen("127.0.0.1:0"))(t).String())
@@ -76,9 +76,9 @@ func TestOtherVersion(t *testing.T) {
 		t.Error(err)
 	}
 	// Version 2 reads a length of at most 256, kind 1, the magic number, and then the version,
-	// which it reports as "version 3; this is version 2".
+	// which it reports as "version 4; this is version 2".
 	if len(answer) < 11 || len(answer) > 5+256 || binary.BigEndian.Uint32(answer) != uint32(len(answer)-5) ||
-		!bytes.Equal(answer[4:11], []byte{1, 'G', 'R', 'P', '1', 0, 3}) {
+		!bytes.Equal(answer[4:11], []byte{1, 'G', 'R', 'P', '1', 0, 4}) {
 		t.Errorf("answered with %x", answer)
 	}
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"golang.org/x/sys/unix"
 )
 
 // Msg is an operation with all its parameters (struct fi_msg_rma).
@@ -115,7 +116,7 @@ func (e *Endpoint) injectWrite(p []byte, data uint64, peer Peer, to RemoteSpan, 
 }
 
 // setData sets the data for the peer.
-func (o *op) setData(data uint64) error {
+func (o *Work) setData(data uint64) error {
 	if o.flags&FlagRemoteCQData == 0 {
 		return nil
 	}
@@ -127,9 +128,15 @@ func (o *op) setData(data uint64) error {
 }
 
 // takeOrInject adds local memory, or copies its bytes into the slab with FlagInject.
-func (o *op) takeOrInject(e *Endpoint, spans []Span) error {
+func (o *Work) takeOrInject(e *Endpoint, spans []Span) error {
 	if err := o.take(e, spans...); err != nil || o.flags&FlagInject == 0 {
 		return err
+	}
+	if len(o.ready) > 0 {
+		return &dmabuf.Error{
+			Op: o.kind.String(), Detail: FlagInject.String() + " of a buffer with SetReady", Err: unix.EOPNOTSUPP,
+			Remedy: "post it without inject, which would read the bytes before they are ready",
+		}
 	}
 	if err := o.inject(e, o.length, o.gather); err != nil {
 		return err
@@ -142,19 +149,19 @@ func (o *op) takeOrInject(e *Endpoint, spans []Span) error {
 }
 
 // start makes an op; a call of post must follow.
-func (e *Endpoint) start(kind Op, flags Flags, context any) (*op, error) {
+func (e *Endpoint) start(kind Op, flags Flags, context any) (*Work, error) {
 	if err := flags.check(kind); err != nil {
 		return nil, err
 	}
-	return e.newOp(kind, flags, context), nil
+	return e.newWork(kind, flags, context), nil
 }
 
 // post submits the op, or recycles it if err is not nil.
-func (e *Endpoint) post(to Peer, o *op, err error) error {
+func (e *Endpoint) post(to Peer, o *Work, err error) error {
 	if err == nil && o.flags&FlagDeliveryComplete != 0 {
 		err = e.needSlab()
 	}
-	var c *conn
+	var c *Conn
 	if err == nil {
 		c, err = e.lockConn(to)
 	}

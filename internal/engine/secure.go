@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/cmstream"
+	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
 // protect applies the protection that the options ask for: mutual TLS, a loopback address, or
@@ -61,8 +62,8 @@ func (o *EndpointOptions) mutual(host string, client bool) (*tls.Config, error) 
 	return cfg, nil
 }
 
-// mayBePlain refuses plaintext to an address that is not a loopback address, unless
-// AllowPlaintext is set.
+// mayBePlain refuses plaintext to an address that is not a loopback address, nor one in this
+// process, unless AllowPlaintext is set.
 func (o *EndpointOptions) mayBePlain(a net.Addr) error {
 	if o.AllowPlaintext || loopback(a) {
 		return nil
@@ -80,18 +81,18 @@ func loopback(a net.Addr) bool {
 	case cmstream.Addr:
 		return netip.AddrPort(a).Addr().IsLoopback()
 	}
-	return false
+	return a.Network() == rc.InProcess
 }
 
 // keepalive detects a peer whose machine is gone.
-func keepalive(c net.Conn) {
+func (o *EndpointOptions) keepalive(c net.Conn) {
 	if t, ok := c.(*net.TCPConn); ok {
-		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepIdle, Interval: keepEvery, Count: keepCount})
+		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: o.keepIdle, Interval: o.keepEvery, Count: o.keepCount})
 		_ = t.SetNoDelay(true)
 		// Bytes that were sent and not acknowledged count, too.
 		if raw, err := t.SyscallConn(); err == nil {
 			_ = raw.Control(func(fd uintptr) {
-				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int((keepIdle + time.Duration(keepCount)*keepEvery).Milliseconds()))
+				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int((o.keepIdle + time.Duration(o.keepCount)*o.keepEvery).Milliseconds()))
 			})
 		}
 	}

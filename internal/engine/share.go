@@ -17,7 +17,7 @@ import (
 // share is memory for which a peer was given keys.
 type share struct {
 	e     *Endpoint
-	conn  *conn // the keys end with it; nil if they end with the endpoint
+	conn  *Conn // the keys end with it; nil if they end with the endpoint
 	regs  []*rc.Registration
 	cores []*core
 }
@@ -56,7 +56,23 @@ func (s *share) close() error {
 // protection domain: the NIC lets each of them use any key that it knows or guesses, even one
 // that was given to another peer. Peers that must not reach memory shared with others need a
 // domain of their own: open the device again, with OpenNIC.
-func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffer, err error) {
+func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (*RemoteBuffer, error) {
+	if peer == 0 {
+		return e.share(nil, s, access)
+	}
+	c, err := e.connFor(peer)
+	if err != nil {
+		return nil, err
+	}
+	return e.share(c, s, access)
+}
+
+// Share is [Endpoint.Share] with this peer.
+func (c *Conn) Share(s Span, access ibvfd.Access) (*RemoteBuffer, error) {
+	return c.e.share(c, s, access)
+}
+
+func (e *Endpoint) share(c *Conn, s Span, access ibvfd.Access) (_ *RemoteBuffer, err error) {
 	if access == 0 || access&^remoteAccess != 0 {
 		return nil, &dmabuf.Error{Op: "share", Detail: fmt.Sprintf("access %v", access), Remedy: "remote-read, remote-write, remote-atomic", Err: unix.EINVAL}
 	}
@@ -68,13 +84,9 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 	if s.Region != nil && s.Buf == nil && (s.Offset != 0 || s.Length != s.shape().Size()) {
 		return nil, &dmabuf.Error{Op: "share", Detail: "a part of a region", Remedy: "assign it a layout of that part, or share slices", Err: unix.EINVAL}
 	}
-	sh, token := &share{e: e}, e.token
-	if peer != 0 {
-		c, err := e.connFor(peer)
-		if err != nil {
-			return nil, err
-		}
-		sh.conn, token = c, c.token
+	sh, token := &share{e: e, conn: c}, e.token
+	if c != nil {
+		token = c.token
 	}
 	if err := sh.refusal(); err != nil {
 		return nil, err

@@ -4,109 +4,152 @@ package engine
 
 import (
 	"fmt"
+	"os"
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
-// slab is registered host memory from which injected data is sent. It is made at its first
-// use.
+// slab is registered host memory in slots: injected data is sent from one, and the result of
+// an atomic may go to one. It has as many chunks as the operations under way need.
 type slab struct {
-	mu   sync.Mutex
-	buf  *Buffer // nil until the first use
-	size int64   // of a slot
-	free []int
-	sink Piece // memory for bytes that are read only for the sake of the read
+	mu     sync.Mutex
+	closed bool
+	size   int64 // of a slot
+	chunks []*Buffer
+	free   []slot
+	sink   Piece // memory for bytes that are read only for the sake of the read; set once
 }
 
-// needSlab makes the slab at its first use.
+// slot is one of a chunk.
+type slot struct {
+	chunk *Buffer
+	off   int64
+}
+
+// resultSize is the size of an atomic's result.
+const resultSize = 8
+
+// needSlab makes the first chunk.
 func (e *Endpoint) needSlab() error {
 	s := &e.slab
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.buf != nil {
+	if len(s.chunks) > 0 {
 		return nil
 	}
+	return s.grow(e)
+}
+
+// grow adds a chunk. The caller holds the mutex.
+func (s *slab) grow(e *Endpoint) error {
+	if s.closed {
+		return os.ErrClosed
+	}
 	slots := e.opt.Depth
-	size := (int64(e.opt.InjectSize) + 7) &^ 7
-	buf, err := e.nic.AllocHost(size*int64(slots) + 8)
+	s.size = max((int64(e.opt.InjectSize)+7)&^7, resultSize)
+	buf, err := e.nic.AllocHost(s.size*int64(slots) + 8)
 	if err != nil {
 		return err
 	}
-	s.buf, s.size = buf, size
+	s.chunks = append(s.chunks, buf)
 	for i := range slots {
-		s.free = append(s.free, slots-1-i)
+		s.free = append(s.free, slot{buf, int64(slots-1-i) * s.size})
+	}
+	if len(s.chunks) > 1 {
+		return nil
 	}
 	local := buf.core.local.Memory[0]
-	s.sink = Piece{Addr: local.Addr + uint64(size*int64(slots)), Length: 8, Key: local.Key}
+	s.sink = Piece{Addr: local.Addr + uint64(s.size*int64(slots)), Length: 8, Key: local.Key}
 	return nil
 }
 
 // take returns a free slot.
-func (s *slab) take() (slot int, ok bool) {
+func (s *slab) take(e *Endpoint) (slot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := len(s.free)
-	if n == 0 {
-		return 0, false
+	if s.closed {
+		return slot{}, os.ErrClosed
 	}
-	slot = s.free[n-1]
-	s.free = s.free[:n-1]
-	return slot, true
+	if len(s.free) == 0 {
+		if err := s.grow(e); err != nil {
+			return slot{}, err
+		}
+	}
+	n := len(s.free) - 1
+	x := s.free[n]
+	s.free = s.free[:n]
+	return x, nil
 }
 
-func (s *slab) put(slot int) {
+func (s *slab) put(x slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.free = append(s.free, slot)
+	s.free = append(s.free, x)
 }
 
-// hold keeps the memory, if there is any, until the returned function is called.
+// bytes returns the first n bytes of a slot.
+func (x slot) bytes(n int64) []byte { return x.chunk.core.hostMem.Bytes()[x.off : x.off+n] }
+
+// window returns the first n bytes of a slot as memory of an operation.
+func (x slot) window(n int64) lower.Window {
+	return lower.Window{Layout: x.chunk.layout, Spaces: x.chunk.mem, Off: x.off, Len: n}
+}
+
+// hold keeps the memory until the returned function is called.
 func (s *slab) hold() func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.buf == nil || s.buf.use() != nil {
-		return func() {}
+	var held []*core
+	for _, b := range s.chunks {
+		if b.use() == nil {
+			held = append(held, b.core)
+		}
 	}
-	return s.buf.core.unuse
+	return func() {
+		for _, c := range held {
+			c.unuse()
+		}
+	}
 }
 
+// release frees the memory. No slot is taken after it.
 func (s *slab) release() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.buf == nil {
-		return nil
+	s.closed = true
+	var err error
+	for _, b := range s.chunks {
+		err = joined(err, b.Release())
 	}
-	return s.buf.Release()
+	s.chunks = nil
+	return err
 }
 
-// inject replaces the op's local memory by a slot of n bytes, which fill fills.
-func (o *op) inject(e *Endpoint, n int64, fill func(p []byte) error) error {
+// inject replaces the work's local memory by a slot of n bytes, which fill fills.
+func (o *Work) inject(e *Endpoint, n int64, fill func(p []byte) error) error {
 	if n > int64(e.opt.InjectSize) {
 		return &dmabuf.Error{
 			Op: o.kind.String(), Detail: fmt.Sprintf("inject of %d bytes", n), Err: dmabuf.ErrLimit,
 			Remedy: fmt.Sprintf("inject takes %d at most: raise EndpointOptions.InjectSize", e.opt.InjectSize),
 		}
 	}
-	if err := e.needSlab(); err != nil {
+	x, err := e.slab.take(e)
+	if err != nil {
 		return err
 	}
-	s := &e.slab
-	if err := s.buf.use(); err != nil { // the endpoint is closed
+	o.slot, o.injected = x, true
+	if err := x.chunk.use(); err != nil { // the endpoint is closed
 		return err
 	}
-	defer s.buf.core.unuse()
-	if o.slot, o.injected = s.take(); !o.injected {
-		return ErrQueueFull
-	}
-	off := int64(o.slot) * s.size
-	if err := fill(s.buf.core.hostMem.Bytes()[off : off+n]); err != nil {
+	defer x.chunk.core.unuse()
+	if err := fill(x.bytes(n)); err != nil {
 		return err
 	}
 	o.local, o.staged = o.local[:0], false
 	if n > 0 {
-		o.local = append(o.local, lower.Window{Layout: s.buf.layout, Spaces: s.buf.mem, Off: off, Len: n})
+		o.local = append(o.local, x.window(n))
 	}
 	o.length = n
 	return nil

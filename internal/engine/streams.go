@@ -15,7 +15,7 @@ import (
 
 // streamConfig returns what streams over rdma_cm need of the endpoint. Only a device of this
 // machine has rdma_cm.
-func (e *Endpoint) streamConfig() (*cmstream.Config, error) {
+func (e *Endpoint) streamConfig(opt *EndpointOptions) (*cmstream.Config, error) {
 	d, ok := e.nic.dev.(*rc.Verbs)
 	if !ok {
 		return nil, &dmabuf.Error{
@@ -24,14 +24,14 @@ func (e *Endpoint) streamConfig() (*cmstream.Config, error) {
 		}
 	}
 	return &cmstream.Config{
-		Device: d, Connect: e.opt.Connect, GID: e.opt.GID, Port: e.opt.Port, KeepAlive: keepIdle,
+		Device: d, Connect: opt.Connect, GID: opt.GID, Port: opt.Port, KeepAlive: opt.keepIdle,
 		Pin: e.nic.pin, Unpin: e.nic.unpin, End: e.nic.end,
 	}, nil
 }
 
 // dialStream connects over rdma_cm.
-func (e *Endpoint) dialStream(ctx context.Context, addr string) (net.Conn, error) {
-	cfg, err := e.streamConfig()
+func (e *Endpoint) dialStream(ctx context.Context, opt *EndpointOptions, addr string) (net.Conn, error) {
+	cfg, err := e.streamConfig(opt)
 	if err != nil {
 		return nil, err
 	}
@@ -40,4 +40,13 @@ func (e *Endpoint) dialStream(ctx context.Context, addr string) (net.Conn, error
 		return nil, err
 	}
 	return s, nil
+}
+
+// network returns the device's own network, which endpoints use instead of TCP; nil if it has
+// none.
+func (e *Endpoint) network() rc.Network {
+	if d, ok := e.nic.dev.(rc.Networked); ok {
+		return d.Network()
+	}
+	return nil
 }

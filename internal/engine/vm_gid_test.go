@@ -78,7 +78,7 @@ func TestVMGIDOfConnections(t *testing.T) {
 			w := &world{t: t, listen: c.listen,
 				a: s.endpoint(t, EndpointOptions{AllowPlaintext: true, GID: c.a, Port: 1}), b: s.endpoint(t, EndpointOptions{AllowPlaintext: true, GID: c.b})}
 			w.connect()
-			for i, over := range []Connection{must(w.a.Connection(w.ab))(t), must(w.b.Connection(w.ba))(t)} {
+			for i, over := range []ConnPath{must(w.a.ConnPath(w.ab))(t), must(w.b.ConnPath(w.ba))(t)} {
 				if over.GID.String() != c.want || over.Peer.String() != c.want || over.Port != 1 || over.NIC != testNIC || !strings.Contains(over.Why, c.why[i]) {
 					t.Errorf("%+v, want %s, %s", over, c.want, c.why[i])
 				}
@@ -89,13 +89,13 @@ func TestVMGIDOfConnections(t *testing.T) {
 			w.done(w.a, OpWrite, name)
 			same(t, "over "+c.want, theirs, want)
 			w.ok(w.a.Remove(w.ab))
-			if _, err := w.a.Connection(w.ab); !errors.Is(err, ErrNotConnected) {
+			if _, err := w.a.ConnPath(w.ab); !errors.Is(err, ErrNotConnected) {
 				t.Errorf("the connection of a peer that was removed: %v", err)
 			}
 			if err := w.b.Lost(limited(t), w.ba); !errors.Is(err, ErrNotConnected) {
 				t.Error(err)
 			}
-			if over, err := w.b.Connection(w.ba); err != nil || over.GID.String() != c.want {
+			if over, err := w.b.ConnPath(w.ba); err != nil || over.GID.String() != c.want {
 				t.Errorf("of one that is gone: %+v, %v", over, err)
 			}
 		})

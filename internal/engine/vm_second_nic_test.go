@@ -106,7 +106,7 @@ func testSecondNIC(t *testing.T) {
 				a: near.endpoint(t, EndpointOptions{AllowPlaintext: true, GID: c.wish}), b: far.endpoint(t, EndpointOptions{AllowPlaintext: true}),
 			}
 			w.connect()
-			a, b := must(w.a.Connection(w.ab))(t), must(w.b.Connection(w.ba))(t)
+			a, b := must(w.a.ConnPath(w.ab))(t), must(w.b.ConnPath(w.ba))(t)
 			if a.NIC != nearNIC || a.GID.String() != c.want || a.Peer.String() != "10.9.7.2" || b.NIC != farNIC || b.Peer != a.GID {
 				t.Errorf("over %v, and %v", a, b)
 			}

@@ -172,9 +172,7 @@ func TestWaitWithoutEvents(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine := hostKind.make(t, w.a.nic, 64)
 	l := w.a.linkTo(w.ab)
-	l.f.mu.Lock()
-	l.noEvents = os.ErrInvalid
-	l.f.mu.Unlock()
+	l.Queue().StopEvents(os.ErrInvalid)
 	w.ok(w.a.Recv(mine.All(), w.ab, "never"))
 	if c := w.wait(w.a); c.Context != "never" || !errors.Is(c.Err, ErrNotConnected) {
 		t.Errorf("%+v", c)
@@ -188,11 +186,7 @@ func TestWaitWithoutEvents(t *testing.T) {
 func TestWaitDoesNotPoll(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	l := w.a.linkTo(w.ab)
-	polls := func() int {
-		l.f.mu.Lock()
-		defer l.f.mu.Unlock()
-		return l.polls
-	}
+	polls := l.Queue().Polls
 	ctx, cancel := context.WithCancel(limited(t))
 	ended := waiting(ctx, w.a)
 	asleep(w.a, 1)

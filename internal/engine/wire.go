@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
@@ -21,9 +22,11 @@ import (
 //	                 <-  hello, its queue pairs ready to receive and send
 //	ready            ->
 //
-// After that both sides may send offers at any time; the end of the stream is the end of the
-// connection. In place of any message a side may send a reject: it gives the reason why the
-// side ends the connection, and is its last message.
+// A hello may say that a text of the program follows it. After that both sides may send offers
+// at any time. A side that ends the connection sends bye; when its NIC does nothing more for
+// the connection, it sends gone, and closes the stream. In place of any message before that a
+// side may send a reject: it gives the reason why the side ends the connection, and is its last
+// message.
 //
 // A hello of another version is answered by a hello of which only our version is valid: each
 // version reads that far, and reports the difference.
@@ -34,6 +37,9 @@ const (
 	msgReady
 	msgOffer
 	msgReject // text, in UTF-8
+	msgText   // the program's text, after a hello
+	msgBye    // the side ends the connection
+	msgGone   // the side's queue pairs are destroyed
 )
 
 // maxBody bounds a message's body by its kind, before memory is allocated.
@@ -42,15 +48,20 @@ func (k messageKind) maxBody() int {
 	case msgHello:
 		return 256
 	case msgOffer:
-		return MaxRemoteWire
+		return maxOffer
+	case msgText:
+		return maxText
 	case msgReject:
 		return maxRejectText
 	}
 	return 0
 }
 
-// Version 1 had no READ depths, version 2 no reject.
-const exchangeVersion = 3
+// Version 1 had no READ depths, version 2 no reject, version 3 no texts, names, bye or gone.
+const exchangeVersion = 4
+
+// maxText is the longest text that a program may send with its hello, in bytes.
+const maxText = 4 << 10
 
 const exchangeMagic = 0x47525031 // "GRP1"
 
@@ -63,6 +74,16 @@ type hello struct {
 	// this side answers, which the other side does not exceed; readsOut is the number that it
 	// would send, which is sent as in rdma_cm's request and limits nothing yet.
 	readsIn, readsOut uint8
+
+	mail mailLimits
+	text int // bytes of the text that follows
+}
+
+// mailLimits are how many messages a side takes before its program has read one, and their
+// longest size; 0 if the program posts receives itself.
+type mailLimits struct {
+	depth uint16
+	size  uint32
 }
 
 func (h *hello) append(b []byte) []byte {
@@ -78,7 +99,10 @@ func (h *hello) append(b []byte) []byte {
 		b = binary.BigEndian.AppendUint16(b, uint16(q.MTU))
 		b = append(b, q.GID[:]...)
 	}
-	return append(b, h.readsIn, h.readsOut)
+	b = append(b, h.readsIn, h.readsOut)
+	b = binary.BigEndian.AppendUint16(b, h.mail.depth)
+	b = binary.BigEndian.AppendUint32(b, h.mail.size)
+	return binary.BigEndian.AppendUint16(b, uint16(h.text))
 }
 
 func (h *hello) decode(data []byte) error {
@@ -109,6 +133,13 @@ func (h *hello) decode(data []byte) error {
 		}
 	}
 	out.readsIn, out.readsOut = r.Byte(), r.Byte()
+	out.mail.depth, out.mail.size = r.Uint16(), r.Uint32()
+	if (out.mail.depth == 0) != (out.mail.size == 0) {
+		return r.Fail("%d messages of %d bytes", out.mail.depth, out.mail.size)
+	}
+	if out.text = int(r.Uint16()); out.text > maxText {
+		return r.Fail("a text of %d bytes, of at most %d", out.text, maxText)
+	}
 	if err := r.End(); err != nil {
 		return err
 	}
@@ -117,7 +148,7 @@ func (h *hello) decode(data []byte) error {
 }
 
 // helloSize is the size of a hello of this version.
-const helloSize = 4 + 2 + 8 + 8 + 1 + rc.Queues*(4+4+2+2+16) + 2
+const helloSize = 4 + 2 + 8 + 8 + 1 + rc.Queues*(4+4+2+2+16) + 2 + 2 + 4 + 2
 
 // ourVersion returns the hello that answers a hello of another version.
 func ourVersion() []byte {
@@ -138,20 +169,27 @@ func writeMessage(w io.Writer, k messageKind, body []byte) error {
 // readMessage reads a message of kind want. If the peer sent a reject instead, it returns
 // rejectedWith's error.
 func readMessage(r io.Reader, want messageKind) ([]byte, error) {
+	_, body, err := readAny(r, want)
+	return body, err
+}
+
+// readAny reads a message of one of these kinds, and is otherwise readMessage.
+func readAny(r io.Reader, want ...messageKind) (messageKind, []byte, error) {
 	var head [5]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	n, k := binary.BigEndian.Uint32(head[:]), messageKind(head[4])
-	if k != want && k != msgReject || n > uint32(k.maxBody()) {
-		return nil, &dmabuf.Error{Op: "read an exchange", Detail: fmt.Sprintf("message of kind %d with %d bytes, not of kind %d", k, n, want), Err: ErrMalformed}
+	wanted := slices.Contains(want, k)
+	if !wanted && k != msgReject || n > uint32(k.maxBody()) {
+		return 0, nil, &dmabuf.Error{Op: "read an exchange", Detail: fmt.Sprintf("message of kind %d with %d bytes, not of kind %d", k, n, want[0]), Err: ErrMalformed}
 	}
 	body := make([]byte, n)
 	if _, err := io.ReadFull(r, body); err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	if k != want {
-		return nil, rejectedWith(body)
+	if !wanted {
+		return 0, nil, rejectedWith(body)
 	}
-	return body, nil
+	return k, body, nil
 }

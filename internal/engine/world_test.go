@@ -98,13 +98,13 @@ var hostKind = kind{"host", false, false, func(t testing.TB, n *NIC, size int64)
 func inMemory(t testing.TB) setting {
 	f := newFabric()
 	t.Cleanup(func() {
-		if f.open != 0 {
-			t.Errorf("%d MRs and links were left", f.open)
+		if f.Open() != 0 {
+			t.Errorf("%d MRs and links were left", f.Open())
 		}
 	})
 	return setting{
 		open: func(t testing.TB, opt NICOptions) *NIC {
-			n := newNIC(&fakeDevice{fabric: f, maxSGE: 5, inline: 64}, opt)
+			n := newNIC(f.Device("fake0", fewSGEs), opt)
 			closing(t, n)
 			return n
 		},

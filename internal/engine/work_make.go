@@ -13,7 +13,7 @@ import (
 )
 
 // begin prepares work requests within the limits of the connection.
-func (o *op) begin(c *conn) error {
+func (o *Work) begin(c *Conn) error {
 	for _, rb := range o.bufs { // the op may have been posted before the connection was up
 		if err := c.permits(rb); err != nil {
 			return err
@@ -38,13 +38,16 @@ func (o *op) begin(c *conn) error {
 	case OpWrite:
 		lower.Start(&o.low, ibvfd.OpWrite, o.local, o.remote, o.length, lim)
 	case OpSend, OpRecv:
+		if o.letter.kind != 0 {
+			return nil // it fits into its slot
+		}
 		return o.beginMessage(c)
 	}
 	return nil
 }
 
 // reads reports whether the op uses a READ or an atomic.
-func (o *op) reads() bool {
+func (o *Work) reads() bool {
 	switch o.kind {
 	case OpRead, OpFetchAdd, OpCompareSwap:
 		return true
@@ -53,7 +56,7 @@ func (o *op) reads() bool {
 }
 
 // beginMessage packs a message that has more pieces than a work request may have.
-func (o *op) beginMessage(c *conn) error {
+func (o *Work) beginMessage(c *Conn) error {
 	if o.length > c.a.MaxMsg {
 		return &dmabuf.Error{
 			Op: o.kind.String(), Err: dmabuf.ErrLimit,
@@ -67,13 +70,13 @@ func (o *op) beginMessage(c *conn) error {
 	if b := o.refusesPack(); b != nil {
 		return o.unpacked(b, n, c.a.SGE)
 	}
-	c.later(o, (*op).packInto)
+	c.later(o, (*Work).packInto)
 	return nil
 }
 
 // refusesPack returns a Buffer of the message whose bytes the CPU must not move, nil if there
 // is none.
-func (o *op) refusesPack() *Buffer {
+func (o *Work) refusesPack() *Buffer {
 	for i := range o.operands {
 		if b := o.operands[i].findBuffer((*Buffer).directOnly); b != nil {
 			return b
@@ -83,7 +86,7 @@ func (o *op) refusesPack() *Buffer {
 }
 
 // packInto gives a message its own memory, in one piece. It takes long.
-func (o *op) packInto(e *Endpoint) error {
+func (o *Work) packInto(e *Endpoint) error {
 	pack, err := e.nic.AllocHost(o.length)
 	if err != nil {
 		return err
@@ -104,7 +107,7 @@ func (o *op) packInto(e *Endpoint) error {
 }
 
 // unpacked returns the error for a message with bytes of b that cannot be packed.
-func (o *op) unpacked(b *Buffer, pieces, most int) error {
+func (o *Work) unpacked(b *Buffer, pieces, most int) error {
 	return &dmabuf.Error{
 		Op: o.kind.String(), Device: b.String(), Err: unix.EOPNOTSUPP,
 		Detail: fmt.Sprintf("%d pieces; a work request of this connection has at most %d (MaxSGE), and the policy DirectOnly lets no CPU pack them", pieces, most),
@@ -112,7 +115,7 @@ func (o *op) unpacked(b *Buffer, pieces, most int) error {
 	}
 }
 
-func (o *op) pieces() int {
+func (o *Work) pieces() int {
 	p, n := lower.PiecesOf(o.local), 0
 	for _, ok := p.Next(); ok; _, ok = p.Next() {
 		n++
@@ -120,7 +123,7 @@ func (o *op) pieces() int {
 	return n
 }
 
-func (o *op) gather(p []byte) error {
+func (o *Work) gather(p []byte) error {
 	for i := range o.operands {
 		x := &o.operands[i]
 		if err := x.copy(p[:x.Len], (*core).readAt); err != nil {
@@ -133,7 +136,10 @@ func (o *op) gather(p []byte) error {
 
 // make fills wrs with the next work requests. It returns their number, and the number of SGEs
 // used. sges must have room for the most SGEs that one work request may have.
-func (o *op) make(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
+func (o *Work) make(c *Conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
+	if o.letter.kind != 0 && (o.kind == OpSend || o.noting || o.length == 0) {
+		return o.makeLetter(c, wrs, sges)
+	}
 	switch o.kind {
 	case OpSend:
 		used = o.message(sges)
@@ -161,7 +167,7 @@ func (o *op) make(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
 }
 
 // inline reports whether the CPU can put the message into the work request.
-func (o *op) inline(c *conn) bool {
+func (o *Work) inline(c *Conn) bool {
 	if o.length > int64(c.a.Inline) || o.pack != nil {
 		return false
 	}
@@ -174,7 +180,7 @@ func (o *op) inline(c *conn) bool {
 }
 
 // message makes the SGEs of a message; begin has checked that they fit.
-func (o *op) message(sges []ibvfd.SGE) (used int) {
+func (o *Work) message(sges []ibvfd.SGE) (used int) {
 	p := lower.PiecesOf(o.local)
 	for g, ok := p.Next(); ok; g, ok = p.Next() {
 		sges[used] = ibvfd.SGE{Addr: g.Addr, Length: uint32(g.Length), LKey: g.Key}
@@ -184,13 +190,13 @@ func (o *op) message(sges []ibvfd.SGE) (used int) {
 }
 
 // transfer makes work requests of a read or a write.
-func (o *op) transfer(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
+func (o *Work) transfer(c *Conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
 	if o.flushing {
 		// Read one byte back into memory that is not used otherwise.
 		sink := c.e.slab.sink
 		sges[0] = ibvfd.SGE{Addr: sink.Addr, Length: 1, LKey: sink.Key}
 		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpRead, SGE: sges[:1:1], RemoteAddr: o.last.Addr, RKey: o.last.Key}
-		o.made = true
+		o.moved()
 		return 1, 1
 	}
 	if o.length == 0 {
@@ -217,14 +223,23 @@ func (o *op) transfer(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used in
 	if o.kind == OpWrite && o.flags&FlagDeliveryComplete != 0 && o.length > 0 {
 		o.flushing = true
 	} else {
-		o.made = true
+		o.moved()
 	}
 	return n, used
 }
 
+// moved is called when all work requests for the bytes are made.
+func (o *Work) moved() {
+	if o.letter.kind != 0 {
+		o.noting = true
+	} else {
+		o.made = true
+	}
+}
+
 // slowEnd reports whether received bytes must be copied to other memory, or memory must be
 // freed, before the program gets the completion.
-func (o *op) slowEnd() bool {
+func (o *Work) slowEnd() bool {
 	if o.pack != nil {
 		return true
 	}
@@ -241,7 +256,7 @@ func (o *op) slowEnd() bool {
 }
 
 // arrive copies these bytes to their place, and frees the memory. It takes long.
-func (o *op) arrive(e *Endpoint) error {
+func (o *Work) arrive(e *Endpoint) error {
 	n := o.length
 	if o.pack != nil {
 		defer func() {

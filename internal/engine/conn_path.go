@@ -10,8 +10,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
-// Connection describes the path of a connection to a peer.
-type Connection struct {
+// ConnPath describes the path of a connection to a peer.
+type ConnPath struct {
 	NIC  string
 	Port int        // of the NIC
 	GID  netip.Addr // of the port; an IPv4 address if it stands for one
@@ -20,9 +20,9 @@ type Connection struct {
 }
 
 // String returns all fields: "port 1 of mlx5_0, 10.0.0.1 to 10.0.0.2 (…)".
-func (c Connection) String() string { return c.from() + " to " + gidName(c.Peer) + c.because() }
+func (c ConnPath) String() string { return c.from() + " to " + gidName(c.Peer) + c.because() }
 
-func (c *Connection) from() string {
+func (c *ConnPath) from() string {
 	return fmt.Sprintf("port %d of %s, %s", c.Port, c.NIC, gidName(c.GID))
 }
 
@@ -34,25 +34,25 @@ func gidName(gid netip.Addr) string {
 	return gid.String()
 }
 
-func (c *Connection) because() string {
+func (c *ConnPath) because() string {
 	if c.Why == "" {
 		return ""
 	}
 	return " (" + c.Why + ")"
 }
 
-// Connection returns the path of the connection to a peer, even after its end. It returns
+// ConnPath returns the path of the connection to a peer, even after its end. It returns
 // ErrNotConnected if there was no connection.
-func (e *Endpoint) Connection(id Peer) (Connection, error) {
+func (e *Endpoint) ConnPath(id Peer) (ConnPath, error) {
 	e.mu.Lock()
 	p, err := e.lookup(id)
-	var c *conn
+	var c *Conn
 	if err == nil {
 		c = p.conn
 	}
 	e.mu.Unlock()
 	if err != nil {
-		return Connection{}, err
+		return ConnPath{}, err
 	}
 	if c != nil {
 		c.mu.Lock()
@@ -61,11 +61,11 @@ func (e *Endpoint) Connection(id Peer) (Connection, error) {
 			return *c.path, nil
 		}
 	}
-	return Connection{}, fmt.Errorf("peer %d: %w", id, ErrNotConnected)
+	return ConnPath{}, fmt.Errorf("peer %d: %w", id, ErrNotConnected)
 }
 
 // over describes a link; theirs may be zero before the peer's hello.
-func (e *Endpoint) over(l rc.Link, theirs [rc.Queues]ibvfd.Endpoint) *Connection {
+func (e *Endpoint) over(l rc.Link, theirs [rc.Queues]ibvfd.Endpoint) *ConnPath {
 	own := l.Local()[rc.WriteQueue]
-	return &Connection{e.nic.Name(), own.Port, rc.AddrOf(own), rc.AddrOf(theirs[rc.WriteQueue]), l.Attr().Why}
+	return &ConnPath{e.nic.Name(), own.Port, rc.AddrOf(own), rc.AddrOf(theirs[rc.WriteQueue]), l.Attr().Why}
 }

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// names are the memory that the two sides of a connection have offered by name.
+type names struct {
+	exported map[string]*RemoteBuffer // by this side; nil while it is being offered
+	imports  map[string]*RemoteBuffer // by the peer
+	changed  chan struct{}            // closed at the next change of imports; nil if nobody waits
+}
+
+// Export gives the peer access to local memory, as [Endpoint.Share] does, and offers it under a
+// name, for the peer's Import. It ends with the connection, or with Unexport. A name that is
+// taken is EEXIST.
+func (c *Conn) Export(ctx context.Context, name string, s Span, access ibvfd.Access) error {
+	if name == "" || len(name) > maxName {
+		return &dmabuf.Error{Op: "export", Detail: fmt.Sprintf("a name of %d bytes", len(name)), Remedy: fmt.Sprintf("use 1 to %d", maxName), Err: dmabuf.ErrRange}
+	}
+	c.mu.Lock()
+	_, taken := c.names.exported[name]
+	if !taken {
+		if c.names.exported == nil {
+			c.names.exported = map[string]*RemoteBuffer{}
+		}
+		c.names.exported[name] = nil
+	}
+	c.mu.Unlock()
+	if taken {
+		return &dmabuf.Error{Op: "export", Device: name, Detail: "the name is taken", Remedy: "use another name, or Unexport first", Err: unix.EEXIST}
+	}
+	rb, err := c.Share(s, access)
+	if err == nil {
+		if err = c.offer(ctx, name, rb); err != nil {
+			err = joined(err, c.e.Unshare(rb))
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		delete(c.names.exported, name)
+		return err
+	}
+	c.names.exported[name] = rb
+	return nil
+}
+
+// Unexport withdraws what Export gave. The peer's next access fails, and ends the connection:
+// the two programs agree before.
+func (c *Conn) Unexport(ctx context.Context, name string) error {
+	c.mu.Lock()
+	rb := c.names.exported[name]
+	if rb != nil {
+		delete(c.names.exported, name)
+	}
+	c.mu.Unlock()
+	if rb == nil {
+		return &dmabuf.Error{Op: "unexport", Device: name, Detail: "nothing is exported under the name", Err: unix.ENOENT}
+	}
+	err := c.sendOffer(ctx, appendName(nil, name))
+	return joined(err, c.e.Unshare(rb))
+}
+
+// imported notes what the peer offers under a name; nil if it withdraws it. The caller holds
+// the mutex.
+func (c *Conn) imported(name string, rb *RemoteBuffer) {
+	if old := c.names.imports[name]; old != nil {
+		c.offerBytes -= old.weight()
+	}
+	switch {
+	case rb == nil:
+		delete(c.names.imports, name)
+		return
+	case c.names.imports == nil:
+		c.names.imports = map[string]*RemoteBuffer{}
+	}
+	c.names.imports[name] = rb
+	if c.names.changed != nil {
+		close(c.names.changed)
+		c.names.changed = nil
+	}
+}
+
+// Import waits until the peer has exported memory under a name, and returns its descriptor.
+func (c *Conn) Import(ctx context.Context, name string) (*RemoteBuffer, error) {
+	for {
+		c.mu.Lock()
+		rb, err := c.names.imports[name], c.refusal()
+		if c.names.changed == nil {
+			c.names.changed = make(chan struct{})
+		}
+		changed := c.names.changed
+		c.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+		if rb != nil {
+			return rb, nil
+		}
+		select {
+		case <-changed:
+		case <-c.ended:
+		case <-ctx.Done():
+			return nil, &dmabuf.Error{Op: "import", Device: name, Detail: "the peer has not exported it", Err: ctx.Err()}
+		}
+	}
+}

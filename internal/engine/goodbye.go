@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Times of a goodbye.
+const (
+	byeWait  = time.Second     // to send a message of it
+	goneWait = 2 * time.Second // until the peer's last message
+)
+
+// ErrClosed means that this side has closed the connection, or the endpoint.
+var ErrClosed error = closedError{}
+
+type closedError struct{}
+
+func (closedError) Error() string { return "the connection is closed" }
+
+// Is makes it net.ErrClosed and os.ErrClosed, too.
+func (closedError) Is(target error) bool {
+	return target == net.ErrClosed || target == os.ErrClosed || target == ErrNotConnected
+}
+
+// ErrOutcomeUnknown means that operations were under way when the connection ended, and that
+// the peer has not confirmed its end: they may or may not have been carried out, or still be.
+var ErrOutcomeUnknown = errors.New("it is not known what the peer's memory has got")
+
+// Close ends the connection. It withdraws what the NIC does not have yet, waits for the rest,
+// for EndpointOptions.PeerTimeout at most, and tells the peer. It returns nil if all that the
+// NIC had has completed, was refused by the peer's NIC, or cannot land any more, because the
+// peer has confirmed that its queue pairs are destroyed; otherwise ErrOutcomeUnknown. In any
+// case the connection's resources are free then. Further calls return the same.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	closing, first := c.closing, c.closing == nil
+	if first {
+		closing = make(chan struct{})
+		c.closing, c.shut = closing, true
+		c.vacate()
+	}
+	c.mu.Unlock()
+	if first {
+		c.closeErr = c.close()
+		close(closing)
+	}
+	<-closing
+	return c.closeErr
+}
+
+func (c *Conn) close() error {
+	c.mu.Lock()
+	c.withdrawAll(ErrClosed)
+	c.mu.Unlock()
+	c.settle()
+	c.end(ErrClosed)
+	<-c.ended
+	c.mu.Lock()
+	unknown, why := c.unknown, c.cause
+	c.mu.Unlock()
+	if !unknown {
+		return nil
+	}
+	select {
+	case <-c.readDone:
+	case <-time.After(byeWait + goneWait):
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.peerGone:
+		return nil
+	case errors.Is(why, os.ErrClosed):
+		return fmt.Errorf("close the connection: %w: the peer does not answer", ErrOutcomeUnknown)
+	}
+	return fmt.Errorf("close the connection: %w: %w", ErrOutcomeUnknown, why)
+}
+
+// withdrawAll withdraws all works as far as the NIC does not have them.
+func (c *Conn) withdrawAll(why error) {
+	for i := 0; c.state == up && i < c.pending.len(); {
+		n := c.pending.len()
+		if c.cancel(*c.pending.at(i), why); c.pending.len() == n {
+			i++ // slow work is under way
+		}
+	}
+}
+
+// settle waits until no operation is under way.
+func (c *Conn) settle() {
+	for end := time.Now().Add(c.opt.PeerTimeout); time.Now().Before(end); time.Sleep(answerLook) {
+		c.mu.Lock()
+		waits := c.state == up && c.posted > 0
+		q := c.queue
+		c.mu.Unlock()
+		if !waits {
+			return
+		}
+		q.poll()
+	}
+}
+
+// say sends a message of the goodbye, unless an earlier one was sent in part.
+func (c *Conn) say(tcp net.Conn, k messageKind) {
+	_ = tcp.SetWriteDeadline(time.Now().Add(byeWait)) // it also ends an offer that the peer does not take
+	c.offering <- struct{}{}
+	defer func() { <-c.offering }()
+	c.mu.Lock()
+	cut := c.cut
+	c.mu.Unlock()
+	if !cut && writeMessage(tcp, k, nil) != nil {
+		c.mu.Lock()
+		c.cut = true
+		c.mu.Unlock()
+	}
+}
+
+// part closes the exchange when the peer has said its last message, too, or is silent.
+func (c *Conn) part(tcp net.Conn, stuck bool) {
+	if !stuck {
+		c.say(tcp, msgGone)
+	}
+	_ = tcp.SetReadDeadline(time.Now().Add(goneWait))
+	<-c.readDone
+	_ = tcp.Close()
+}
+
+// readExchange takes the peer's messages until the exchange ends. It calls OnReject if Accept
+// has not returned the peer.
+func (c *Conn) readExchange(tcp net.Conn) {
+	err := c.readMessages(tcp)
+	switch {
+	case err == nil:
+	case errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET):
+		c.drainBeforeAbort()
+		c.end(ErrPeerGone)
+	default:
+		c.end(err)
+	}
+	close(c.readDone)
+	<-c.ended
+	c.mu.Lock()
+	unknown, why := c.uninvited, c.gone()
+	c.mu.Unlock()
+	if unknown && c.opt.OnReject != nil && c.e.life.Err() == nil {
+		c.opt.OnReject(tcp.RemoteAddr(), fmt.Errorf("it was gone before it was accepted: %w", why))
+	}
+}
+
+// readMessages returns nil when the peer has said its last message, and the connection is
+// ending.
+func (c *Conn) readMessages(tcp net.Conn) error {
+	for {
+		kind, body, err := readAny(tcp, msgOffer, msgBye, msgGone)
+		if err != nil {
+			return err
+		}
+		switch kind {
+		case msgOffer:
+			err = c.takeOffer(body)
+			c.mu.Lock()
+			if c.state == dead { // what comes before the peer's last message does not matter any more
+				err = nil
+			}
+			c.mu.Unlock()
+		case msgBye:
+			c.e.tasks.Go(func() {
+				c.drainBeforeAbort()
+				c.end(ErrPeerGone)
+			})
+		case msgGone:
+			c.mu.Lock()
+			c.peerGone = true
+			c.mu.Unlock()
+			c.drainBeforeAbort()
+			c.end(ErrPeerGone)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

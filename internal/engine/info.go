@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+)
+
+// PeerInfo is what is known of a peer.
+type PeerInfo struct {
+	Addr  net.Addr
+	TLS   *tls.ConnectionState // nil without TLS
+	Hello []byte               // the text of its program, EndpointOptions.Hello
+}
+
+// Peer returns what is known of the peer.
+func (c *Conn) Peer() PeerInfo {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.info
+}
+
+// LocalAddr returns this side's address of the exchange.
+func (c *Conn) LocalAddr() net.Addr {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tcp == nil {
+		return nil
+	}
+	return c.tcp.LocalAddr()
+}
+
+// Path returns the path of the connection.
+func (c *Conn) Path() ConnPath {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.path == nil {
+		return ConnPath{NIC: c.e.nic.Name()}
+	}
+	return *c.path
+}
+
+// NIC returns the NIC of the connection.
+func (c *Conn) NIC() *NIC { return c.e.nic }
+
+// ID returns the number that the connection has in the endpoint.
+func (c *Conn) ID() Peer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.peer
+}
+
+// Done returns a channel that is closed when the connection has ended, and all that the peer
+// did before is known.
+func (c *Conn) Done() <-chan struct{} { return c.ended }
+
+// Err returns why the connection has ended; nil if it has not.
+func (c *Conn) Err() error {
+	select {
+	case <-c.ended:
+	default:
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gone()
+}
+
+// Reject returns an error for EndpointOptions.Admit, whose text reaches the caller: it has at
+// most 256 bytes.
+func Reject(text string) error {
+	return &rejection{text, fmt.Errorf("%w: %q", ErrRejected, boundedText(text))}
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/rc"
+)
+
+// Work is an operation between its posting and its completion.
+type Work struct {
+	kind    Op
+	flags   Flags
+	context any
+	sink    Sink // nil: the endpoint's own list
+	uses    atomic.Uint32
+	length  int64
+	there   int64 // bytes of the peer's memory
+	data    uint32
+	silent  bool // no completion, unless it fails
+	auto    bool // an automatic receive (AutoReceive)
+	queue   int
+
+	letter letter // the message that it sends, or that follows its bytes
+
+	ready  []func(context.Context) error // what says that the sources may be read
+	cancel context.CancelFunc            // ends these
+
+	operands []operand
+	local    []lower.Window // of the operands, or of the memory sent in their place
+	remote   []lower.Window
+	bufs     []*RemoteBuffer
+	add      uint64 // of an atomic: the number to add, or to compare with
+	swap     uint64
+
+	low      Lowering
+	last     Piece // the remote memory of the last work request
+	slot     slot  // of the slab, if injected, or if result
+	injected bool
+	result   bool    // an atomic's old value goes to the slot
+	pack     *Buffer // memory of a message with more pieces than a work request may have
+
+	started, begun, made, ended bool // begun: the NIC has got a work request
+	busy                        bool // slow work of this op is under way
+	staged                      bool // the NIC reads staged memory, which must be synced first
+	noting                      bool // only the message that follows the bytes is to be sent
+	flushing                    bool // of delivery-complete: only the byte must be read back
+	err                         error
+	withdrawn                   error // why Cancel has withdrawn it, or the rest of it
+}
+
+// Sink gets the completions of works in place of the endpoint's list. Complete is called with
+// the connection's mutex locked, in the order in which the works ended: it must not block, and
+// must not call the endpoint.
+type Sink interface {
+	Complete(c Completion)
+}
+
+// works are unused works.
+type works struct {
+	mu   sync.Mutex
+	free []*Work
+}
+
+// newWork returns a work, possibly a recycled one.
+func (e *Endpoint) newWork(kind Op, flags Flags, context any) *Work {
+	e.works.mu.Lock()
+	var o *Work
+	if n := len(e.works.free); n > 0 {
+		o, e.works.free = e.works.free[n-1], e.works.free[:n-1]
+	}
+	e.works.mu.Unlock()
+	if o == nil {
+		o = new(Work)
+	}
+	o.kind, o.flags, o.context = kind, flags, context
+	o.silent = e.opt.Selective && flags&FlagCompletion == 0
+	if kind == OpRead {
+		o.queue = rc.ReadQueue
+	}
+	return o
+}
+
+// recycle frees all that the op kept.
+func (e *Endpoint) recycle(o *Work) {
+	for i := range o.operands {
+		o.operands[i].drop()
+	}
+	if o.injected || o.result {
+		e.slab.put(o.slot)
+	}
+	if o.cancel != nil {
+		o.cancel()
+	}
+	if o.pack != nil {
+		o.pack.core.unuseLater()
+	}
+	clear(o.operands)
+	clear(o.local)
+	clear(o.remote)
+	clear(o.bufs)
+	o.reset()
+	e.works.mu.Lock()
+	defer e.works.mu.Unlock()
+	if len(e.works.free) < e.opt.Depth {
+		e.works.free = append(e.works.free, o)
+	}
+}
+
+// reset clears all but the memory of the slices, and the count of uses.
+func (o *Work) reset() {
+	o.uses.Add(1)
+	o.kind, o.flags, o.context, o.sink = 0, 0, nil, nil
+	o.length, o.there, o.data, o.silent, o.auto, o.queue = 0, 0, 0, false, false, 0
+	o.letter, o.ready, o.cancel = letter{}, nil, nil
+	o.operands, o.local, o.remote, o.bufs = o.operands[:0], o.local[:0], o.remote[:0], o.bufs[:0]
+	o.add, o.swap, o.last = 0, 0, Piece{}
+	o.slot, o.injected, o.result, o.pack = slot{}, false, false, nil
+	o.started, o.begun, o.made, o.ended, o.busy, o.staged, o.flushing, o.noting = false, false, false, false, false, false, false, false
+	o.err, o.withdrawn = nil, nil
+}
+
+// take adds local memory.
+func (o *Work) take(e *Endpoint, spans ...Span) error {
+	for i := range spans {
+		if err := o.addLocal(e, &spans[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *Work) addLocal(e *Endpoint, s *Span) error {
+	write := o.kind != OpWrite && o.kind != OpSend
+	x, err := s.take(e.nic, o.kind, write)
+	if err != nil {
+		return err
+	}
+	if s.Length == 0 {
+		x.drop()
+		return nil
+	}
+	if s.Length > math.MaxInt64-o.length {
+		x.drop()
+		return outOfRange(o.kind.String(), s.Offset, s.Length, math.MaxInt64-o.length)
+	}
+	o.operands = append(o.operands, x)
+	o.local = append(o.local, x.Window)
+	o.length += s.Length
+	if !write {
+		o.staged = o.staged || x.isStaged()
+		o.ready = x.appendReady(o.ready)
+	}
+	return nil
+}
+
+// takeRemote adds the peer's memory, which must be as long as the local memory.
+func (o *Work) takeRemote(need ibvfd.Access, spans ...RemoteSpan) error {
+	for i := range spans {
+		if err := o.addRemote(need, &spans[i]); err != nil {
+			return err
+		}
+	}
+	return o.matched()
+}
+
+func (o *Work) addRemote(need ibvfd.Access, s *RemoteSpan) error {
+	if o.flags&FlagDeliveryComplete != 0 && o.kind == OpWrite {
+		need |= ibvfd.AccessRemoteRead
+	}
+	if err := s.check(o.kind, need); err != nil {
+		return err
+	}
+	if s.Length == 0 {
+		return nil
+	}
+	if s.Length > math.MaxInt64-o.there {
+		return outOfRange(o.kind.String(), s.Offset, s.Length, math.MaxInt64-o.there)
+	}
+	o.there += s.Length
+	several := len(o.bufs) > 0 && o.bufs[0] != s.Buf || s.Buf.layout.DistinctSources() > 1
+	if need&ibvfd.AccessRemoteRead != 0 && o.kind == OpWrite && several {
+		return &dmabuf.Error{
+			Op: o.kind.String(), Detail: "delivery-complete to several buffers of the peer", Err: unix.EOPNOTSUPP,
+			Remedy: "write to one at a time: reading back from one says nothing of the others",
+		}
+	}
+	o.remote = append(o.remote, s.window())
+	o.bufs = append(o.bufs, s.Buf)
+	return nil
+}
+
+// matched refuses an operation whose two sides have different lengths.
+func (o *Work) matched() error {
+	if o.there == o.length {
+		return nil
+	}
+	return &dmabuf.Error{
+		Op: o.kind.String(), Err: dmabuf.ErrRange,
+		Detail: fmt.Sprintf("%d bytes here, %d at the peer", o.length, o.there),
+	}
+}
+
+// stage copies the bytes that the NIC will read into staging buffers. It takes long.
+func (o *Work) stage(*Endpoint) error {
+	for i := range o.operands {
+		x := &o.operands[i]
+		if err := x.staged(x.Len, (*stagingBuffer).sync); err != nil {
+			return err
+		}
+	}
+	return nil
+}

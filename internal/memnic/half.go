@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package memnic
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// half is one direction of a stream: a buffer with one end that writes and one that reads.
+type half struct {
+	most int // bytes in the buffer
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced when something changes
+	buf     []byte        // bytes that the reader may take
+	late    []byte        // bytes that were written while the direction is silent
+	silent  bool
+	eof     bool // the writer writes no more
+	lateEOF bool // so it was written while the direction is silent
+	gone    bool // the reader has closed
+	err     error
+}
+
+func newHalf(most int) *half { return &half{most: most, changed: make(chan struct{})} }
+
+// change changes the half, and wakes those that wait for a change.
+func (h *half) change(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f()
+	h.notify()
+}
+
+func (h *half) notify() {
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// read takes bytes. It waits for the first.
+func (h *half) read(p []byte, limit *deadline, closed func() bool) (int, error) {
+	for {
+		over := limit.passed()
+		h.mu.Lock()
+		changed := h.changed
+		switch {
+		case closed():
+			h.mu.Unlock()
+			return 0, net.ErrClosed
+		case limit.isOver():
+			h.mu.Unlock()
+			return 0, os.ErrDeadlineExceeded
+		case h.err != nil:
+			defer h.mu.Unlock()
+			return 0, h.err
+		case len(p) == 0:
+			h.mu.Unlock()
+			return 0, nil
+		case len(h.buf) > 0:
+			n := copy(p, h.buf)
+			h.buf = h.buf[n:]
+			h.notify()
+			h.mu.Unlock()
+			return n, nil
+		case h.eof:
+			h.mu.Unlock()
+			return 0, io.EOF
+		}
+		h.mu.Unlock()
+		select {
+		case <-changed:
+		case <-over:
+		}
+	}
+}
+
+// write adds all bytes. It waits while the buffer is full.
+func (h *half) write(p []byte, limit *deadline, closed func() bool) (n int, err error) {
+	for {
+		over := limit.passed()
+		h.mu.Lock()
+		changed := h.changed
+		switch {
+		case closed():
+			h.mu.Unlock()
+			return n, net.ErrClosed
+		case limit.isOver():
+			h.mu.Unlock()
+			return n, os.ErrDeadlineExceeded
+		case h.err != nil:
+			defer h.mu.Unlock()
+			return n, h.err
+		case h.eof || h.lateEOF || h.gone && !h.silent:
+			h.mu.Unlock()
+			return n, unix.EPIPE
+		}
+		if room := min(h.most-len(h.buf)-len(h.late), len(p)); room > 0 || len(p) == 0 {
+			if h.silent {
+				h.late = append(h.late, p[:room]...)
+			} else {
+				h.buf = append(h.buf, p[:room]...)
+			}
+			n, p = n+room, p[room:]
+			h.notify()
+			changed = h.changed
+		}
+		h.mu.Unlock()
+		if len(p) == 0 {
+			return n, nil
+		}
+		select {
+		case <-changed:
+		case <-over:
+		}
+	}
+}
+
+// end says that the writer writes no more.
+func (h *half) end() {
+	h.change(func() {
+		if h.silent {
+			h.lateEOF = true
+		} else {
+			h.eof = true
+		}
+	})
+}
+
+// leave says that the reader reads no more.
+func (h *half) leave() {
+	h.change(func() { h.gone, h.buf = true, nil })
+}
+
+// fail ends the direction with an error. Bytes on their way are lost.
+func (h *half) fail(err error) {
+	h.change(func() {
+		if h.err == nil {
+			h.err, h.buf, h.late = err, nil, nil
+		}
+	})
+}
+
+// mute stops what is written from arriving, until it is unmuted.
+func (h *half) mute(silent bool) {
+	h.change(func() {
+		if h.silent = silent; !silent {
+			h.buf, h.late = append(h.buf, h.late...), nil
+			h.eof, h.lateEOF = h.eof || h.lateEOF, false
+		}
+	})
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package memnic
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/rc"
+	"github.com/gpurdma/gpurdma/pciaddr"
+)
+
+// Route is the route of all registrations.
+const Route ibvfd.Route = "memory"
+
+// DirectSource is a source that devices of a network may register. *[Memory] is one.
+type DirectSource interface {
+	rc.Source
+	// DMA returns the bytes, or the reason why they cannot be registered. Devices access the
+	// bytes until the registration is closed.
+	DMA() ([]byte, error)
+}
+
+// region is a registration: memory under an lkey and an rkey.
+type region struct {
+	mem        []byte
+	base       uint64 // the IOVA of the first byte
+	lkey, rkey uint32
+	access     ibvfd.Access
+	adapter    *adapter
+	domain     uint32
+	home       pciaddr.Addr // the PCI function whose memory it is; zero for host memory
+	of         *Memory      // nil if it is not registered memory of that type
+	revoked    bool
+}
+
+// Host registers a part of host memory.
+func (d *Device) Host(mem *hostmem.Buf, off, n int64, access ibvfd.Access) (*rc.Registration, error) {
+	all := mem.Bytes()
+	if !within(off, n, len(all)) {
+		return nil, d.refused(unix.EINVAL, fault.CauseBadRange, access)
+	}
+	return d.register(&region{mem: all[off : off+n], access: access})
+}
+
+// Source registers a part of a source. If the source is no [DirectSource], or its DMA returns
+// an error, the registration is refused with an *[ibvfd.RegError].
+func (d *Device) Source(src rc.Source, off, n int64, access ibvfd.Access) (*rc.Registration, error) {
+	if p, ok := src.(rc.PeerDirect); ok {
+		src = p.Source
+	}
+	s, ok := src.(DirectSource)
+	if !ok {
+		return nil, d.refused(unix.EOPNOTSUPP, fault.CauseNotSupported, access)
+	}
+	mem, err := s.DMA()
+	if err != nil {
+		e := d.refused(unix.EOPNOTSUPP, fault.CauseNotSupported, access)
+		e.Detail = err.Error()
+		return nil, e
+	}
+	if !within(off, n, len(mem)) {
+		return nil, d.refused(unix.EINVAL, fault.CauseBadRange, access)
+	}
+	r := &region{mem: mem[off : off+n], access: access}
+	if p, ok := src.(interface{ PCI() (pciaddr.Addr, bool) }); ok {
+		r.home, _ = p.PCI()
+	}
+	if m, ok := src.(interface{ memory() *Memory }); ok {
+		r.of = m.memory()
+	}
+	return d.register(r)
+}
+
+func within(off, n int64, size int) bool {
+	return off >= 0 && n > 0 && off <= int64(size) && n <= int64(size)-off
+}
+
+func (d *Device) refused(errno unix.Errno, cause fault.Cause, access ibvfd.Access) *ibvfd.RegError {
+	return &ibvfd.RegError{Device: d.name, Attr: ibvfd.MRAttr{Access: access}, Errno: errno, Cause: cause}
+}
+
+// register gives a region its keys.
+func (d *Device) register(r *region) (*rc.Registration, error) {
+	const writes = ibvfd.AccessRemoteWrite | ibvfd.AccessRemoteAtomic
+	if r.access&writes != 0 && r.access&ibvfd.AccessLocalWrite == 0 {
+		return nil, d.refused(unix.EINVAL, fault.CauseAccess, r.access)
+	}
+	n := d.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if d.gone != nil {
+		return nil, d.refused(unix.EIO, fault.CauseDeviceGone, r.access)
+	}
+	if r.of != nil && r.of.isRevoked() {
+		return nil, d.refused(unix.ENODEV, fault.CauseGone, r.access)
+	}
+	r.lkey = n.nextKey()
+	r.rkey, r.base, r.adapter, r.domain = r.lkey+1, uint64(r.lkey)<<32, d.adapter, d.domain
+	n.keys[r.lkey], n.keys[r.rkey] = r, r
+	n.open++
+	piece := func(key uint32) lower.Memory {
+		return lower.Memory{{Addr: r.base, Length: int64(len(r.mem)), Key: key}}
+	}
+	return &rc.Registration{Local: piece(r.lkey), Remote: piece(r.rkey), Route: Route, Close: func() error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.keys[r.lkey] != r {
+			return nil
+		}
+		r.adapter.arrive(func(p *placing) bool { return p.region == r })
+		delete(n.keys, r.lkey)
+		delete(n.keys, r.rkey)
+		n.open--
+		return nil
+	}}, nil
+}
+
+// at returns the bytes that a key covers, and their region; nil if the key does not cover them
+// or does not allow the access.
+func (n *Network) at(l *Link, key uint32, addr uint64, size int, remote bool, need ibvfd.Access) ([]byte, *region) {
+	r := n.keys[key]
+	if r == nil || (key == r.rkey) != remote || r.revoked || r.domain != l.domain || r.access&need != need {
+		return nil, nil
+	}
+	if addr < r.base || addr-r.base > uint64(len(r.mem)) || uint64(size) > uint64(len(r.mem))-(addr-r.base) {
+		return nil, nil
+	}
+	return r.mem[addr-r.base:][:size], r
+}
