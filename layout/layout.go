@@ -38,6 +38,19 @@ type Strand struct {
 	Stride int64
 }
 
+// Invalid is a layout without bytes that carries an error: Check, Repeat, Concat and
+// MarshalBinary return it. Programs that make layouts of numbers known to be valid can
+// so do without an error at each step.
+func Invalid(err error) Layout { return Layout{&node{kind: kindList, err: err}} }
+
+// Err is the error that [Invalid] was given, or nil.
+func (l Layout) Err() error {
+	if l.root == nil {
+		return nil
+	}
+	return l.root.err
+}
+
 // ErrMalformed: bytes that a peer sent are no layout.
 var ErrMalformed = wire.ErrMalformed
 
@@ -91,6 +104,9 @@ func (l Layout) Repeat(count, stride int64) (Layout, error) {
 	if l.root == nil {
 		return Layout{}, badLayout("it repeats nothing")
 	}
+	if l.root.err != nil {
+		return l, l.root.err
+	}
 	if count == 1 {
 		return l, nil
 	}
@@ -106,6 +122,9 @@ func (l Layout) Repeat(count, stride int64) (Layout, error) {
 func Concat(layouts ...Layout) (Layout, error) {
 	n := &node{kind: kindConcat}
 	for _, l := range layouts {
+		if err := l.Err(); err != nil {
+			return l, err
+		}
 		if l.root != nil {
 			n.kids = append(n.kids, l.root)
 		}
@@ -199,6 +218,9 @@ func (l Layout) Part(off, length int64) iter.Seq[Extent] {
 func (l Layout) Check(op string, sizes func(source int) (int64, bool)) error {
 	if l.root == nil {
 		return nil
+	}
+	if l.root.err != nil {
+		return l.root.err
 	}
 	for _, e := range l.root.bounds {
 		size, ok := sizes(e.source)

@@ -34,6 +34,8 @@ type node struct {
 	ends    []int64 // of a list or a concat: where each part ends in the run
 	count   int64
 	stride  int64
+
+	err error // of a layout that cannot be; such a node has no bytes
 }
 
 // bounds are where in a source all bytes lie.

@@ -36,6 +36,9 @@ const MaxWire = 256 << 10
 // than 256 bytes, whatever the number of its blocks; a list takes some for each
 // extent.
 func (l Layout) AppendBinary(b []byte) ([]byte, error) {
+	if err := l.Err(); err != nil {
+		return b, err
+	}
 	start := len(b)
 	b = append(b, layoutVersion)
 	if l.root != nil {

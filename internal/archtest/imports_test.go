@@ -49,43 +49,49 @@ func room(importPath string) string {
 // mayImport is the table of ARCHITECTURE.md: arrows only ever point down.
 // Every room may import itself.
 var mayImport = map[string][]string{
-	"cmd":       {"", "internal/engine", "p2p", "canary", "trace", "gpualloc", "ibvfd", "drm", "dmabuf", "placement", "pciaddr", "internal"},
-	"":          {"internal/engine", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
-	"layout":    {"dmabuf", "internal", "internal/wire"},
-	"p2p":       {"canary", "gpualloc", "ibvfd", "trace", "drm", "dmabuf", "placement", "pciaddr", "internal"},
-	"bench":     {"", "internal/engine", "trace", "gpualloc", "ibvfd", "pciaddr", "internal"},
-	"canary":    {"gpualloc", "ibvfd", "dmabuf", "pciaddr", "internal"},
-	"trace":     {"dmabuf", "placement", "pciaddr", "internal"},
-	"gpualloc":  {"drm", "dmabuf", "pciaddr", "internal"},
-	"ibvfd":     {"dmabuf", "pciaddr", "internal"},
-	"drm":       {"dmabuf", "pciaddr", "internal"},
-	"dmabuf":    {"internal"},
-	"placement": {},
-	"internal":  {"pciaddr"},
-	"pciaddr":   {},
+	"cmd":        {"", "internal/engine", "p2p", "canary", "trace", "gpualloc", "ibvfd", "drm", "dmabuf", "placement", "pciaddr", "internal"},
+	"":           {"internal/bridge", "internal/engine", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
+	"fabrictest": {"", "internal/bridge", "internal/engine", "internal/memnic", "internal/rc", "gpualloc", "ibvfd", "dmabuf", "pciaddr", "internal"},
+	"fi":         {"internal/engine", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
+	"layout":     {"dmabuf", "internal", "internal/wire"},
+	"p2p":        {"canary", "gpualloc", "ibvfd", "trace", "drm", "dmabuf", "placement", "pciaddr", "internal"},
+	"bench":      {"", "internal/engine", "trace", "gpualloc", "ibvfd", "pciaddr", "internal"},
+	"canary":     {"gpualloc", "ibvfd", "dmabuf", "pciaddr", "internal"},
+	"trace":      {"dmabuf", "placement", "pciaddr", "internal"},
+	"gpualloc":   {"drm", "dmabuf", "pciaddr", "internal"},
+	"ibvfd":      {"dmabuf", "pciaddr", "internal"},
+	"drm":        {"dmabuf", "pciaddr", "internal"},
+	"dmabuf":     {"internal"},
+	"placement":  {},
+	"internal":   {"pciaddr"},
+	"pciaddr":    {},
 
 	// Packages of internal that import what the others may not.
-	"internal/engine":     {"internal/cmstream", "internal/rc", "internal/lower", "internal/wire", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
-	"internal/cmstream":   {"internal/rc", "internal/wire", "ibvfd", "dmabuf", "internal"},
-	"internal/rc":         {"internal/lower", "gpualloc", "ibvfd", "dmabuf", "internal"},
-	"internal/memnic":     {"internal/rc", "internal/lower", "gpualloc", "ibvfd", "dmabuf", "pciaddr", "internal"},
-	"internal/lower":      {"layout", "ibvfd", "dmabuf", "internal"},
-	"internal/wire":       {"dmabuf", "internal"},
-	"internal/layouttest": {"internal/lower", "layout", "internal"},
+	"internal/bridge":      {"internal/engine"},
+	"internal/engine":      {"internal/cmstream", "internal/rc", "internal/lower", "internal/wire", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
+	"internal/cmstream":    {"internal/rc", "internal/wire", "ibvfd", "dmabuf", "internal"},
+	"internal/rc":          {"internal/lower", "gpualloc", "ibvfd", "dmabuf", "internal"},
+	"internal/memnic":      {"internal/rc", "internal/lower", "gpualloc", "ibvfd", "dmabuf", "pciaddr", "internal"},
+	"internal/lower":       {"layout", "ibvfd", "dmabuf", "internal"},
+	"internal/wire":        {"dmabuf", "internal"},
+	"internal/conformance": {},
+	"internal/layouttest":  {"internal/lower", "layout", "internal"},
 }
 
 // mayTestImport adds what a room's tests may use beside that: a neighbour
 // that makes the buffers they register, that registers what they make, or that
 // watches the kernel do it.
 var mayTestImport = map[string][]string{
-	"":         {},
+	"":         {"internal/memnic", "fabrictest"},
 	"layout":   {"internal/layouttest"},
+	"fi":       {"internal/memnic", "internal/rc", "internal/wire"},
 	"gpualloc": {"canary", "ibvfd"},
 	"ibvfd":    {"gpualloc", "drm"},
 	"trace":    {"gpualloc", "ibvfd"},
 
-	"internal/engine": {"trace", "internal/layouttest", "internal/memnic"},
-	"internal/lower":  {"internal/layouttest"},
+	"internal/conformance": {"", "fabrictest", "ibvfd", "dmabuf", "internal"},
+	"internal/engine":      {"trace", "internal/layouttest", "internal/memnic"},
+	"internal/lower":       {"internal/layouttest"},
 }
 
 // p2pLevels are the packages of room p2p, from the highest to the lowest: each may

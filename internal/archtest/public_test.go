@@ -19,7 +19,6 @@ import (
 // showsInternal are the types of internal/ that public signatures show, by the package that shows them:
 // a program cannot name them. No further ones may come.
 var showsInternal = map[string][]string{
-	"":              {"internal/lower.Limits", "internal/lower.Lowering", "internal/lower.Memory", "internal/lower.Piece", "internal/lower.Side"},
 	"ibvfd/uverbs":  {"internal/ioctl.Transport"},
 	"p2p":           {"internal/pci.ACSBits"},
 	"p2p/check":     {"internal/pci.Config"},

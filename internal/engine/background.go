@@ -13,7 +13,7 @@ import (
 // until a NIC raises an event, and takes completions then. A goroutine that waits for an
 // operation takes them itself for a short time, and then sleeps. While such goroutines take
 // completions, the background does not ask for events: each would wake it for nothing. It
-// looks every lookEvery whether somebody still does, and asks for events again if not.
+// checks every lookEvery whether such goroutines remain, and asks for events again if not.
 const lookEvery = 100 * time.Microsecond
 
 // background runs until the endpoint is closed.
@@ -36,57 +36,22 @@ func (e *Endpoint) background() {
 	}
 }
 
-// await waits until done says so, which signal also says: it looks for a short time, and then
-// sleeps. If ctx ends first, it returns ctx's error. signal may have been sent before.
-func (e *Endpoint) await(ctx context.Context, done func() bool, signal <-chan struct{}) error {
-	e.lookers.Add(1)
-	e.looks.Add(1)
-	for busy := (spin.Wait{}); ; {
-		e.look()
-		if done() {
-			e.lookers.Add(-1)
-			return nil
-		}
-		if busy.Over() {
-			break
-		}
-	}
-	e.lookers.Add(-1)
-	select { // the background asks for events now
-	case e.asleep <- struct{}{}:
-	default:
-	}
-	select {
-	case <-signal:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+// await waits for a value of one of two channels: it looks for completions for a short time,
+// and then sleeps. If ctx ends first, it returns ctx's error. b may be nil.
+func (e *Endpoint) await(ctx context.Context, a, b <-chan struct{}) error {
+	return Await(ctx, []*Endpoint{e}, a, b)
 }
 
-// awaitEither waits for a signal of one of two channels.
-func (e *Endpoint) awaitEither(ctx context.Context, a, b <-chan struct{}) error {
-	e.lookers.Add(1)
-	e.looks.Add(1)
-	for busy := (spin.Wait{}); ; {
-		e.look()
-		select {
-		case <-a:
-			e.lookers.Add(-1)
-			return nil
-		case <-b:
-			e.lookers.Add(-1)
-			return nil
+// Await is for the sinks of works of several endpoints.
+func Await(ctx context.Context, list []*Endpoint, a, b <-chan struct{}) error {
+	if lookFor(list, a, b) {
+		return nil
+	}
+	for _, e := range list {
+		select { // the background asks for events now
+		case e.asleep <- struct{}{}:
 		default:
 		}
-		if busy.Over() {
-			break
-		}
-	}
-	e.lookers.Add(-1)
-	select {
-	case e.asleep <- struct{}{}:
-	default:
 	}
 	select {
 	case <-a:
@@ -95,6 +60,43 @@ func (e *Endpoint) awaitEither(ctx context.Context, a, b <-chan struct{}) error 
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// lookFor looks for completions until there is a value, or for a short time.
+func lookFor(list []*Endpoint, a, b <-chan struct{}) bool {
+	for _, e := range list {
+		e.lookers.Add(1)
+		e.looks.Add(1)
+	}
+	found := lookUntil(list, a, b)
+	for _, e := range list {
+		e.lookers.Add(-1)
+	}
+	return found
+}
+
+func lookUntil(list []*Endpoint, a, b <-chan struct{}) bool {
+	for busy := (spin.Wait{}); ; {
+		for _, e := range list {
+			e.look()
+		}
+		if received(a) || b != nil && received(b) {
+			return true
+		}
+		if busy.Over() {
+			return false
+		}
+	}
+}
+
+// received takes a value of a channel, if there is one: a select of a single channel is cheap.
+func received(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -113,9 +115,4 @@ func (e *Endpoint) look() {
 func (e *Endpoint) Look() {
 	e.looks.Add(1)
 	e.look()
-}
-
-// Await waits until done says so, which signal also says, or until ctx ends.
-func (e *Endpoint) Await(ctx context.Context, done func() bool, signal <-chan struct{}) error {
-	return e.await(ctx, done, signal)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/pciaddr"
@@ -63,6 +64,10 @@ type BufferOptions struct {
 	// nvidia-peermem. Path.Route is then [ibvfd.RoutePeerDirect]. The dma-buf is not used: only
 	// the client holds the memory, and a prover may know nothing of it.
 	PeerDirect bool
+
+	// Owned, if not nil, is closed when the memory is free. Register does not close it if it
+	// fails.
+	Owned io.Closer
 }
 
 // Buffer is memory that operations move bytes from and to: a whole source, or a slice of it.
@@ -102,6 +107,7 @@ func (n *NIC) Register(src Source, opt BufferOptions) (*Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.owned = opt.Owned
 	return c.all(c.size), nil
 }
 
@@ -151,6 +157,27 @@ func (n *NIC) AllocHost(size int64) (*Buffer, error) {
 		n.leave()
 		return nil, err
 	}
+	return c.all(c.size), nil
+}
+
+// RegisterHost makes a Buffer of host memory of the caller's, which it holds: for memory that
+// several NICs register. owned, if not nil, is closed when the registration has ended.
+func (n *NIC) RegisterHost(mem *hostmem.Buf, owned io.Closer) (*Buffer, error) {
+	release, err := mem.Hold()
+	if err != nil {
+		return nil, err
+	}
+	if err := n.enter(); err != nil {
+		release()
+		return nil, err
+	}
+	c := &core{nic: n, size: int64(len(mem.Bytes()))}
+	if err := c.pinned("a buffer of host memory", mem); err != nil {
+		n.leave()
+		release()
+		return nil, err
+	}
+	c.release, c.owned, c.path = release, owned, Path{Direct: Registered, Route: c.reg.Route}
 	return c.all(c.size), nil
 }
 
@@ -370,6 +397,9 @@ func (b *Buffer) Close() error {
 	b.refs = 0
 	return nil
 }
+
+// Busy returns what keeps the memory besides this Buffer; "" if nothing does.
+func (b *Buffer) Busy() string { return b.core.busy() }
 
 func (b *Buffer) inUse(detail, remedy string) error {
 	return &dmabuf.Error{Op: "close", Device: b.String(), Detail: detail, Remedy: remedy, Err: dmabuf.ErrInUse}

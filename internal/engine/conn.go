@@ -69,10 +69,11 @@ type Conn struct {
 	told       bool // an automatic receive has reported the end
 	shares     map[*share]struct{}
 
+	counts    Counts
 	mail      mailbox
 	theirMail mailLimits
 
-	vacancy chan struct{}   // closed when there is room for a work; nil if nobody waits
+	vacancy chan struct{}   // closed when there is room for a work; nil unless a goroutine waits
 	life    context.Context // ends when the connection begins to end
 	stop    context.CancelFunc
 	waits   int // works whose sources are not ready
@@ -83,6 +84,8 @@ type Conn struct {
 	cut      bool          // a message of the exchange was sent in part: no more can follow
 	unknown  bool          // some operations may or may not have reached the peer
 	shut     bool          // Close was called
+	onEnd    func()        // called at the end; nil if there is none
+	finished bool          // onEnd was called
 	closing  chan struct{} // nil until Close is called, closed when closeErr is set
 	closeErr error
 

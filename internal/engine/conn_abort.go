@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
@@ -27,8 +29,22 @@ func (c *Conn) gone() error {
 	if errors.Is(c.cause, ErrNotConnected) {
 		return c.cause
 	}
-	return fmt.Errorf("%w: %w", ErrNotConnected, c.cause)
+	return c.unanswered(fmt.Errorf("%w: %w", ErrNotConnected, c.cause))
 }
+
+// unanswered makes an error ErrPeerGone if the connection has ended because the peer does not
+// answer: its NIC, or its host.
+func (c *Conn) unanswered(err error) error {
+	if errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr}) || errors.Is(c.cause, unix.ETIMEDOUT) || errors.Is(c.cause, unix.EHOSTUNREACH) {
+		return unansweredError{err}
+	}
+	return err
+}
+
+type unansweredError struct{ error }
+
+func (e unansweredError) Unwrap() error        { return e.error }
+func (e unansweredError) Is(target error) bool { return target == ErrPeerGone }
 
 // lost waits for the end, and returns the reason.
 func (c *Conn) lost(ctx context.Context) error {
@@ -135,9 +151,13 @@ func (c *Conn) teardown() {
 		c.e.forget(c.peer)
 		c.e.mu.Unlock()
 	}
+	said := make(chan struct{})
 	switch {
-	case reading:
-		c.say(tcp, msgBye)
+	case reading: // the peer learns of it at once, and the link ends meanwhile
+		c.e.tasks.Go(func() {
+			c.say(tcp, msgBye)
+			close(said)
+		})
 	case tcp != nil:
 		// The peer sees the end. TLS sends a close message, which may take time.
 		c.e.tasks.Go(func() { _ = tcp.Close() })
@@ -151,9 +171,17 @@ func (c *Conn) teardown() {
 	if !stuck {
 		c.closeMail()
 	}
+	onEnd := c.onEnd
+	c.finished = true
 	c.mu.Unlock()
+	if onEnd != nil {
+		onEnd()
+	}
 	if reading {
-		c.e.tasks.Go(func() { c.part(tcp, stuck) })
+		c.e.tasks.Go(func() {
+			<-said
+			c.part(tcp, stuck)
+		})
 	} else {
 		close(c.readDone)
 	}
@@ -270,7 +298,7 @@ func (c *Conn) flushed(err error) error {
 	case errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}): // no other reason is known
 		return becauseOf(c.down, fmt.Errorf("%w: %w", ErrNotConnected, err))
 	case errors.As(c.cause, new(*ibvfd.WCError)): // another operation's status
-		return fmt.Errorf("%w: %v; %w", ErrNotConnected, c.cause, err)
+		return c.unanswered(fmt.Errorf("%w: %v; %w", ErrNotConnected, c.cause, err))
 	}
 	return fmt.Errorf("%w; %w", c.gone(), err)
 }

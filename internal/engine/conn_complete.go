@@ -159,6 +159,12 @@ func (c *Conn) hand(o *Work) {
 			c.active--
 		}
 		c.vacate()
+		if o.err == nil {
+			c.counts.Done++
+			c.counts.Bytes += o.length
+		} else {
+			c.counts.Failed++
+		}
 	}
 	err := o.err
 	if err != nil && o.auto {

@@ -25,8 +25,8 @@ var (
 	keepCount = 5
 )
 
-// Connect connects to the endpoint that listens on an address: "host:port" is a TCP address,
-// "rdma_cm://host:port" an rdma_cm address. An InfiniBand peer behind a router is reached over
+// Connect connects to the endpoint that listens on an address: "host:port" is a TCP address, or
+// one of the device's own network if it has one, "rdma_cm://host:port" an rdma_cm address. An InfiniBand peer behind a router is reached over
 // rdma_cm only: over TCP it sends a LID that is not valid in the local subnet. Once the
 // connection is lost the Peer cannot be used any more.
 func (e *Endpoint) Connect(ctx context.Context, addr string) (Peer, error) {
@@ -309,7 +309,7 @@ func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue, tcp net.Conn, th
 			}
 			// The peer may have no GID that reaches this one, and it does not report that.
 			o := e.over(l, theirs.queues)
-			return fmt.Errorf("%w; the peer was told of %s%s", err, o.from(), o.because())
+			return fmt.Errorf("%w; this side offered %s%s", err, o.from(), o.because())
 		}
 		var err error
 		if peer, err = readText(tcp, theirs.text); err != nil {

@@ -132,7 +132,7 @@ func TestUnroutable(t *testing.T) {
 	// If the other side fails, the error names the GID that the other side received.
 	fine := s.endpoint(t, EndpointOptions{})
 	server.nic.dev = unroutable{server.nic.dev.(*fakeDevice)}
-	if _, err := fine.Connect(limited(t), addr); err == nil || !strings.Contains(err.Error(), "the peer was told of port 1 of fake0, 10.0.0.3") {
+	if _, err := fine.Connect(limited(t), addr); err == nil || !strings.Contains(err.Error(), "this side offered port 1 of fake0, 10.0.0.3") {
 		t.Errorf("where the other side does: %v", err)
 	}
 }

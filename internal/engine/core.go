@@ -32,6 +32,7 @@ type core struct {
 	bytes   []*rc.Registration // a byte of each dma-buf, for the NIC's readBack; nil until Flush
 	reg     *rc.Registration   // of local
 	hostMem *hostmem.Buf       // the memory itself, or its staging buffer; nil if direct
+	lent    bool               // hostMem is the caller\'s
 	staging *stagingBuffer     // nil unless staged
 	release func()             // of src
 	owned   io.Closer          // src, if the core is to close it
@@ -70,7 +71,7 @@ func (c *core) open() (err error) {
 		}
 		c.path.Reason = err
 	}
-	if err := c.pinned("a staging buffer for memory that cannot be registered"); err != nil {
+	if err := c.pinned("a staging buffer for memory that cannot be registered", nil); err != nil {
 		c.release()
 		return errors.Join(err, c.path.Reason)
 	}
@@ -91,26 +92,32 @@ func (c *core) openHost() error {
 	if c.size <= 0 {
 		return &dmabuf.Error{Op: "allocate host memory", Detail: fmt.Sprintf("%d bytes", c.size), Err: dmabuf.ErrRange}
 	}
-	if err := c.pinned("a buffer of host memory"); err != nil {
+	if err := c.pinned("a buffer of host memory", nil); err != nil {
 		return err
 	}
 	c.path = Path{Direct: Registered, Route: c.reg.Route}
 	return nil
 }
 
-// pinned allocates and registers host memory of the core's size.
-func (c *core) pinned(what string) error {
+// pinned registers host memory of the core's size, and allocates it if mem is nil.
+func (c *core) pinned(what string, mem *hostmem.Buf) error {
 	if err := c.nic.pin(c.size, what); err != nil {
 		return err
 	}
-	mem, err := hostmem.Alloc(int(c.size))
-	if err != nil {
-		c.nic.unpin(c.size)
-		return err
+	c.lent = mem != nil
+	if mem == nil {
+		var err error
+		if mem, err = hostmem.Alloc(int(c.size)); err != nil {
+			c.nic.unpin(c.size)
+			return err
+		}
 	}
 	reg, err := c.nic.dev.Host(mem, 0, c.size, ibvfd.AccessLocalWrite|c.order.access())
 	if err != nil {
 		c.nic.unpin(c.size)
+		if c.lent {
+			return err
+		}
 		return errors.Join(err, mem.Close())
 	}
 	c.hostMem, c.reg, c.local = mem, reg, lower.NewSpace(reg.Local)
@@ -247,8 +254,10 @@ func (c *core) freeLocked() error {
 		c.ended = true
 	}
 	if c.hostMem != nil {
-		if err := c.hostMem.Close(); err != nil {
-			return err
+		if !c.lent {
+			if err := c.hostMem.Close(); err != nil {
+				return err
+			}
 		}
 		c.nic.unpin(c.size)
 		c.hostMem = nil

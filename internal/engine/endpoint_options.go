@@ -99,7 +99,7 @@ func (o *EndpointOptions) setPeerTimeout() {
 		o.PeerTimeout = 10 * time.Second
 		return
 	}
-	const retries, unit = 7, 1 << 12
+	const retries, unit = 6, 1 << 12 // rxe takes 7 retries for no limit
 	if o.Connect.Timeout == 0 && o.Connect.RetryCount == 0 {
 		o.Connect.RetryCount = retries
 		for o.Connect.Timeout = 8; o.Connect.Timeout < 31 && (retries+1)*unit<<(o.Connect.Timeout+1) <= int64(o.PeerTimeout); o.Connect.Timeout++ {

@@ -51,6 +51,9 @@ func (e *OpError) Error() string {
 // Unwrap returns Err.
 func (e *OpError) Unwrap() error { return e.Err }
 
+// Remedy returns advice by the NIC's event or the completion's status; "" if there is none.
+func Remedy(err error) string { return remedyOf(err) }
+
 // remedyOf returns advice by the NIC's event or the completion's status; "" if there is none.
 func remedyOf(err error) string {
 	var w *ibvfd.WCError

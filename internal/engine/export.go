@@ -16,17 +16,21 @@ import (
 type names struct {
 	exported map[string]*RemoteBuffer // by this side; nil while it is being offered
 	imports  map[string]*RemoteBuffer // by the peer
-	changed  chan struct{}            // closed at the next change of imports; nil if nobody waits
+	changed  chan struct{}            // closed at the next change of imports; nil unless a goroutine waits
 }
 
 // Export gives the peer access to local memory, as [Endpoint.Share] does, and offers it under a
 // name, for the peer's Import. It ends with the connection, or with Unexport. A name that is
 // taken is EEXIST.
 func (c *Conn) Export(ctx context.Context, name string, s Span, access ibvfd.Access) error {
-	if name == "" || len(name) > maxName {
-		return &dmabuf.Error{Op: "export", Detail: fmt.Sprintf("a name of %d bytes", len(name)), Remedy: fmt.Sprintf("use 1 to %d", maxName), Err: dmabuf.ErrRange}
+	if err := checkName("export", name); err != nil {
+		return err
 	}
 	c.mu.Lock()
+	if err := c.refusal(); err != nil {
+		c.mu.Unlock()
+		return err
+	}
 	_, taken := c.names.exported[name]
 	if !taken {
 		if c.names.exported == nil {
@@ -54,10 +58,21 @@ func (c *Conn) Export(ctx context.Context, name string, s Span, access ibvfd.Acc
 	return nil
 }
 
+func checkName(op, name string) error {
+	if name != "" && len(name) <= maxName {
+		return nil
+	}
+	return &dmabuf.Error{Op: op, Detail: fmt.Sprintf("a name of %d bytes", len(name)), Remedy: fmt.Sprintf("use 1 to %d", maxName), Err: dmabuf.ErrRange}
+}
+
 // Unexport withdraws what Export gave. The peer's next access fails, and ends the connection:
 // the two programs agree before.
 func (c *Conn) Unexport(ctx context.Context, name string) error {
 	c.mu.Lock()
+	if err := c.refusal(); err != nil { // the keys are withdrawn
+		c.mu.Unlock()
+		return err
+	}
 	rb := c.names.exported[name]
 	if rb != nil {
 		delete(c.names.exported, name)
@@ -92,6 +107,9 @@ func (c *Conn) imported(name string, rb *RemoteBuffer) {
 
 // Import waits until the peer has exported memory under a name, and returns its descriptor.
 func (c *Conn) Import(ctx context.Context, name string) (*RemoteBuffer, error) {
+	if err := checkName("import", name); err != nil {
+		return nil, err
+	}
 	for {
 		c.mu.Lock()
 		rb, err := c.names.imports[name], c.refusal()

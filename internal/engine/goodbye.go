@@ -168,7 +168,7 @@ func (c *Conn) readMessages(tcp net.Conn) error {
 		case msgOffer:
 			err = c.takeOffer(body)
 			c.mu.Lock()
-			if c.state == dead { // what comes before the peer's last message does not matter any more
+			if c.state == dead { // the offer is of no use
 				err = nil
 			}
 			c.mu.Unlock()

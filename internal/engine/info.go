@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"time"
 )
 
 // PeerInfo is what is known of a peer.
@@ -52,9 +53,46 @@ func (c *Conn) ID() Peer {
 	return c.peer
 }
 
+// Counts are what a connection has done.
+type Counts struct {
+	Done, Failed uint64 // operations of this side
+	Bytes        int64  // of those that were done
+}
+
+// Counts returns what the connection has done so far.
+func (c *Conn) Counts() Counts {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts
+}
+
+// PeerTimeout returns EndpointOptions.PeerTimeout.
+func (c *Conn) PeerTimeout() time.Duration { return c.opt.PeerTimeout }
+
+// Up reports whether the connection can be used.
+func (c *Conn) Up() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state == up && !c.shut
+}
+
 // Done returns a channel that is closed when the connection has ended, and all that the peer
 // did before is known.
 func (c *Conn) Done() <-chan struct{} { return c.ended }
+
+// OnEnd makes the connection call f when it has ended: once, before Done's channel is closed, or
+// now if it has ended. f must not block.
+func (c *Conn) OnEnd(f func()) {
+	c.mu.Lock()
+	over := c.finished
+	if !over {
+		c.onEnd = f
+	}
+	c.mu.Unlock()
+	if over {
+		f()
+	}
+}
 
 // Err returns why the connection has ended; nil if it has not.
 func (c *Conn) Err() error {

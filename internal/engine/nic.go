@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
@@ -67,6 +68,9 @@ func OpenNIC(name string, opt NICOptions) (*NIC, error) {
 	return newNIC(dev, opt), nil
 }
 
+// NewNIC makes a NIC of an opened device, which it takes over.
+func NewNIC(dev rc.Device, opt NICOptions) *NIC { return newNIC(dev, opt) }
+
 func newNIC(dev rc.Device, opt NICOptions) *NIC {
 	if opt.MaxPinned == 0 {
 		opt.MaxPinned = defaultMaxPinned
@@ -97,6 +101,22 @@ func (n *NIC) atomics(what string) error {
 		Op: what, Device: n.Name(), Detail: "the NIC has no atomics", Err: unix.EOPNOTSUPP,
 		Remedy: "use reads, writes and messages, or a NIC whose atomic_cap is not ATOMIC_NONE (ibv_devinfo -v)",
 	}
+}
+
+// SetMaxPinned changes NICOptions.MaxPinned.
+func (n *NIC) SetMaxPinned(bytes int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.opt.MaxPinned = bytes
+}
+
+// PKeyIndex returns where a port has a partition; port 0 stands for the first.
+func (n *NIC) PKeyIndex(port int, key ibdev.PKey) (int, error) {
+	d, ok := n.dev.(*rc.Verbs)
+	if !ok {
+		return 0, &dmabuf.Error{Op: "find the P_Key", Device: n.Name(), Detail: "the NIC has none", Err: unix.EOPNOTSUPP}
+	}
+	return d.Context().PKeyIndex(max(port, 1), key)
 }
 
 // enter counts a buffer or an endpoint; leave uncounts it.

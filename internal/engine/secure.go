@@ -86,6 +86,9 @@ func loopback(a net.Addr) bool {
 
 // keepalive detects a peer whose machine is gone.
 func (o *EndpointOptions) keepalive(c net.Conn) {
+	if s, ok := c.(interface{ SetSilence(time.Duration) }); ok { // a stream in memory
+		s.SetSilence(o.PeerTimeout)
+	}
 	if t, ok := c.(*net.TCPConn); ok {
 		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: o.keepIdle, Interval: o.keepEvery, Count: o.keepCount})
 		_ = t.SetNoDelay(true)

@@ -81,6 +81,9 @@ func (e *Endpoint) share(c *Conn, s Span, access ibvfd.Access) (_ *RemoteBuffer,
 			return nil, err
 		}
 	}
+	if s.View != nil && (s.Offset != 0 || s.Length != s.View.layout.Size()) {
+		return nil, &dmabuf.Error{Op: "share", Detail: "a part of a view", Remedy: "make a view of that part", Err: unix.EINVAL}
+	}
 	if s.Region != nil && s.Buf == nil && (s.Offset != 0 || s.Length != s.shape().Size()) {
 		return nil, &dmabuf.Error{Op: "share", Detail: "a part of a region", Remedy: "assign it a layout of that part, or share slices", Err: unix.EINVAL}
 	}

@@ -15,11 +15,12 @@ import (
 	"github.com/gpurdma/gpurdma/layout"
 )
 
-// Span is local memory of an operation: Length bytes from Offset on, of a Buffer or of a
-// Region. The zero Span has no bytes.
+// Span is local memory of an operation: Length bytes from Offset on, of a Buffer, a Region or
+// a View. The zero Span has no bytes.
 type Span struct {
 	Buf            *Buffer // or
 	Region         *Region
+	View           *View
 	Offset, Length int64
 
 	layout layout.Layout // of the Region; if empty, the Region's layout when an operation takes the Span
@@ -63,13 +64,14 @@ type operand struct {
 	lower.Window
 	buf    *Buffer
 	region *Region
+	view   *View
 }
 
 // take resolves a Span. write says that the operation changes the bytes.
 func (s Span) take(nic *NIC, op Op, write bool) (o operand, err error) {
 	switch {
-	case s.Buf != nil && s.Region != nil:
-		return o, &dmabuf.Error{Op: op.String(), Detail: "a span of a buffer and of a region", Err: unix.EINVAL}
+	case s.Buf != nil && (s.Region != nil || s.View != nil) || s.Region != nil && s.View != nil:
+		return o, &dmabuf.Error{Op: op.String(), Detail: "a span of several things", Err: unix.EINVAL}
 	case s.Buf != nil:
 		o.buf, o.Window = s.Buf, lower.Window{Layout: s.Buf.layout, Spaces: s.Buf.mem, Off: s.Offset, Len: s.Length}
 	case s.Region != nil:
@@ -83,10 +85,12 @@ func (s Span) take(nic *NIC, op Op, write bool) (o operand, err error) {
 			shape = s.Region.layout
 		}
 		o.region, o.Window = s.Region, lower.Window{Layout: shape, Spaces: s.Region.spaces, Off: s.Offset, Len: s.Length}
+	case s.View != nil:
+		o.view, o.Window = s.View, lower.Window{Layout: s.View.layout, Spaces: s.View.spaces, Off: s.Offset, Len: s.Length}
 	case s.Length == 0:
 		return o, nil
 	default:
-		return o, &dmabuf.Error{Op: op.String(), Detail: "a span of nothing", Remedy: "set Buf or Region", Err: unix.EINVAL}
+		return o, &dmabuf.Error{Op: op.String(), Detail: "a span of nothing", Remedy: "set Buf, Region or View", Err: unix.EINVAL}
 	}
 	size := o.Layout.Size()
 	if !within(s.Offset, s.Length, size) {
@@ -136,6 +140,9 @@ func (o *operand) bufs() []*Buffer {
 	}
 	if o.buf != nil {
 		return o.buf.self[:]
+	}
+	if o.view != nil {
+		return o.view.bufs
 	}
 	return nil
 }

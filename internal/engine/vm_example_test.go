@@ -16,8 +16,7 @@ import (
 func TestVMExamples(t *testing.T) {
 	testenv.VM(t)
 	for name, run := range map[string]func(context.Context) error{
-		"Endpoint": writeAndRead, "Endpoint_WriteMsg": writeAndTell,
-		"Buffer_Slice": sendParts, "Buffer_Path": explainPath,
+		"Endpoint": writeAndRead, "Buffer_Slice": sendParts, "Buffer_Path": explainPath,
 		"Region": transpose, "RemoteBuffer_View": pageOut,
 	} {
 		t.Run(name, func(t *testing.T) {

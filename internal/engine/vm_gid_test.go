@@ -116,7 +116,7 @@ func TestVMGIDOfConnections(t *testing.T) {
 		b := s.endpoint(t, EndpointOptions{GID: gid.Wish{Family: gid.IPv4}})
 		a := s.endpoint(t, EndpointOptions{GID: in("fd00::/8")})
 		_, err := a.Connect(limited(t), must(b.Listen("127.0.0.1:0"))(t).String())
-		if err == nil || !strings.Contains(err.Error(), "the peer was told of port 1 of "+testNIC+", "+sixth) {
+		if err == nil || !strings.Contains(err.Error(), "this side offered port 1 of "+testNIC+", "+sixth) {
 			t.Error(err)
 		}
 	})

@@ -14,7 +14,7 @@ type Atomic struct {
 	Device *Device // the one that carries it out, which has the memory
 	Key    uint32
 	Addr   uint64
-	Old    uint64 // what it has read
+	Old    uint64 // the value that it has read
 }
 
 // OnAtomic sets a function that runs between the two halves of each atomic operation: after the

@@ -25,6 +25,23 @@ func (q *pair) peer() *pair {
 	return p
 }
 
+// attempt carries out the first work request, unless the peer has done so before and its answer
+// was lost: the peer then answers again.
+func (q *pair) attempt() outcome {
+	n, peer := q.link.net, q.peer()
+	if q.landed == nil || peer == nil || q.sends[0].Op == ibvfd.OpRead {
+		o := q.carryOut()
+		if peer == nil || o < 0 {
+			return o
+		}
+		q.landed = &o
+	}
+	if n.mute[span{peer.link.adapter, q.link.adapter}] {
+		return noAnswer
+	}
+	return *q.landed
+}
+
 // carryOut carries out the first work request. It does not complete it.
 func (q *pair) carryOut() outcome {
 	wr := &q.sends[0]

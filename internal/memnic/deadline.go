@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// deadline is a time that can be changed while somebody waits for it.
+// deadline is a time that can be changed while a goroutine waits for it.
 type deadline struct {
 	mu    sync.Mutex
 	timer *time.Timer

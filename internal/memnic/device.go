@@ -103,6 +103,9 @@ func (d *Device) On() *Network { return d.net }
 // Name returns the name that the device was added with.
 func (d *Device) Name() string { return d.name }
 
+// Number returns the number of the device in its network, counted from 1.
+func (d *Device) Number() int { return d.index }
+
 // GID returns the GID of the port, an IPv4 address that no other device of the network has.
 func (d *Device) GID() netip.Addr { return netip.AddrFrom16(d.gid()).Unmap() }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
-// What a key does not allow fails with the status that a NIC gives, and moves nothing.
+// A work request that a key does not allow fails with the status that a NIC gives, and moves no
+// bytes.
 func TestRefusedKeys(t *testing.T) {
 	other := func(t *testing.T, s *side, access ibvfd.Access, domain bool) *rc.Registration {
 		buf := must(hostmem.Alloc(size))(t)

@@ -22,6 +22,15 @@ func (n *Network) setCut(a, b *Device, cut bool) {
 	n.cut[between(a.adapter, b.adapter)] = cut
 }
 
+// LoseAnswers loses the answers that a device gives to operations of another one, or stops doing
+// so. The operations are carried out, once; to their sender they look like operations that did
+// not arrive.
+func (n *Network) LoseAnswers(by, to *Device, lost bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mute[span{by.adapter, to.adapter}] = lost
+}
+
 // SetPort takes the port of a device down, or up again. A port that is down carries nothing.
 func (d *Device) SetPort(up bool) {
 	d.net.mu.Lock()

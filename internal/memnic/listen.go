@@ -25,7 +25,7 @@ type Loss int
 
 // The losses.
 const (
-	Reset  Loss = iota // both ends get ECONNRESET at once; nobody can be dialled
+	Reset  Loss = iota // both ends get ECONNRESET at once; a dial fails
 	Silent             // nothing arrives; after some time both ends get ETIMEDOUT
 )
 
@@ -80,7 +80,7 @@ func (n *Network) CutExchanges(how Loss, among ...*Device) {
 	}
 	s.mu.Unlock()
 	for _, p := range concerned {
-		p.sever(how, n.opt.silence)
+		p.sever(how)
 	}
 }
 
@@ -177,7 +177,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return nil, &net.OpError{Op: "accept", Net: rc.InProcess, Addr: l.addr, Err: net.ErrClosed}
 }
 
-// Close ends the listener, and resets the streams that nobody has accepted.
+// Close ends the listener, and resets the streams that were not accepted.
 func (l *Listener) Close() error {
 	s := l.streams
 	s.mu.Lock()
@@ -193,7 +193,7 @@ func (l *Listener) Close() error {
 	}
 	s.mu.Unlock()
 	for _, c := range left {
-		c.pair.sever(Reset, 0)
+		c.pair.sever(Reset)
 		_ = c.Close()
 	}
 	return nil
@@ -202,14 +202,14 @@ func (l *Listener) Close() error {
 // Addr returns the address that the listener has.
 func (l *Listener) Addr() net.Addr { return l.addr }
 
-// DialContext connects to a listener. It returns ECONNREFUSED if nobody listens on the address.
+// DialContext connects to a listener. It returns ECONNREFUSED if the address has no listener.
 func (n *Network) DialContext(ctx context.Context, addr string) (net.Conn, error) {
 	return n.dial(ctx, addr, nil)
 }
 
 func (n *Network) dial(ctx context.Context, addr string, from *adapter) (net.Conn, error) {
 	for {
-		c, again, err := n.streams.dial(n.opt.buffer, addr, from)
+		c, again, err := n.streams.dial(&n.opt, addr, from)
 		if again == nil {
 			if err != nil {
 				return nil, &net.OpError{Op: "dial", Net: rc.InProcess, Addr: Addr(addr), Err: err}
@@ -229,7 +229,7 @@ func (n *Network) dial(ctx context.Context, addr string, from *adapter) (net.Con
 }
 
 // dial connects, or returns a channel that is closed when it is worth another try.
-func (s *streams) dial(buffer int, addr string, from *adapter) (_ net.Conn, again <-chan struct{}, err error) {
+func (s *streams) dial(opt *options, addr string, from *adapter) (_ net.Conn, again <-chan struct{}, err error) {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, nil, err
@@ -255,7 +255,7 @@ func (s *streams) dial(buffer int, addr string, from *adapter) (_ net.Conn, agai
 		host = (&Device{adapter: from}).GID().String()
 	}
 	local := Addr(net.JoinHostPort(host, fmt.Sprint(s.choose())))
-	p := newStreamPair(s, buffer, local, Addr(addr), at)
+	p := newStreamPair(s, opt, local, Addr(addr), at)
 	select {
 	case l.queue <- p.ends[1]:
 		s.pairs[p] = true

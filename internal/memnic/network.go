@@ -23,7 +23,8 @@ type Network struct {
 	pairs    map[uint32]*pair
 	adapters []*adapter
 	cut      map[span]bool
-	open     int // registrations, links and completion queues
+	mute     map[span]bool // answers of a to b are lost
+	open     int           // registrations, links and completion queues
 
 	onPlace  func(Placement) time.Duration
 	onAtomic func(Atomic)
@@ -32,11 +33,12 @@ type Network struct {
 	streams streams
 }
 
-// span is two devices, in the order of their indices.
+// span is two devices.
 type span struct{ a, b *adapter }
 
+// between returns two devices in the order of their indices.
 func between(a, b *adapter) span {
-	if a != nil && b != nil && a.index > b.index || a == nil {
+	if a.index > b.index {
 		a, b = b, a
 	}
 	return span{a, b}
@@ -64,7 +66,8 @@ func TimeScale(factor float64) Option { return func(o *options) { o.scale = fact
 func Exchanges() Option { return func(o *options) { o.exchanges = true } }
 
 // Silence sets the time after which a stream to a machine that is lost in silence fails with
-// ETIMEDOUT. The default is 15 seconds. The time scale does not change it.
+// ETIMEDOUT, unless [Stream.SetSilence] sets another. The default is 15 seconds. The time scale
+// does not change it.
 func Silence(d time.Duration) Option { return func(o *options) { o.silence = d } }
 
 // StreamBuffer sets the number of bytes that a stream holds in each direction. The default is
@@ -76,7 +79,7 @@ func StreamBuffer(size int) Option { return func(o *options) { o.buffer = max(si
 func New(opts ...Option) *Network {
 	n := &Network{
 		opt:  options{scale: 1, silence: 15 * time.Second, buffer: 64 << 10},
-		keys: map[uint32]*region{}, pairs: map[uint32]*pair{}, cut: map[span]bool{}, key: 100,
+		keys: map[uint32]*region{}, pairs: map[uint32]*pair{}, cut: map[span]bool{}, mute: map[span]bool{}, key: 100,
 	}
 	n.idle.L = &n.mu
 	n.streams.init()
@@ -115,11 +118,4 @@ func (n *Network) nextKey() uint32 {
 // reaches reports whether packets go from one device to another.
 func (n *Network) reaches(from, to *adapter) bool {
 	return from.works() && to.works() && !n.cut[between(from, to)]
-}
-
-// kick wakes the goroutines of all queue pairs.
-func (n *Network) kick() {
-	for _, q := range n.pairs {
-		q.wake()
-	}
 }

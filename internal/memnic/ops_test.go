@@ -88,7 +88,7 @@ func TestOperations(t *testing.T) {
 		a.done(inline.ID, ibvfd.WCSuccess)
 		same(t, "inline", b.mem[128:144], want)
 
-		// What is not signaled completes in silence; no bytes need no key.
+		// An unsignaled work request makes no completion; one without bytes needs no key.
 		quiet := a.op(ibvfd.OpWrite, 0, 1, b, 0)
 		quiet.Flags = 0
 		a.post(rc.WriteQueue, quiet, ibvfd.SendWR{ID: 9, Op: ibvfd.OpWrite, Flags: ibvfd.SendSignaled})

@@ -25,7 +25,8 @@ type pair struct {
 
 	// In live mode:
 	kicked   chan struct{} // wakes the goroutine
-	until    time.Time     // of the next attempt at the first work request
+	landed   *outcome      // the lost answer of the peer to the first work request
+	until    time.Time     // of the next attempt at it
 	tries    int           // its attempts without an answer
 	notReady int           // its attempts that found no receive
 	stuck    bool          // it gets no answer, and there is no timeout
@@ -65,7 +66,7 @@ func (q *pair) post(wr *ibvfd.SendWR) error {
 // pop removes the first work request.
 func (q *pair) pop() {
 	q.sends = q.sends[1:]
-	q.until, q.tries, q.notReady = time.Time{}, 0, 0
+	q.landed, q.until, q.tries, q.notReady = nil, time.Time{}, 0, 0
 }
 
 // ended completes the first work request.
@@ -112,7 +113,7 @@ func (q *pair) flush() {
 // run carries out all work requests, in manual mode.
 func (q *pair) run() {
 	for len(q.sends) > 0 && !q.failed && !q.busy && !q.link.closed {
-		switch o := q.carryOut(); o {
+		switch o := q.attempt(); o {
 		case noAnswer:
 			q.ended(ibvfd.WCRetryExcErr)
 		case noReceive:

@@ -21,6 +21,8 @@ type Placement struct {
 	Addr    uint64
 	Size    int
 	Relaxed bool // the key has ibvfd.AccessRelaxedOrdering
+
+	FromNumber, ToNumber int // the devices' numbers
 }
 
 // Held is the answer of OnPlace's function that holds a WRITE back until it is pushed.
@@ -37,7 +39,7 @@ const Held = time.Duration(-1)
 //   - by the end of the registration or of the receiver's link.
 //
 // A WRITE under a key with relaxed ordering may overtake others. Bytes of memory that is revoked
-// never arrive. A nil function removes it; what is held back stays so.
+// never arrive. A nil function removes it; writes that are held back stay held.
 func (n *Network) OnPlace(when func(Placement) time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -59,7 +61,7 @@ func (q *pair) place(from *pair, r *region, addr uint64, to, data []byte) {
 	n, a := q.link.net, q.link.adapter
 	n.placed++
 	p := &placing{
-		Placement: Placement{n.placed, from.link.adapter.name, a.name, q.num, r.rkey, addr, len(data), r.access&ibvfd.AccessRelaxedOrdering != 0},
+		Placement: Placement{n.placed, from.link.adapter.name, a.name, q.num, r.rkey, addr, len(data), r.access&ibvfd.AccessRelaxedOrdering != 0, from.link.adapter.index, a.index},
 		pair:      q, region: r, to: to, data: data,
 	}
 	when := time.Duration(0)

@@ -3,6 +3,7 @@
 package memnic
 
 import (
+	"runtime"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -18,27 +19,36 @@ type Queue struct {
 	depth    int
 	wcs      []ibvfd.WC
 	event    func()
-	broken   func(error)
 	armed    bool
 	noEvents error
 	polls    int
 	closed   bool
 }
 
-// Queue makes a completion queue. It calls event while it holds the network's mutex.
-func (d *Device) Queue(depth int, event func(), broke func(why error)) (rc.CompletionQueue, error) {
+// Queue makes a completion queue. It calls event while it holds the network's mutex. Its events
+// do not end before the queue, so it never calls broke.
+func (d *Device) Queue(depth int, event func(), _ func(why error)) (rc.CompletionQueue, error) {
 	d.net.mu.Lock()
 	defer d.net.mu.Unlock()
 	if err := d.lost(); err != nil {
 		return nil, err
 	}
 	d.net.open++
-	return &Queue{net: d.net, depth: depth, event: event, broken: broke}, nil
+	return &Queue{net: d.net, depth: depth, event: event}, nil
 }
 
 // Poll takes completions. In manual mode it first carries out the work requests of the links
-// on the queue.
+// on the queue. In live mode a call that finds nothing lets other goroutines run: the program
+// may poll in a loop, and the queue pairs may need its processor.
 func (q *Queue) Poll(wc []ibvfd.WC) (int, error) {
+	n := q.take(wc)
+	if n == 0 && !q.net.opt.manual {
+		runtime.Gosched()
+	}
+	return n, nil
+}
+
+func (q *Queue) take(wc []ibvfd.WC) int {
 	q.net.mu.Lock()
 	defer q.net.mu.Unlock()
 	q.polls++
@@ -54,7 +64,7 @@ func (q *Queue) Poll(wc []ibvfd.WC) (int, error) {
 	}
 	k := copy(wc, q.wcs)
 	q.wcs = q.wcs[k:]
-	return k, nil
+	return k
 }
 
 // Arm makes the next completion raise an event.

@@ -5,6 +5,7 @@ package memnic
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
@@ -33,17 +34,19 @@ type region struct {
 	adapter    *adapter
 	domain     uint32
 	home       pciaddr.Addr // the PCI function whose memory it is; zero for host memory
-	of         *Memory      // nil if it is not registered memory of that type
+	of         *Memory      // nil if it is other memory
 	revoked    bool
+	attr       ibvfd.MRAttr // as it was asked for, for errors
 }
 
 // Host registers a part of host memory.
 func (d *Device) Host(mem *hostmem.Buf, off, n int64, access ibvfd.Access) (*rc.Registration, error) {
 	all := mem.Bytes()
+	attr := ibvfd.MRAttr{Kind: ibvfd.HostMemory, Offset: uint64(off), Length: uint64(n), Access: access}
 	if !within(off, n, len(all)) {
-		return nil, d.refused(unix.EINVAL, fault.CauseBadRange, access)
+		return nil, d.refused(unix.EINVAL, fault.CauseBadRange, attr)
 	}
-	return d.register(&region{mem: all[off : off+n], access: access})
+	return d.register(&region{mem: all[off : off+n], access: access, attr: attr}, mem)
 }
 
 // Source registers a part of a source. If the source is no [DirectSource], or its DMA returns
@@ -52,51 +55,64 @@ func (d *Device) Source(src rc.Source, off, n int64, access ibvfd.Access) (*rc.R
 	if p, ok := src.(rc.PeerDirect); ok {
 		src = p.Source
 	}
+	attr := ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Offset: uint64(off), Length: uint64(n), IOVA: uint64(off), Access: access}
 	s, ok := src.(DirectSource)
 	if !ok {
-		return nil, d.refused(unix.EOPNOTSUPP, fault.CauseNotSupported, access)
+		return nil, d.refused(unix.EOPNOTSUPP, fault.CauseNotSupported, attr)
 	}
 	mem, err := s.DMA()
 	if err != nil {
-		e := d.refused(unix.EOPNOTSUPP, fault.CauseNotSupported, access)
+		e := d.refused(unix.EOPNOTSUPP, fault.CauseNotSupported, attr)
 		e.Detail = err.Error()
 		return nil, e
 	}
 	if !within(off, n, len(mem)) {
-		return nil, d.refused(unix.EINVAL, fault.CauseBadRange, access)
+		return nil, d.refused(unix.EINVAL, fault.CauseBadRange, attr)
 	}
-	r := &region{mem: mem[off : off+n], access: access}
+	r := &region{mem: mem[off : off+n], access: access, attr: attr}
 	if p, ok := src.(interface{ PCI() (pciaddr.Addr, bool) }); ok {
 		r.home, _ = p.PCI()
 	}
 	if m, ok := src.(interface{ memory() *Memory }); ok {
 		r.of = m.memory()
 	}
-	return d.register(r)
+	return d.register(r, src)
 }
 
 func within(off, n int64, size int) bool {
 	return off >= 0 && n > 0 && off <= int64(size) && n <= int64(size)-off
 }
 
-func (d *Device) refused(errno unix.Errno, cause fault.Cause, access ibvfd.Access) *ibvfd.RegError {
-	return &ibvfd.RegError{Device: d.name, Attr: ibvfd.MRAttr{Access: access}, Errno: errno, Cause: cause}
+func (d *Device) refused(errno unix.Errno, cause fault.Cause, attr ibvfd.MRAttr) *ibvfd.RegError {
+	return &ibvfd.RegError{Device: d.name, Attr: attr, Errno: errno, Cause: cause}
 }
 
-// register gives a region its keys.
-func (d *Device) register(r *region) (*rc.Registration, error) {
+// register gives a region its keys, and holds its memory.
+func (d *Device) register(r *region, of dmabuf.Holder) (*rc.Registration, error) {
 	const writes = ibvfd.AccessRemoteWrite | ibvfd.AccessRemoteAtomic
 	if r.access&writes != 0 && r.access&ibvfd.AccessLocalWrite == 0 {
-		return nil, d.refused(unix.EINVAL, fault.CauseAccess, r.access)
+		return nil, d.refused(unix.EINVAL, fault.CauseAccess, r.attr)
 	}
+	release, err := of.Hold()
+	if err != nil {
+		return nil, err
+	}
+	reg, err := d.give(r, release)
+	if err != nil {
+		release()
+	}
+	return reg, err
+}
+
+func (d *Device) give(r *region, release func()) (*rc.Registration, error) {
 	n := d.net
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if d.gone != nil {
-		return nil, d.refused(unix.EIO, fault.CauseDeviceGone, r.access)
+		return nil, d.refused(unix.EIO, fault.CauseDeviceGone, r.attr)
 	}
 	if r.of != nil && r.of.isRevoked() {
-		return nil, d.refused(unix.ENODEV, fault.CauseGone, r.access)
+		return nil, d.refused(unix.ENODEV, fault.CauseGone, r.attr)
 	}
 	r.lkey = n.nextKey()
 	r.rkey, r.base, r.adapter, r.domain = r.lkey+1, uint64(r.lkey)<<32, d.adapter, d.domain
@@ -115,6 +131,7 @@ func (d *Device) register(r *region) (*rc.Registration, error) {
 		delete(n.keys, r.lkey)
 		delete(n.keys, r.rkey)
 		n.open--
+		release()
 		return nil
 	}}, nil
 }

@@ -41,14 +41,16 @@ type streamPair struct {
 	ends    [2]*Stream
 	at      [2]*adapter // the devices; nil for those without
 
-	mu    sync.Mutex
-	open  int
-	limit *time.Timer // of a silence
+	mu      sync.Mutex
+	open    int
+	silence time.Duration // after which a silence ends the connection
+	set     bool          // by SetSilence
+	limit   *time.Timer   // of a silence
 }
 
-func newStreamPair(s *streams, buffer int, local, remote Addr, at [2]*adapter) *streamPair {
-	there, back := newHalf(buffer), newHalf(buffer)
-	p := &streamPair{streams: s, at: at, open: 2}
+func newStreamPair(s *streams, opt *options, local, remote Addr, at [2]*adapter) *streamPair {
+	there, back := newHalf(opt.buffer), newHalf(opt.buffer)
+	p := &streamPair{streams: s, at: at, open: 2, silence: opt.silence}
 	p.ends[0] = &Stream{pair: p, local: local, remote: remote, in: back, out: there}
 	p.ends[1] = &Stream{pair: p, local: remote, remote: local, in: there, out: back}
 	return p
@@ -110,6 +112,16 @@ func (p *streamPair) left() {
 	}
 }
 
+// SetSilence sets the time after which a silence that begins later ends the connection, as
+// TCP_USER_TIMEOUT does. Of both ends the shorter time holds.
+func (s *Stream) SetSilence(d time.Duration) {
+	s.pair.mu.Lock()
+	defer s.pair.mu.Unlock()
+	if !s.pair.set || d < s.pair.silence {
+		s.pair.silence, s.pair.set = d, true
+	}
+}
+
 // LocalAddr returns the address of this end.
 func (s *Stream) LocalAddr() net.Addr { return s.local }
 
@@ -136,7 +148,7 @@ func (s *Stream) set(d *deadline, h *half, t time.Time) error {
 }
 
 // sever ends the connection, at once or in silence.
-func (p *streamPair) sever(how Loss, silence time.Duration) {
+func (p *streamPair) sever(how Loss) {
 	halves := [2]*half{p.ends[0].out, p.ends[1].out}
 	if how == Reset {
 		for _, h := range halves {
@@ -150,7 +162,7 @@ func (p *streamPair) sever(how Loss, silence time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.open > 0 && p.limit == nil {
-		p.limit = time.AfterFunc(silence, func() {
+		p.limit = time.AfterFunc(p.silence, func() {
 			for _, h := range halves {
 				h.fail(unix.ETIMEDOUT)
 			}

@@ -58,7 +58,7 @@ func (q *pair) turn() (wait time.Duration, open bool) {
 	if left := time.Until(q.until); left > 0 {
 		return left, true
 	}
-	switch o := q.carryOut(); o {
+	switch o := q.attempt(); o {
 	case noAnswer:
 		return q.retry(), true
 	case noReceive:
@@ -87,7 +87,7 @@ func (q *pair) retry() time.Duration {
 func (q *pair) wait() time.Duration {
 	t := &q.link.times
 	q.tries = 0
-	if q.notReady++; t.notReady != ibvRetryForEver && q.notReady > t.notReady {
+	if q.notReady++; t.notReady != retryForEver && q.notReady > t.notReady {
 		q.ended(ibvfd.WCRNRRetryExcErr)
 		return 0
 	}
@@ -100,8 +100,8 @@ func (q *pair) again(d time.Duration) time.Duration {
 	return max(d, 1)
 }
 
-// ibvRetryForEver is the RNRRetry that stands for no limit.
-const ibvRetryForEver = 7
+// retryForEver is the RNRRetry that stands for no limit.
+const retryForEver = 7
 
 // times are the attributes of a connection that concern retries, in the network's time scale.
 type times struct {
@@ -123,7 +123,7 @@ func (n *Network) times(a *ibvfd.ConnectAttr) times {
 		return int(v)
 	}
 	scaled := func(d time.Duration) time.Duration { return max(1, time.Duration(float64(d)*n.opt.scale)) }
-	t := times{retries: value(a.RetryCount, 6), notReady: value(a.RNRRetry, ibvRetryForEver)}
+	t := times{retries: value(a.RetryCount, 6), notReady: value(a.RNRRetry, retryForEver)}
 	if e := value(a.Timeout, 14); e > 0 {
 		t.timeout = scaled(tick << min(e, 31))
 	}

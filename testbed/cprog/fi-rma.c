@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * fi-rma: does with libfabric's verbs provider what it is told on standard
- * input, and says what came of it, so that gpurdma.Endpoint can be compared
- * with it operation by operation.
+ * input, and says what came of it, so that package fi can be compared with it
+ * operation by operation.
  *
  *   fi-rma ADDRESS             such as 10.9.0.1, of an RDMA device's network
  *                              interface
@@ -88,6 +88,7 @@ static const struct name {
 struct event {
 	uint64_t context, flags, len, data;
 	int status; /* the provider's own number of an error */
+	int err; /* libfabric's */
 };
 
 struct side {
@@ -382,12 +383,13 @@ static void poll_side(struct side *s)
 		if (n == -FI_EAGAIN)
 			return;
 		if (n == 1) {
-			record(s, &(struct event){ (uintptr_t)entry.op_context, entry.flags, entry.len, entry.data, 0 });
+			record(s, &(struct event){ (uintptr_t)entry.op_context, entry.flags, entry.len, entry.data, 0, 0 });
 			continue;
 		}
 		if (n != -FI_EAVAIL || fi_cq_readerr(s->cq, &failed, 0) != 1)
 			die("fi_cq_read", n);
-		record(s, &(struct event){ .context = (uintptr_t)failed.op_context, .status = failed.prov_errno ? failed.prov_errno : -failed.err });
+		record(s, &(struct event){ .context = (uintptr_t)failed.op_context, .err = failed.err,
+					   .status = failed.prov_errno ? failed.prov_errno : -failed.err });
 	}
 }
 
@@ -604,7 +606,7 @@ static void print_events(const char *name, struct side *s)
 
 		printf("%s{\"context\":%" PRIu64, i ? "," : "", e->context);
 		if (e->status) {
-			printf(",\"status\":%d}", e->status);
+			printf(",\"status\":%d,\"err\":\"%s\"}", e->status, errname(e->err));
 			continue;
 		}
 		printf(",\"flags\":\"");

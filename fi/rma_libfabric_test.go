@@ -2,7 +2,7 @@
 
 //go:build cgo
 
-package engine
+package fi
 
 import (
 	"bufio"
@@ -107,7 +107,7 @@ type rmaOffers struct {
 	Flags       map[string]bool
 }
 
-// The provider and an Endpoint do the same with each row, except for the differences in the
+// The provider and this package do the same with each row, except for the differences in the
 // table.
 //
 //testbed:kernel 6.12
@@ -155,9 +155,9 @@ func checkOffers(t *testing.T, c *libfabric) {
 	c.tell("offers")
 	c.answer(&offers)
 	want := rmaOffers{InjectSize: rmaInject, IOVLimit: 4, RMAIOVLimit: 1, DataSize: 4, Flags: maps.Clone(offers.Flags)}
-	for i, name := range flagNames {
-		_, not := rmaNotOffered[Flags(1)<<i]
-		want.Flags[name] = !not
+	for _, o := range opFlags {
+		_, not := rmaNotOffered[o.flag]
+		want.Flags[o.flag.String()] = !not
 	}
 	if fmt.Sprint(offers) != fmt.Sprint(want) {
 		t.Errorf("the provider offers %+v, the tests take it to offer %+v", offers, want)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package fi
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,11 +11,11 @@ import (
 	"testing"
 )
 
-// rmaDifference is a row in which libfabric's verbs provider and Endpoint behave differently.
+// rmaDifference is a row in which libfabric's verbs provider and this package behave differently.
 type rmaDifference struct {
 	provider, ours string
 	why            string
-	held           string // the test that checks Endpoint's behaviour
+	held           string // the test that checks this package's behaviour
 }
 
 // rmaInject is the provider's inject size.
@@ -23,9 +24,9 @@ const rmaInject = 256
 // rmaNotOffered are flags that the provider refuses when a program asks for them, although
 // operations may have them. The values are the tests that check fi_rma(3)'s rules for them.
 var rmaNotOffered = map[Flags]string{
-	FlagFence:            "TestVMFences",
-	FlagDeliveryComplete: "TestDeliveryComplete",
-	FlagCommitComplete:   "TestRefusedBeforehand",
+	Fence:            "TestVMFences",
+	DeliveryComplete: "TestDeliveryComplete",
+	CommitComplete:   "TestRefusedBeforehand",
 }
 
 // rmaDifferences are all differences, by session and row.
@@ -95,10 +96,10 @@ var rmaDifferences = map[string]rmaDifference{
 		"the same", "TestVMLibfabric",
 	},
 
-	// Endpoint finds the error in the descriptor, and keeps the connection.
+	// This package finds the error in the descriptor, and keeps the connection.
 	"connected: out of bounds by the descriptor: fi_write": {
 		"OK; status 10; dead", "ErrRange",
-		"a RemoteBuffer knows its size: nothing is posted, the connection lives", "TestRefusedBeforehand",
+		"a Key knows its size: nothing is posted, the connection lives", "TestRefusedBeforehand",
 	},
 	"connected: out of bounds by the descriptor: fi_read": {
 		"OK; status 10; dead", "ErrRange",
@@ -106,7 +107,7 @@ var rmaDifferences = map[string]rmaDifference{
 	},
 	"connected: not allowed by the descriptor: fi_write": {
 		"OK; status 10; dead", "EACCES",
-		"a RemoteBuffer knows what its owner allows", "TestRefusedBeforehand",
+		"a Key knows what its owner allows", "TestRefusedBeforehand",
 	},
 	"connected: not allowed by the descriptor: fi_read": {
 		"OK; status 10; dead", "EACCES",
@@ -114,12 +115,12 @@ var rmaDifferences = map[string]rmaDifference{
 	},
 	"connected: out of bounds here": {
 		"OK; status 5; dead", "ErrRange",
-		"a Span is a part of a Buffer, which knows its size", "TestRefusedBeforehand",
+		"an IOV is a part of an MR, which knows its size", "TestRefusedBeforehand",
 	},
 }
 
 func TestRMADifferencesAreDocumented(t *testing.T) {
-	page := must(os.ReadFile("../../docs/fi_rma.md"))(t)
+	page := must(os.ReadFile("../docs/fi_rma.md"))(t)
 	for name, d := range rmaDifferences {
 		if !strings.Contains(string(page), "`"+name+"`") {
 			t.Errorf("docs/fi_rma.md does not have %q", name)
@@ -132,18 +133,19 @@ func TestRMADifferencesAreDocumented(t *testing.T) {
 
 var (
 	testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
-	requiredTest = regexp.MustCompile(`(?m)^internal/engine (TestVM\w+)$`)
+	requiredTest = regexp.MustCompile(`(?m)^(?:fi|internal/engine) (TestVM\w+)$`)
 )
 
-// The tests named in the table are tests of this package, and those of the testbed must have
-// run there.
+// The tests named in the table are tests of this package or of the engine, and those of the
+// testbed must have run there.
 func TestRMADifferencesAreHeld(t *testing.T) {
 	ours := namesIn(t, "*_test.go", testFunction)
-	required := namesIn(t, "../../testbed/required/*.txt", requiredTest)
+	maps.Copy(ours, namesIn(t, "../internal/engine/*_test.go", testFunction))
+	required := namesIn(t, "../testbed/required/*.txt", requiredTest)
 	held := func(what, test string) {
 		switch {
 		case !ours[test]:
-			t.Errorf("%s: the package has no test %q", what, test)
+			t.Errorf("%s: there is no test %q", what, test)
 		case strings.HasPrefix(test, "TestVM") && !required[test]:
 			t.Errorf("%s: no list in testbed/required has %s", what, test)
 		}

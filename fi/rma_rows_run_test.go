@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package fi
 
 import (
 	"errors"
@@ -10,10 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
@@ -22,8 +19,9 @@ type rmaEvent struct {
 	Context int
 	Flags   string
 	Data    uint64
-	Len     int64 // if there is data
-	Status  int   // of verbs, if it failed
+	Len     int64  // if there is data
+	Status  int    // of verbs, if it failed
+	Err     string // and libfabric's code
 }
 
 // rmaOutcome is the result of a row.
@@ -81,7 +79,7 @@ func rmaParts(t testing.TB, words string) (list []rmaPart) {
 
 // hasData reports whether the operation has data for the peer.
 func (o *rmaOp) hasData() bool {
-	return strings.HasSuffix(o.call, "data") || o.call == "fi_writemsg" && o.flags&FlagRemoteCQData != 0
+	return strings.HasSuffix(o.call, "data") || o.call == "fi_writemsg" && o.flags&RemoteCQData != 0
 }
 
 // Contexts of a row begin with first; receives have others.
@@ -90,7 +88,7 @@ const (
 	rmaRecv = 1000
 )
 
-// ourRMA runs rows by two Endpoints.
+// ourRMA runs rows by two endpoints of this package.
 type ourRMA struct {
 	t              testing.TB
 	s              setting
@@ -100,42 +98,42 @@ type ourRMA struct {
 
 	w             *world
 	selective     bool
-	mine, theirs  *Buffer
-	scratch, mark *Buffer
-	keys          map[byte]*RemoteBuffer // 'm': of mark
+	mine, theirs  *MR
+	scratch, mark *MR
+	keys          map[byte]*Key // 'm': of mark
 	injected      [][]byte
 }
 
 func (o *ourRMA) open(selective bool) {
 	if o.w == nil || o.selective != selective {
-		opt := EndpointOptions{InjectSize: o.inject, Selective: selective}
+		opt := EndpointOptions{InjectSize: o.inject, SelectiveCompletion: selective}
 		if o.connectionless {
 			opt.AutoReceive = 4
 		}
-		o.w, o.selective = &world{t: o.t, a: o.s.endpoint(o.t, opt), b: o.s.endpoint(o.t, opt)}, selective
-		o.mine, o.scratch = o.local.make(o.t, o.w.a.nic, rmaSize), hostKind.make(o.t, o.w.a.nic, 8)
-		o.theirs, o.mark = o.remote.make(o.t, o.w.b.nic, rmaSize), hostKind.make(o.t, o.w.b.nic, 8)
+		o.w, o.selective = &world{t: o.t, a: o.s.end(o.t, opt), b: o.s.end(o.t, opt)}, selective
+		o.mine, o.scratch = o.local.make(o.t, o.w.a, rmaSize), hostKind.make(o.t, o.w.a, 8)
+		o.theirs, o.mark = o.remote.make(o.t, o.w.b, rmaSize), hostKind.make(o.t, o.w.b, 8)
 	}
 	share := o.w.share
 	if o.connectionless {
 		addr := must(o.w.b.Listen("127.0.0.1:0"))(o.t)
 		o.w.ab = must(o.w.a.Insert(addr.String()))(o.t)
-		share = func(s Span, access ibvfd.Access) *RemoteBuffer {
-			rb := must(o.w.b.Share(0, s, access))(o.t)
-			got := new(RemoteBuffer)
-			o.w.ok(got.UnmarshalBinary(must(rb.MarshalBinary())(o.t)))
+		share = func(v IOV, access Flags) *Key {
+			k := must(o.w.b.Key(v, AddrUnspec, access))(o.t)
+			got := new(Key)
+			o.w.ok(got.UnmarshalBinary(must(k.MarshalBinary())(o.t)))
 			return got
 		}
 	} else {
 		o.w.connect()
 	}
-	o.keys = map[byte]*RemoteBuffer{
-		'a': share(o.theirs.All(), ibvfd.AccessRemoteRead|ibvfd.AccessRemoteWrite),
-		'r': share(o.theirs.All(), ibvfd.AccessRemoteRead),
-		'w': share(o.theirs.All(), ibvfd.AccessRemoteWrite),
-		'm': share(o.mark.All(), ibvfd.AccessRemoteWrite),
+	o.keys = map[byte]*Key{
+		'a': share(o.theirs.All(), RemoteRead|RemoteWrite),
+		'r': share(o.theirs.All(), RemoteRead),
+		'w': share(o.theirs.All(), RemoteWrite),
+		'm': share(o.mark.All(), RemoteWrite),
 	}
-	o.keys['x'] = forged(o.keys['a'], func(p *Piece) { p.Key ^= 0xff })
+	o.keys['x'] = forged(o.t, o.keys['a'], func(f *forgery) { f.key ^= 0xff })
 }
 
 // fill sets the buffers to the initial bytes of each row.
@@ -145,7 +143,7 @@ func (o *ourRMA) fill() {
 		here[i] = byte(i*31+7) ^ byte(i>>8)
 		there[i] = byte(i*17+101) ^ byte(i>>7)
 	}
-	for b, p := range map[*Buffer][]byte{o.mine: here, o.theirs: there} {
+	for b, p := range map[*MR][]byte{o.mine: here, o.theirs: there} {
 		if _, err := b.WriteAt(p, 0); err != nil {
 			o.t.Fatal(err)
 		}
@@ -169,7 +167,7 @@ func (o *ourRMA) run(r rmaRow, first int) (out rmaOutcome) {
 	o.fill()
 	for i, op := range r.ops {
 		if op.hasData() && !o.connectionless {
-			o.w.ok(o.w.b.Recv(Span{}, o.w.ba, rmaRecv+first+i))
+			o.w.ok(o.w.b.Recv(IOV{}, o.w.ba, rmaRecv+first+i))
 		}
 	}
 	for i := range r.ops {
@@ -180,31 +178,31 @@ func (o *ourRMA) run(r rmaRow, first int) (out rmaOutcome) {
 	}
 	o.injected = nil
 	// A fenced write after them distinguishes operations without completion from late ones.
-	err := o.w.a.WriteMsg(Msg{
-		Local: []Span{o.scratch.All()}, Peer: o.w.ab, Remote: []RemoteSpan{o.keys['m'].All()}, Context: rmaMark,
-	}, FlagFence|FlagCompletion)
+	err := o.w.a.WriteMsg(MsgRMA{
+		IOV: []IOV{o.scratch.All()}, Addr: o.w.ab, RMAIOV: []RMAIOV{o.keys['m'].All()}, Context: rmaMark,
+	}, Fence|Completion)
 	out.Dead = err != nil
 	for marked := err != nil; ; {
-		var c [1]Completion
-		if n := must(o.w.a.Poll(c[:]))(o.t); n == 0 {
+		c, ok := o.w.poll(o.w.a)
+		if !ok {
 			if marked {
 				break
 			}
-			c[0] = o.w.wait(o.w.a)
+			c = o.w.wait(o.w.a)
 		}
-		if c[0].Context == rmaMark {
-			marked, out.Dead = true, c[0].Err != nil
+		if c.context() == rmaMark {
+			marked, out.Dead = true, c.failed != nil
 			continue
 		}
-		out.Near = append(out.Near, o.event(c[0]))
+		out.Near = append(out.Near, o.event(c))
 	}
 	for {
-		var c [1]Completion
-		if n := must(o.w.b.Poll(c[:]))(o.t); n == 0 {
+		c, ok := o.w.poll(o.w.b)
+		if !ok {
 			break
 		}
-		if c[0].Err == nil { // skip receives that a lost connection has flushed
-			out.Far = append(out.Far, o.event(c[0]))
+		if c.failed == nil { // skip receives that a lost connection has flushed
+			out.Far = append(out.Far, o.event(c))
 		}
 	}
 	out.Local, out.Remote = fnv1a(content(o.t, o.mine)), fnv1a(content(o.t, o.theirs))
@@ -217,23 +215,20 @@ func fnv1a(p []byte) string {
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-// event returns a completion in libfabric's form.
-func (o *ourRMA) event(c Completion) rmaEvent {
+// event returns a completion in the form in which the C program reports it.
+func (o *ourRMA) event(c completion) rmaEvent {
 	e := rmaEvent{}
-	e.Context, _ = c.Context.(int)
-	if c.Err != nil {
-		var w *ibvfd.WCError
-		if !errors.As(c.Err, &w) {
-			o.t.Errorf("an error without a status: %v", c.Err)
-			return e
+	e.Context, _ = c.context().(int)
+	if c.failed != nil {
+		e.Status, e.Err = c.failed.ProvErrno, errno.Name(c.failed.Err)
+		if e.Status == 0 {
+			o.t.Errorf("an error without a status: %v", c.failed)
 		}
-		e.Status = int(w.Status)
 		return e
 	}
-	e.Flags = map[Op]string{OpRead: "rma|read", OpWrite: "rma|write", OpRemoteWrite: "rma|remote-write"}[c.Op]
-	if c.Flags&FlagRemoteCQData != 0 {
-		e.Flags += "|remote-cq-data"
-		e.Data = uint64(c.Data)
+	e.Flags = c.Flags.String()
+	if c.Flags&RemoteCQData != 0 {
+		e.Data = c.Data
 		if !o.connectionless { // ofi_rxm does not report these
 			e.Len = c.Len
 		}
@@ -242,54 +237,43 @@ func (o *ourRMA) event(c Completion) rmaEvent {
 }
 
 func postName(err error) string {
-	if err == nil {
+	switch {
+	case err == nil:
 		return "OK"
+	case errors.Is(err, dmabuf.ErrRange):
+		return "ErrRange"
+	case errors.Is(err, dmabuf.ErrLimit):
+		return "ErrLimit"
 	}
-	for _, s := range []struct {
-		err  error
-		name string
-	}{{dmabuf.ErrRange, "ErrRange"}, {dmabuf.ErrLimit, "ErrLimit"}, {ErrNotConnected, "ErrNotConnected"}} {
-		if errors.Is(err, s.err) {
-			return s.name
-		}
-	}
-	var e unix.Errno
-	if errors.As(err, &e) {
-		return errno.Name(e)
-	}
-	return err.Error()
+	return errno.Name(Code(err))
 }
 
 func (o *ourRMA) post(op *rmaOp, context int) error {
-	var local []Span
+	var local []IOV
 	for _, p := range rmaParts(o.t, op.local) {
-		local = append(local, Span{Buf: o.mine, Offset: p.off, Length: p.n})
+		local = append(local, IOV{o.mine, p.off, p.n})
 	}
-	var remote []RemoteSpan
+	var remote []RMAIOV
 	for _, p := range rmaParts(o.t, op.remote) {
-		rb := o.keys[p.key]
+		k := o.keys[p.key]
 		if p.lie {
-			const more = 1 << 20
-			lie := forged(rb, func(p *Piece) { p.Length += more })
-			lie.access = allAccess
-			lie.layout = must(Contiguous(0, rmaSize+more))(o.t)
-			rb = lie
+			k = forged(o.t, k, func(f *forgery) { f.access, f.length = allAccess, f.length+1<<20 })
 		}
-		remote = append(remote, rb.Part(p.off, p.n))
+		remote = append(remote, k.Part(p.off, p.n))
 	}
 	e, peer := o.w.a, o.w.ab
-	msg := Msg{Local: local, Peer: peer, Remote: remote, Data: op.data, Context: context}
+	msg := MsgRMA{IOV: local, Addr: peer, RMAIOV: remote, Data: op.data, Context: context}
 	switch op.call {
 	case "fi_read":
 		return e.Read(local[0], peer, remote[0], context)
 	case "fi_readv":
-		return e.ReadV(local, peer, remote[0], context)
+		return e.Readv(local, peer, remote[0], context)
 	case "fi_readmsg":
 		return e.ReadMsg(msg, op.flags)
 	case "fi_write":
 		return e.Write(local[0], peer, remote[0], context)
 	case "fi_writev":
-		return e.WriteV(local, peer, remote[0], context)
+		return e.Writev(local, peer, remote[0], context)
 	case "fi_writemsg":
 		return e.WriteMsg(msg, op.flags)
 	case "fi_writedata":

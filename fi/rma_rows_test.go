@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package fi
 
 // rmaRow is one operation or a few, posted one after the other. All their completions are
 // taken before the next row.
@@ -10,10 +10,10 @@ type rmaRow struct {
 	still bool // no byte may change
 }
 
-// rmaOp is a call of libfabric's, and the same call of Endpoint's. Both programs read these
+// rmaOp is a call of libfabric's, and the same call of this package's. Both programs read these
 // words: local is "offset+length,...", remote "key:offset+length,...". The keys are a: all
 // access, r: reading, w: writing, x: an invalid key. With "!" after the key the descriptor of
-// the memory is wrong, so that the NIC has to refuse the operation instead of Endpoint.
+// the memory is wrong, so that the NIC has to refuse the operation instead of this package.
 type rmaOp struct {
 	call   string
 	flags  Flags
@@ -59,39 +59,39 @@ var plainRows = []rmaRow{
 	still("no bytes: fi_writedata", rmaOp{"fi_writedata", 0, "0+0", "a:0+0", 9, false}),
 	still("no bytes: fi_inject_writedata", rmaOp{"fi_inject_writedata", 0, "0+0", "a:0+0", 10, false}),
 
-	one("write, FI_COMPLETION", rmaOp{"fi_writemsg", FlagCompletion, "0+100", "a:9+100", 0, false}),
-	one("write, FI_INJECT", rmaOp{"fi_writemsg", FlagInject, "0+50", "a:9+50", 0, true}),
-	one("write, FI_INJECT of two spans", rmaOp{"fi_writemsg", FlagInject, "0+20,90+30", "a:9+50", 0, true}),
-	one("write, FI_FENCE", rmaOp{"fi_writemsg", FlagFence, "0+100", "a:9+100", 0, false}),
+	one("write, FI_COMPLETION", rmaOp{"fi_writemsg", Completion, "0+100", "a:9+100", 0, false}),
+	one("write, FI_INJECT", rmaOp{"fi_writemsg", Inject, "0+50", "a:9+50", 0, true}),
+	one("write, FI_INJECT of two spans", rmaOp{"fi_writemsg", Inject, "0+20,90+30", "a:9+50", 0, true}),
+	one("write, FI_FENCE", rmaOp{"fi_writemsg", Fence, "0+100", "a:9+100", 0, false}),
 	{"write, FI_MORE", []rmaOp{
-		{"fi_writemsg", FlagMore, "0+100", "a:9+100", 0, false},
+		{"fi_writemsg", More, "0+100", "a:9+100", 0, false},
 		{"fi_write", 0, "500+100", "a:50+100", 0, false},
 	}, false},
-	one("write, FI_MORE and nothing more", rmaOp{"fi_writemsg", FlagMore, "0+100", "a:9+100", 0, false}),
-	one("write, FI_REMOTE_CQ_DATA", rmaOp{"fi_writemsg", FlagRemoteCQData, "0+100", "a:9+100", 1 << 31, false}),
-	one("write, FI_INJECT|FI_REMOTE_CQ_DATA", rmaOp{"fi_writemsg", FlagInject | FlagRemoteCQData, "0+8", "a:9+8", 3, true}),
-	one("write, FI_INJECT_COMPLETE", rmaOp{"fi_writemsg", FlagInjectComplete, "0+100", "a:9+100", 0, false}),
-	one("write, FI_TRANSMIT_COMPLETE", rmaOp{"fi_writemsg", FlagTransmitComplete, "0+100", "a:9+100", 0, false}),
-	one("write, FI_DELIVERY_COMPLETE", rmaOp{"fi_writemsg", FlagDeliveryComplete, "0+100", "a:9+100", 0, false}),
-	one("write, FI_COMMIT_COMPLETE", rmaOp{"fi_writemsg", FlagCommitComplete, "0+100", "a:9+100", 0, false}),
-	one("read, FI_COMPLETION", rmaOp{"fi_readmsg", FlagCompletion, "0+100", "a:9+100", 0, false}),
-	one("read, FI_INJECT", rmaOp{"fi_readmsg", FlagInject, "0+50", "a:9+50", 0, false}),
-	one("read, FI_FENCE", rmaOp{"fi_readmsg", FlagFence, "0+100", "a:9+100", 0, false}),
+	one("write, FI_MORE and nothing more", rmaOp{"fi_writemsg", More, "0+100", "a:9+100", 0, false}),
+	one("write, FI_REMOTE_CQ_DATA", rmaOp{"fi_writemsg", RemoteCQData, "0+100", "a:9+100", 1 << 31, false}),
+	one("write, FI_INJECT|FI_REMOTE_CQ_DATA", rmaOp{"fi_writemsg", Inject | RemoteCQData, "0+8", "a:9+8", 3, true}),
+	one("write, FI_INJECT_COMPLETE", rmaOp{"fi_writemsg", InjectComplete, "0+100", "a:9+100", 0, false}),
+	one("write, FI_TRANSMIT_COMPLETE", rmaOp{"fi_writemsg", TransmitComplete, "0+100", "a:9+100", 0, false}),
+	one("write, FI_DELIVERY_COMPLETE", rmaOp{"fi_writemsg", DeliveryComplete, "0+100", "a:9+100", 0, false}),
+	one("write, FI_COMMIT_COMPLETE", rmaOp{"fi_writemsg", CommitComplete, "0+100", "a:9+100", 0, false}),
+	one("read, FI_COMPLETION", rmaOp{"fi_readmsg", Completion, "0+100", "a:9+100", 0, false}),
+	one("read, FI_INJECT", rmaOp{"fi_readmsg", Inject, "0+50", "a:9+50", 0, false}),
+	one("read, FI_FENCE", rmaOp{"fi_readmsg", Fence, "0+100", "a:9+100", 0, false}),
 	{"read, FI_MORE", []rmaOp{
-		{"fi_readmsg", FlagMore, "0+100", "a:9+100", 0, false},
+		{"fi_readmsg", More, "0+100", "a:9+100", 0, false},
 		{"fi_read", 0, "500+100", "a:50+100", 0, false},
 	}, false},
-	one("read, FI_REMOTE_CQ_DATA", rmaOp{"fi_readmsg", FlagRemoteCQData, "0+100", "a:9+100", 5, false}),
-	one("read, FI_TRANSMIT_COMPLETE", rmaOp{"fi_readmsg", FlagTransmitComplete, "0+100", "a:9+100", 0, false}),
-	one("read, FI_DELIVERY_COMPLETE", rmaOp{"fi_readmsg", FlagDeliveryComplete, "0+100", "a:9+100", 0, false}),
-	one("read, FI_COMMIT_COMPLETE", rmaOp{"fi_readmsg", FlagCommitComplete, "0+100", "a:9+100", 0, false}),
+	one("read, FI_REMOTE_CQ_DATA", rmaOp{"fi_readmsg", RemoteCQData, "0+100", "a:9+100", 5, false}),
+	one("read, FI_TRANSMIT_COMPLETE", rmaOp{"fi_readmsg", TransmitComplete, "0+100", "a:9+100", 0, false}),
+	one("read, FI_DELIVERY_COMPLETE", rmaOp{"fi_readmsg", DeliveryComplete, "0+100", "a:9+100", 0, false}),
+	one("read, FI_COMMIT_COMPLETE", rmaOp{"fi_readmsg", CommitComplete, "0+100", "a:9+100", 0, false}),
 	{"a fenced write of what was read", []rmaOp{
 		{"fi_read", 0, "0+1000", "a:4096+1000", 0, false},
-		{"fi_writemsg", FlagFence, "0+1000", "a:0+1000", 0, false},
+		{"fi_writemsg", Fence, "0+1000", "a:0+1000", 0, false},
 	}, false},
 	{"a fenced read of what was written", []rmaOp{
 		{"fi_write", 0, "0+5000", "a:0+5000", 0, false},
-		{"fi_readmsg", FlagFence, "8000+5000", "a:0+5000", 0, false},
+		{"fi_readmsg", Fence, "8000+5000", "a:0+5000", 0, false},
 	}, false},
 	{"a write over a write", []rmaOp{
 		{"fi_write", 0, "0+5000", "a:0+5000", 0, false},
@@ -132,19 +132,19 @@ var selectiveRows = []rmaRow{
 	one("fi_writedata", rmaOp{"fi_writedata", 0, "0+100", "a:9+100", 6, false}),
 	one("fi_inject_write", rmaOp{"fi_inject_write", 0, "0+10", "a:9+10", 0, true}),
 	one("write, none", rmaOp{"fi_writemsg", 0, "0+100", "a:9+100", 0, false}),
-	one("write, FI_COMPLETION", rmaOp{"fi_writemsg", FlagCompletion, "0+100", "a:9+100", 0, false}),
-	one("write, FI_COMPLETION|FI_INJECT", rmaOp{"fi_writemsg", FlagCompletion | FlagInject, "0+10", "a:9+10", 0, true}),
-	one("write, FI_COMPLETION|FI_REMOTE_CQ_DATA", rmaOp{"fi_writemsg", FlagCompletion | FlagRemoteCQData, "0+10", "a:9+10", 4, false}),
-	one("write, FI_TRANSMIT_COMPLETE", rmaOp{"fi_writemsg", FlagTransmitComplete, "0+100", "a:9+100", 0, false}),
-	one("write, FI_DELIVERY_COMPLETE", rmaOp{"fi_writemsg", FlagDeliveryComplete, "0+100", "a:9+100", 0, false}),
-	one("write, FI_COMPLETION|FI_DELIVERY_COMPLETE", rmaOp{"fi_writemsg", FlagCompletion | FlagDeliveryComplete, "0+100", "a:9+100", 0, false}),
+	one("write, FI_COMPLETION", rmaOp{"fi_writemsg", Completion, "0+100", "a:9+100", 0, false}),
+	one("write, FI_COMPLETION|FI_INJECT", rmaOp{"fi_writemsg", Completion | Inject, "0+10", "a:9+10", 0, true}),
+	one("write, FI_COMPLETION|FI_REMOTE_CQ_DATA", rmaOp{"fi_writemsg", Completion | RemoteCQData, "0+10", "a:9+10", 4, false}),
+	one("write, FI_TRANSMIT_COMPLETE", rmaOp{"fi_writemsg", TransmitComplete, "0+100", "a:9+100", 0, false}),
+	one("write, FI_DELIVERY_COMPLETE", rmaOp{"fi_writemsg", DeliveryComplete, "0+100", "a:9+100", 0, false}),
+	one("write, FI_COMPLETION|FI_DELIVERY_COMPLETE", rmaOp{"fi_writemsg", Completion | DeliveryComplete, "0+100", "a:9+100", 0, false}),
 	one("read, none", rmaOp{"fi_readmsg", 0, "0+100", "a:9+100", 0, false}),
-	one("read, FI_COMPLETION", rmaOp{"fi_readmsg", FlagCompletion, "0+100", "a:9+100", 0, false}),
-	one("read, FI_TRANSMIT_COMPLETE", rmaOp{"fi_readmsg", FlagTransmitComplete, "0+100", "a:9+100", 0, false}),
-	one("read, FI_DELIVERY_COMPLETE", rmaOp{"fi_readmsg", FlagDeliveryComplete, "0+100", "a:9+100", 0, false}),
+	one("read, FI_COMPLETION", rmaOp{"fi_readmsg", Completion, "0+100", "a:9+100", 0, false}),
+	one("read, FI_TRANSMIT_COMPLETE", rmaOp{"fi_readmsg", TransmitComplete, "0+100", "a:9+100", 0, false}),
+	one("read, FI_DELIVERY_COMPLETE", rmaOp{"fi_readmsg", DeliveryComplete, "0+100", "a:9+100", 0, false}),
 	{"the second of three", []rmaOp{
 		{"fi_write", 0, "0+100", "a:0+100", 0, false},
-		{"fi_writemsg", FlagCompletion, "100+100", "a:50+100", 0, false},
+		{"fi_writemsg", Completion, "100+100", "a:50+100", 0, false},
 		{"fi_write", 0, "200+30", "a:100+30", 0, false},
 	}, false},
 	still("wrong key: fi_write", rmaOp{"fi_write", 0, "0+100", "x:0+100", 0, false}),
@@ -163,9 +163,9 @@ var connectionlessRows = []rmaRow{
 	one("fi_inject_write", rmaOp{"fi_inject_write", 0, "10+40", "a:1000+40", 0, true}),
 	one("fi_writedata", rmaOp{"fi_writedata", 0, "10+400", "a:1000+400", 0xfeedf00d, false}),
 	one("fi_inject_writedata", rmaOp{"fi_inject_writedata", 0, "10+64", "a:1000+64", 1, true}),
-	one("write, FI_INJECT", rmaOp{"fi_writemsg", FlagInject, "0+50", "a:9+50", 0, true}),
-	one("write, FI_FENCE", rmaOp{"fi_writemsg", FlagFence, "0+100", "a:9+100", 0, false}),
-	one("write, FI_REMOTE_CQ_DATA", rmaOp{"fi_writemsg", FlagRemoteCQData, "0+100", "a:9+100", 1 << 31, false}),
-	one("write, FI_TRANSMIT_COMPLETE", rmaOp{"fi_writemsg", FlagTransmitComplete, "0+100", "a:9+100", 0, false}),
+	one("write, FI_INJECT", rmaOp{"fi_writemsg", Inject, "0+50", "a:9+50", 0, true}),
+	one("write, FI_FENCE", rmaOp{"fi_writemsg", Fence, "0+100", "a:9+100", 0, false}),
+	one("write, FI_REMOTE_CQ_DATA", rmaOp{"fi_writemsg", RemoteCQData, "0+100", "a:9+100", 1 << 31, false}),
+	one("write, FI_TRANSMIT_COMPLETE", rmaOp{"fi_writemsg", TransmitComplete, "0+100", "a:9+100", 0, false}),
 	still("no bytes: fi_write", rmaOp{"fi_write", 0, "0+0", "a:0+0", 0, false}),
 }

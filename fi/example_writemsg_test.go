@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine_test
+package fi_test
 
 import (
 	"bytes"
@@ -8,8 +8,7 @@ import (
 	"errors"
 	"log"
 
-	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/fi"
 )
 
 // Writes with data for the peer, an injected one, one of several ranges that completes when
@@ -21,39 +20,39 @@ func ExampleEndpoint_WriteMsg() {
 }
 
 func writeAndTell(ctx context.Context) (err error) {
-	nic, err := engine.OpenNIC(exampleNIC, engine.NICOptions{})
+	d, err := fi.Open(exampleNIC, fi.DomainOptions{})
 	if err != nil {
 		return err
 	}
-	defer closed(nic, &err)
-	server, client, toServer, toClient, done, err := connected(ctx, nic)
+	defer closed(d, &err)
+	server, client, done, err := connected(ctx, d)
 	if err != nil {
 		return err
 	}
 	defer done(&err)
-	memory, err := gpuBuffer(ctx, nic, 1000)
+	memory, err := gpuMemory(ctx, d, 1000)
 	if err != nil {
 		return err
 	}
 	defer released(memory, &err)
-	mine, err := server.Share(toClient, memory.All(), ibvfd.AccessRemoteRead|ibvfd.AccessRemoteWrite|ibvfd.AccessRemoteAtomic)
+	key, err := server.Key(memory.All(), fi.AddrUnspec, fi.RemoteRead|fi.RemoteWrite)
 	if err != nil {
 		return err
 	}
 	// Each of the two writes with data takes a receive.
 	for range 2 {
-		if err := server.Recv(engine.Span{}, toClient, nil); err != nil {
+		if err := server.Recv(fi.IOV{}, fi.AddrUnspec, nil); err != nil {
 			return err
 		}
 	}
-	if err := server.Offer(ctx, toClient, mine); err != nil {
+	if err := server.Offer(ctx, fi.AddrUnspec, key); err != nil {
 		return err
 	}
-	remote, err := client.Offered(ctx, toServer)
+	remote, err := client.Offered(ctx, fi.AddrUnspec)
 	if err != nil {
 		return err
 	}
-	host, err := nic.AllocHost(64)
+	host, err := d.AllocHost(64)
 	if err != nil {
 		return err
 	}
@@ -62,31 +61,30 @@ func writeAndTell(ctx context.Context) (err error) {
 		return err
 	}
 
-	if err := client.InjectWriteData([]byte("injected"), 1, toServer, remote.Part(100, 8)); err != nil {
+	if err := client.InjectWriteData([]byte("injected"), 1, fi.AddrUnspec, remote.Part(100, 8)); err != nil {
 		return err
 	}
-	err = client.WriteMsg(engine.Msg{
-		Local:   []engine.Span{{Buf: host, Length: 24}},
-		Peer:    toServer,
-		Remote:  []engine.RemoteSpan{remote.Part(200, 8), remote.Part(300, 16)},
+	err = client.WriteMsg(fi.MsgRMA{
+		IOV:     []fi.IOV{host.Part(0, 24)},
+		RMAIOV:  []fi.RMAIOV{remote.Part(200, 8), remote.Part(300, 16)},
 		Data:    2,
 		Context: "message",
-	}, engine.FlagRemoteCQData|engine.FlagDeliveryComplete)
+	}, fi.RemoteCQData|fi.DeliveryComplete)
 	if err != nil {
 		return err
 	}
-	if err := client.FetchAdd(engine.Span{Buf: host, Offset: 56, Length: 8}, toServer, remote.Part(0, 8), 3, "count"); err != nil {
+	if err := client.FetchAtomic(3, host.Part(56, 8), fi.AddrUnspec, remote.Part(0, 8), fi.Sum, "count"); err != nil {
 		return err
 	}
 	if err := await(ctx, client, 2); err != nil { // an injected write makes none
 		return err
 	}
-	told := make([]engine.Completion, 1)
-	for i := range uint32(2) {
-		if _, err := server.Wait(ctx, told); err != nil {
+	told := make([]fi.CQEntry, 1)
+	for i := range uint64(2) {
+		if _, err := server.CQ().Sread(ctx, told); err != nil {
 			return err
 		}
-		if c := told[0]; c.Op != engine.OpRemoteWrite || c.Data != i+1 {
+		if c := told[0]; c.Flags != fi.RMA|fi.RemoteWrite|fi.RemoteCQData || c.Data != i+1 {
 			return errors.New("other data came")
 		}
 	}

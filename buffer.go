@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/pciaddr"
+	"github.com/gpurdma/gpurdma/placement"
+	"golang.org/x/sys/unix"
+)
+
+// Source is memory that Register takes; *[gpualloc.Buffer] is one. ReadAt and WriteAt give the
+// CPU access to it.
+type Source interface {
+	io.ReaderAt
+	io.WriterAt
+	dmabuf.Holder
+	Size() int64 // bytes
+	// Segments returns its dma-bufs, in order. Memory that cannot be exported returns none, and
+	// is staged.
+	Segments() []gpualloc.Segment
+	PCI() (pciaddr.Addr, bool) // the function that the memory lies on, or whose driver exports it
+}
+
+// Buffer is registered memory. Its methods may be called from several goroutines at once.
+//
+// A Buffer is made with one reference. Retain adds one; Release takes one away, and the last
+// one closes the Buffer. Slices have references of their own, and keep the memory.
+type Buffer struct {
+	fabric *Fabric
+	parts  []*engine.Buffer // by NIC
+	size   int64
+
+	mu   sync.Mutex
+	refs int
+}
+
+// BufferOption says how a Buffer is registered.
+type BufferOption func(*bufferOptions)
+
+type bufferOptions struct{ engine engine.BufferOptions }
+
+// DirectOnly returns an error from Register if the NIC does not reach the memory, instead of
+// staging it; and no operation moves its bytes by CPU.
+func DirectOnly() BufferOption {
+	return func(o *bufferOptions) { o.engine.Policy = engine.DirectOnly }
+}
+
+// StagedOnly stages the memory even if the NIC reaches it: for comparison.
+func StagedOnly() BufferOption {
+	return func(o *bufferOptions) { o.engine.Policy = engine.StagedOnly }
+}
+
+// StrictOrdering is for memory that a program polls without waiting for a notification, such as
+// a flag that follows its data: a NIC's write to it does not overtake the NIC's earlier writes
+// to the same device's memory. Other memory is registered in relaxed ordering.
+func StrictOrdering() BufferOption {
+	return func(o *bufferOptions) { o.engine.Ordering = engine.StrictOrdering }
+}
+
+// PeerDirect allows the memory to be registered by its device pointer if neither the provider
+// nor the kernel registers dma-bufs: with a peer-memory client, such as nvidia-peermem.
+func PeerDirect() BufferOption {
+	return func(o *bufferOptions) { o.engine.PeerDirect = true }
+}
+
+// Alloc allocates memory and registers it. spec is "host", for pinned host memory, or an
+// allocator of package gpualloc: "cuda:0", "rocm:0", "drm:renderD128", "udmabuf" and others.
+// The backends cuda, rocm and levelzero must be imported by the program. The Buffer owns the
+// memory, and frees it.
+func (f *Fabric) Alloc(ctx context.Context, spec string, size int64, opts ...BufferOption) (*Buffer, error) {
+	switch {
+	case spec == "host":
+		return f.allocHost(size)
+	case f.alloc != nil:
+		src, err := f.alloc(ctx, spec, size)
+		if err != nil {
+			return nil, err
+		}
+		return f.register(ctx, src, size, closers(src), opts)
+	}
+	a, err := gpualloc.Open(spec, gpualloc.Env{})
+	if err != nil {
+		return nil, err
+	}
+	mem, err := a.Alloc(ctx, size, gpualloc.Options{})
+	if err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	return f.register(ctx, mem, size, []io.Closer{mem, a}, opts)
+}
+
+// closers returns a source as what is to be closed, if it can be.
+func closers(src Source) []io.Closer {
+	if c, ok := src.(io.Closer); ok {
+		return []io.Closer{c}
+	}
+	return nil
+}
+
+// allocHost makes one piece of host memory, which all NICs register.
+func (f *Fabric) allocHost(size int64) (*Buffer, error) {
+	if size <= 0 {
+		return nil, &dmabuf.Error{Op: "allocate host memory", Detail: fmt.Sprintf("%d bytes", size), Err: dmabuf.ErrRange}
+	}
+	mem, err := hostmem.Alloc(int(size))
+	if err != nil {
+		return nil, err
+	}
+	return f.make(size, []io.Closer{mem}, func(r *rail, o *share) (*engine.Buffer, error) { return r.nic.RegisterHost(mem, o) })
+}
+
+// make registers memory with all NICs. The last one to unregister it closes owned.
+func (f *Fabric) make(size int64, owned []io.Closer, register func(*rail, *share) (*engine.Buffer, error)) (*Buffer, error) {
+	b := &Buffer{fabric: f, size: size, refs: 1}
+	o := &owner{list: owned}
+	hold := o.add()
+	for _, r := range f.nics {
+		x := o.add()
+		part, err := register(r, x)
+		if err != nil {
+			if end := errors.Join(x.Close(), b.giveUp(), hold.Close()); end != nil {
+				return nil, errors.Join(err, end)
+			}
+			return nil, plain(err)
+		}
+		b.parts = append(b.parts, part)
+	}
+	if err := hold.Close(); err != nil {
+		return nil, err
+	}
+	return f.addBuffer(b)
+}
+
+// Register makes a Buffer of memory that exists, and holds it: the source's Close returns
+// dmabuf.ErrInUse until the Buffer is closed.
+//
+// If a NIC does not reach the memory, the Buffer is staged: the NIC uses pinned host memory in
+// its place, and the CPU copies the bytes before and after operations. Path says so, and why;
+// so does the log, once.
+func (f *Fabric) Register(ctx context.Context, src Source, opts ...BufferOption) (*Buffer, error) {
+	if src == nil {
+		return nil, &dmabuf.Error{Op: "register a buffer", Detail: "no source", Remedy: "give memory of package gpualloc, or of your own", Err: unix.EINVAL}
+	}
+	return f.register(ctx, src, src.Size(), nil, opts)
+}
+
+func (f *Fabric) register(ctx context.Context, src Source, size int64, owned []io.Closer, opts []BufferOption) (*Buffer, error) {
+	var chosen bufferOptions
+	for _, o := range opts {
+		o(&chosen)
+	}
+	opt := chosen.engine
+	return f.make(size, owned, func(r *rail, x *share) (*engine.Buffer, error) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		own := opt
+		own.Owned = x
+		part, err := r.nic.Register(src, own)
+		if err != nil {
+			return nil, err
+		}
+		if p := part.Path(); p.Direct == engine.Staged && opt.Policy != engine.StagedOnly {
+			slog.WarnContext(ctx, "gpurdma: the NIC does not reach the memory; it is staged in host memory", "nic", r.nic.Name(), "bytes", size, "reason", p.Reason)
+		}
+		if part.Size() == size {
+			return part, nil
+		}
+		exact, err := part.Slice(0, size) // rounding has added some
+		return exact, errors.Join(err, part.Release())
+	})
+}
+
+func (f *Fabric) addBuffer(b *Buffer) (*Buffer, error) {
+	if !f.add(func() { f.buffers[b] = struct{}{} }) {
+		return nil, errors.Join(ErrClosed, b.giveUp())
+	}
+	return b, nil
+}
+
+// Size returns the number of bytes.
+func (b *Buffer) Size() int64 { return b.size }
+
+// GPU returns the PCI function whose memory the Buffer is; false for host memory, even if a
+// GPU's driver has exported it.
+func (b *Buffer) GPU() (pciaddr.Addr, bool) { return b.parts[0].GPU() }
+
+// Slice returns a Buffer of n bytes of this one, from off on, with a reference of its own: for
+// parts of one piece of memory that different goroutines keep.
+func (b *Buffer) Slice(off, n int64) (*Buffer, error) {
+	return b.slice(func(p *engine.Buffer) (*engine.Buffer, error) { return p.Slice(off, n) })
+}
+
+// ReadOnlySlice is Slice for bytes that do not change: operations and WriteAt that would change
+// them return EACCES, and a peer gets no key to write with.
+func (b *Buffer) ReadOnlySlice(off, n int64) (*Buffer, error) {
+	return b.slice(func(p *engine.Buffer) (*engine.Buffer, error) { return p.ReadOnlySlice(off, n) })
+}
+
+func (b *Buffer) slice(cut func(*engine.Buffer) (*engine.Buffer, error)) (*Buffer, error) {
+	s := &Buffer{fabric: b.fabric, refs: 1}
+	for _, p := range b.parts {
+		part, err := cut(p)
+		if err != nil {
+			if end := s.giveUp(); end != nil {
+				return nil, errors.Join(err, end)
+			}
+			return nil, plain(err)
+		}
+		s.parts, s.size = append(s.parts, part), part.Size()
+	}
+	return b.fabric.addBuffer(s)
+}
+
+// Path describes how a NIC reaches a Buffer's bytes.
+type Path struct {
+	NIC    string
+	Staged bool                // the NIC uses host memory in their place
+	Route  ibvfd.Route         // the component that registered the dma-buf; "" if staged
+	Reason error               // why it is staged: the *ibvfd.RegError, or nil if StagedOnly said so
+	Proof  placement.Placement // the last answer of Prove; Unknown if no prover was asked
+}
+
+// String returns all fields in one line: "direct by mlx5_0: registered by ibv_reg_dmabuf_mr".
+// It says "direct" only after Prove has seen that DMA goes straight to device memory.
+func (p Path) String() string {
+	if p.Staged {
+		if p.Reason == nil {
+			return "staged for " + p.NIC
+		}
+		return fmt.Sprintf("staged for %s: %v", p.NIC, p.Reason)
+	}
+	kind := "registered"
+	if p.Proof.Direct() == placement.Yes {
+		kind = "direct"
+	}
+	text := fmt.Sprintf("%s with %s, by %v", kind, p.NIC, p.Route)
+	if p.Proof.Memory != placement.Unknown || p.Proof.Reason != "" {
+		text += fmt.Sprintf("; %v", p.Proof)
+	}
+	return text
+}
+
+// Path returns how the first NIC of the Fabric reaches the bytes.
+func (b *Buffer) Path() Path { return b.pathOf(0) }
+
+func (b *Buffer) pathOf(i int) Path {
+	p := b.parts[i].Path()
+	return Path{
+		NIC: b.fabric.nics[i].nic.Name(), Staged: p.Direct == engine.Staged, Route: p.Route, Reason: p.Reason, Proof: p.Proof,
+	}
+}
+
+// Prove asks a prover where the bytes are, as the first NIC of the Fabric has them, and keeps
+// the answer for Path. trace.Tracer is one; it must have been started before the Buffer was
+// registered.
+func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Placement, error) {
+	proof, err := b.parts[0].Prove(ctx, p)
+	return proof, plain(err)
+}
+
+// ReadAt copies bytes out of the memory by CPU. It follows io.ReaderAt, and sees what peers
+// have written.
+func (b *Buffer) ReadAt(p []byte, off int64) (int, error) {
+	for _, part := range b.parts[1:] {
+		if part.Path().Direct == engine.Staged { // its staging buffer may have newer bytes
+			if n, err := part.ReadAt(p, off); err != nil {
+				return n, plain(err)
+			}
+		}
+	}
+	n, err := b.parts[0].ReadAt(p, off)
+	return n, plain(err)
+}
+
+// WriteAt copies bytes into the memory by CPU, for NICs and peers to see. If p does not fit, it
+// writes nothing.
+func (b *Buffer) WriteAt(p []byte, off int64) (int, error) {
+	n, err := b.parts[0].WriteAt(p, off)
+	for _, part := range b.parts[1:] {
+		err = errors.Join(err, part.Sync())
+	}
+	return n, plain(err)
+}
+
+// Sync makes staged memory and its staging buffers equal. Operations and ReadAt do this for the
+// bytes that they use. Call Sync before a peer reads what a GPU has written, and before the GPU
+// reads what a peer has written. Otherwise it does nothing.
+func (b *Buffer) Sync() error {
+	var err error
+	for _, p := range b.parts {
+		if e := p.Sync(); err == nil {
+			err = plain(e)
+		}
+	}
+	return err
+}
+
+// Flush returns when a GPU's kernel that is running sees the bytes that have arrived: writes
+// that a notification or a completion has reported. A kernel that is started later sees them in
+// any case. A staged Buffer is synchronised.
+func (b *Buffer) Flush(ctx context.Context) error {
+	for _, p := range b.parts {
+		if err := p.Flush(ctx); err != nil {
+			return plain(err)
+		}
+	}
+	return nil
+}
+
+// SetReady makes operations that read the bytes wait until the function returns nil: for memory
+// that a GPU is still writing when the operation is posted. A runtime's stream or event fits:
+// the function waits for it. Its context ends with the connection, and when the operation is
+// withdrawn; an error of it is the operation's. It is called once for each operation, in a
+// goroutine of its own. nil removes it. It does not apply to what peers read.
+func (b *Buffer) SetReady(ready func(context.Context) error) {
+	for _, p := range b.parts {
+		p.SetReady(ready)
+	}
+}
+
+// Retain adds a reference to an open Buffer.
+func (b *Buffer) Retain() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refs == 0 {
+		return ErrClosed
+	}
+	b.refs++
+	return nil
+}
+
+// Release takes a reference away. The last Release closes the Buffer.
+func (b *Buffer) Release() error {
+	b.mu.Lock()
+	if b.refs == 0 {
+		b.mu.Unlock()
+		return ErrClosed
+	}
+	b.refs--
+	last := b.refs == 0
+	b.mu.Unlock()
+	if last {
+		return b.giveUp()
+	}
+	return nil
+}
+
+// Close gives the Buffer up, whatever references there are: it cannot be used any more. The
+// memory is freed when no slice, no operation under way and no key of a peer needs it: keys end
+// with their connections, or with Unexport. A second Close does nothing.
+func (b *Buffer) Close() error {
+	b.mu.Lock()
+	open := b.refs > 0
+	b.refs = 0
+	b.mu.Unlock()
+	if !open {
+		return nil
+	}
+	return b.giveUp()
+}
+
+// Free is Close for programs that need to know that the memory is free: while there are other
+// references, slices, operations under way or keys of peers, it returns an error that is
+// dmabuf.ErrInUse, and the Buffer stays open.
+func (b *Buffer) Free() error {
+	b.mu.Lock()
+	refuse := func(detail string) error {
+		defer b.mu.Unlock()
+		return &dmabuf.Error{Op: "free a buffer", Device: b.String(), Detail: detail, Remedy: "end them first, or Close the buffer", Err: dmabuf.ErrInUse}
+	}
+	switch {
+	case b.refs == 0:
+		b.mu.Unlock()
+		return nil
+	case b.refs > 1:
+		return refuse(fmt.Sprintf("it is retained %d times", b.refs-1))
+	}
+	for _, p := range b.parts {
+		if detail := p.Busy(); detail != "" {
+			return refuse(detail)
+		}
+	}
+	b.refs = 0
+	b.mu.Unlock()
+	return b.giveUp()
+}
+
+// giveUp releases the memory.
+func (b *Buffer) giveUp() error {
+	b.fabric.mu.Lock()
+	delete(b.fabric.buffers, b)
+	b.fabric.mu.Unlock()
+	var err error
+	for _, p := range b.parts {
+		err = errors.Join(err, p.Release())
+	}
+	return err
+}
+
+// String names the Buffer for messages: "buffer of 4096 bytes".
+func (b *Buffer) String() string { return fmt.Sprintf("buffer of %d bytes", b.size) }
+
+// owner closes what a Buffer owns when no NIC has it registered any more.
+type owner struct {
+	mu   sync.Mutex
+	left int // registrations
+	list []io.Closer
+}
+
+// share is an owner's for one registration.
+type share struct {
+	owner *owner
+	gone  bool
+}
+
+func (o *owner) add() *share {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.left++
+	return &share{owner: o}
+}
+
+// Close may be called again after an error.
+func (s *share) Close() error {
+	o := s.owner
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !s.gone {
+		s.gone = true
+		o.left--
+	}
+	if o.left > 0 {
+		return nil
+	}
+	for len(o.list) > 0 {
+		if err := o.list[0].Close(); err != nil {
+			return err
+		}
+		o.list = o.list[1:]
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"net"
+	"time"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/internal/engine"
+)
+
+// Config is how connections are made. The zero value connects over loopback addresses only.
+type Config struct {
+	// TLS protects the exchange by which connections are made, and by which memory is exported.
+	// Both sides need a certificate that the other accepts. Without TLS only loopback addresses
+	// are allowed, unless AllowPlaintext is set. What moves by RDMA is not encrypted, and TLS
+	// does not separate peers from one another: all of them are in one protection domain, so
+	// that a peer could use a key that it guesses.
+	TLS *tls.Config
+	// AllowPlaintext allows the exchange without encryption: a host that can read or change it
+	// can read and write the exported memory.
+	AllowPlaintext bool
+
+	// Hello reaches the peer with the connection, in its PeerInfo. It has at most 4 KiB.
+	Hello []byte
+	// Admit, if not nil, decides on a caller of a Listener, before it is connected. The text of
+	// Reject reaches the caller; other errors stay here, and the caller gets "refused". The
+	// context ends when the caller has waited too long.
+	Admit func(context.Context, PeerInfo) error
+	// OnReject, if not nil, is called for every caller of a Listener that was not connected, and
+	// for one that ended before Accept returned it, with the reason. Each call has its own
+	// goroutine; it must not block.
+	OnReject func(from net.Addr, why error)
+	// Backlog is the number of connections of a Listener that may wait for Accept; default 128.
+	Backlog int
+
+	// NIC is the NIC of a Fabric of several; default the first. Port is its port; default any
+	// that is active. GID narrows the choice of the port's GID.
+	NIC  string
+	Port int
+	GID  gid.Wish
+	// PKey is the partition, such as 0x8001; default the port's first.
+	PKey uint16
+	// TrafficClass of RoCE packets, which includes the DSCP (upper 6 bits) and ECN (lower 2
+	// bits). ServiceLevel is InfiniBand's, or the priority of a VLAN. MTU is the size of packets
+	// in bytes; default, and at most, what both ports have.
+	TrafficClass uint8
+	ServiceLevel uint8
+	MTU          int
+
+	// PeerTimeout bounds how long a silent peer is waited for, in whatever way it is silent: its
+	// NIC does not acknowledge, its host does not answer, or it does not confirm a Close.
+	// Default 10 s. NICs keep to it roughly: they may take up to four times as long.
+	PeerTimeout time.Duration
+	// ConnectTimeout bounds the making of a connection; default 10 s.
+	ConnectTimeout time.Duration
+
+	// Depth is the number of operations that may be under way; default 256.
+	Depth int
+	// Messages is the number of messages and notifications that the peer may send before the
+	// program has taken one; default 32. MessageSize is their longest size in bytes; default
+	// 1 KiB, at most 64 KiB. The smaller ones of both sides apply. They are pinned host memory:
+	// about twice their product for each connection.
+	Messages    int
+	MessageSize int
+}
+
+const (
+	defaultBacklog  = 128
+	defaultMessages = 32
+)
+
+func (c *Config) backlog() int { return cmp.Or(max(c.Backlog, 0), defaultBacklog) }
+
+// options translates the configuration for a NIC.
+func (c *Config) options(r *rail) (engine.EndpointOptions, error) {
+	opt := engine.EndpointOptions{
+		TLS: c.TLS, AllowPlaintext: c.AllowPlaintext, Hello: c.Hello, OnReject: c.OnReject, Port: c.Port, GID: c.GID,
+		PeerTimeout: cmp.Or(c.PeerTimeout, peerTimeout), ConnectTimeout: c.ConnectTimeout, Depth: c.Depth,
+		MailDepth: cmp.Or(c.Messages, defaultMessages), MailSize: c.MessageSize, MaxPeers: maxConns,
+		Connect: ibvfd.ConnectAttr{MTU: c.MTU, PathAttr: ibvfd.PathAttr{TrafficClass: c.TrafficClass, SL: c.ServiceLevel}},
+	}
+	if c.PKey != 0 {
+		var err error
+		if opt.Connect.PKeyIndex, err = r.nic.PKeyIndex(c.Port, ibdev.PKey(c.PKey)); err != nil {
+			return opt, err
+		}
+	}
+	if admit := c.Admit; admit != nil {
+		opt.Admit = func(ctx context.Context, p engine.PeerInfo) error { return admit(ctx, PeerInfo(p)) }
+	}
+	return opt, nil
+}
+
+// PeerInfo is what is known of the other side of a connection.
+type PeerInfo struct {
+	Addr  net.Addr             // of the exchange
+	TLS   *tls.ConnectionState // nil without TLS
+	Hello []byte               // its Config.Hello
+}
+
+// Reject returns an error for Config.Admit, whose text reaches the caller: at most 256 bytes.
+func Reject(text string) error { return engine.Reject(text) }

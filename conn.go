@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net"
+	"net/netip"
+
+	"github.com/gpurdma/gpurdma/internal/engine"
+)
+
+// Conn is a connection to a peer. Its methods may be called from several goroutines at once. It
+// makes progress by itself.
+type Conn struct {
+	fabric *Fabric
+	rail   *rail
+	c      *engine.Conn
+	peer   PeerInfo // it does not change, and the connection's mutex is not needed for it
+}
+
+func (f *Fabric) newConn(r *rail, ec *engine.Conn) (*Conn, error) {
+	c := &Conn{f, r, ec, PeerInfo(ec.Peer())}
+	if !f.add(func() { f.conns[c] = struct{}{} }) {
+		_ = ec.Close()
+		return nil, ErrClosed
+	}
+	ec.OnEnd(func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.conns, c)
+	})
+	return c, nil
+}
+
+// Export gives the peer access to local memory under a name, for its Import. The memory stays
+// the peer's to use until Unexport, or until the connection ends. Of a Buffer it is just the
+// Span; of a View it is all of its buffers. A name that is exported already is EEXIST.
+func (c *Conn) Export(name string, s Span, access Access) error {
+	x, err := s.on(c.fabric, c.rail)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.bound()
+	defer cancel()
+	return plain(c.c.Export(ctx, name, x, access.verbs()))
+}
+
+// Unexport withdraws what Export gave. An access by the peer after that ends the connection:
+// the two programs agree before.
+func (c *Conn) Unexport(name string) error {
+	ctx, cancel := c.bound()
+	defer cancel()
+	return plain(c.c.Unexport(ctx, name))
+}
+
+// bound bounds a call that talks with the peer's host.
+func (c *Conn) bound() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), c.c.PeerTimeout())
+}
+
+// Import waits until the peer has exported memory under the name, and returns it.
+func (c *Conn) Import(ctx context.Context, name string) (Remote, error) {
+	rb, err := c.c.Import(ctx, name)
+	if err != nil {
+		return Remote{}, plain(err)
+	}
+	return Remote{rb: rb, len: rb.Size()}, nil
+}
+
+// Share gives the peer access to local memory, as Export does, and returns its descriptor, for
+// a program that sends it by its own means: Remote.MarshalBinary encodes it.
+func (c *Conn) Share(s Span, access Access) (Remote, error) {
+	x, err := s.on(c.fabric, c.rail)
+	if err != nil {
+		return Remote{}, err
+	}
+	rb, err := c.c.Share(x, access.verbs())
+	if err != nil {
+		return Remote{}, plain(err)
+	}
+	return Remote{rb: rb, len: rb.Size()}, nil
+}
+
+// Write writes local memory to the peer's, and returns when the peer's NIC has acknowledged all
+// of it, and the notification.
+func (c *Conn) Write(ctx context.Context, to Remote, from Span, opts ...Option) error {
+	if len(opts) > 0 {
+		return c.doWith(ctx, Op{Kind: OpWrite, Local: from, Remote: to}, opts)
+	}
+	_, err := c.do(ctx, &Op{Kind: OpWrite, Local: from, Remote: to})
+	return err
+}
+
+// doWith is do with options, which the operation is allocated for.
+func (c *Conn) doWith(ctx context.Context, o Op, opts []Option) error {
+	for _, opt := range opts {
+		opt(&o)
+	}
+	_, err := c.do(ctx, &o)
+	return err
+}
+
+// Read reads the peer's memory into local memory.
+func (c *Conn) Read(ctx context.Context, into Span, from Remote, opts ...Option) error {
+	if len(opts) > 0 {
+		return c.doWith(ctx, Op{Kind: OpRead, Local: into, Remote: from}, opts)
+	}
+	_, err := c.do(ctx, &Op{Kind: OpRead, Local: into, Remote: from})
+	return err
+}
+
+// FetchAdd adds to the peer's 8 bytes, which must be aligned to 8, and returns their old value.
+// It is atomic with respect to other atomics of the peer's NIC. The number is in the hosts'
+// byte order.
+func (c *Conn) FetchAdd(ctx context.Context, to Remote, add uint64) (old uint64, err error) {
+	return c.do(ctx, &Op{Kind: OpFetchAdd, Remote: to, Add: add})
+}
+
+// CompareSwap writes swap to the peer's 8 bytes if they equal compare, and returns their old
+// value. It is otherwise as FetchAdd.
+func (c *Conn) CompareSwap(ctx context.Context, to Remote, compare, swap uint64) (old uint64, err error) {
+	return c.do(ctx, &Op{Kind: OpCompareSwap, Remote: to, Compare: compare, Swap: swap})
+}
+
+// Send sends a message, of Config.MessageSize bytes at most, and returns when the peer's NIC
+// has it. It waits while the peer's program has as many that it has not taken as it may have.
+func (c *Conn) Send(ctx context.Context, message []byte) error {
+	_, err := c.do(ctx, &Op{Kind: OpSend, Inline: message})
+	return err
+}
+
+// Receive waits for a message, and returns it. When the connection has ended, it returns the
+// messages that came before, and then the reason.
+func (c *Conn) Receive(ctx context.Context) ([]byte, error) {
+	p, err := c.c.Receive(ctx, engine.MailMessage)
+	return p, plain(err)
+}
+
+// ReceiveNotification waits for a notification, and returns what the peer gave to Notify. All
+// bytes of its write are in the memory, and so are those of the writes before it.
+func (c *Conn) ReceiveNotification(ctx context.Context) ([]byte, error) {
+	p, err := c.c.Receive(ctx, engine.MailNote)
+	return p, plain(err)
+}
+
+// Notifications is ReceiveNotification as an iterator. It ends after its first error.
+func (c *Conn) Notifications(ctx context.Context) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for {
+			p, err := c.ReceiveNotification(ctx)
+			if !yield(p, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Close ends the connection. It withdraws what the NIC does not have yet, waits for the rest,
+// and tells the peer, which sees the end after all that came before. It returns nil if all that
+// the NIC had has completed, was refused by the peer's NIC, or cannot land any more because the
+// peer has confirmed the end; otherwise ErrOutcomeUnknown. It takes Config.PeerTimeout and a
+// few seconds at most. The connection's resources are free when it returns. Further calls
+// return the same.
+func (c *Conn) Close() error { return c.c.Close() }
+
+// Done returns a channel that is closed when the connection has ended: by Close, by the peer,
+// or by an error. All that the peer did before has arrived then.
+func (c *Conn) Done() <-chan struct{} { return c.c.Done() }
+
+// Err returns why the connection has ended, and nil before that.
+func (c *Conn) Err() error { return plain(c.c.Err()) }
+
+// LocalAddr returns this side's address of the exchange.
+func (c *Conn) LocalAddr() net.Addr { return c.c.LocalAddr() }
+
+// RemoteAddr returns the peer's address of the exchange.
+func (c *Conn) RemoteAddr() net.Addr { return c.peer.Addr }
+
+// Peer returns what is known of the peer.
+func (c *Conn) Peer() PeerInfo { return c.peer }
+
+// Stats returns what this side has done so far.
+func (c *Conn) Stats() Stats {
+	n := c.c.Counts()
+	return Stats{Done: n.Done, Failed: n.Failed, Bytes: n.Bytes}
+}
+
+// Rail is the way of a connection over one NIC.
+type Rail struct {
+	NIC   string
+	Port  int
+	Local netip.Addr // the port's GID; an IPv4 address if it stands for one
+	Peer  netip.Addr // the peer's
+	Up    bool
+	Why   string // why this port and GID were chosen
+}
+
+// String returns all fields in one line.
+func (r Rail) String() string {
+	state := "up"
+	if !r.Up {
+		state = "down"
+	}
+	text := fmt.Sprintf("port %d of %s, %v to %v, %s", r.Port, r.NIC, r.Local, r.Peer, state)
+	if r.Why != "" {
+		text += " (" + r.Why + ")"
+	}
+	return text
+}
+
+// Rails returns the ways of the connection: one.
+func (c *Conn) Rails() []Rail {
+	p := c.c.Path()
+	return []Rail{{NIC: p.NIC, Port: p.Port, Local: p.GID, Peer: p.Peer, Up: c.c.Up(), Why: p.Why}}
+}
+
+// String names the connection: "10.0.0.1:7471 by port 1 of mlx5_0, 10.0.0.2 to 10.0.0.1, up".
+func (c *Conn) String() string { return fmt.Sprintf("%v by %v", c.RemoteAddr(), c.Rails()[0]) }
+
+// do posts an operation, and waits for it.
+func (c *Conn) do(ctx context.Context, o *Op) (uint64, error) {
+	x := newCall()
+	t, err := c.postWait(ctx, o, x, calls{})
+	if err != nil {
+		x.free()
+		return 0, c.failed(o.Kind, err)
+	}
+	if err := engine.Await(ctx, c.rail.alone[:], x.signal, nil); err != nil {
+		t.Cancel(err)
+		if x.abandon() {
+			return 0, c.failed(o.Kind, err)
+		}
+		<-x.signal // it has just ended
+	}
+	value, err := x.value, x.err
+	x.free()
+	return value, c.failed(o.Kind, err)
+}
+
+// postWait posts an operation, and waits until there is room for it.
+func (c *Conn) postWait(ctx context.Context, o *Op, context any, sink engine.Sink) (engine.Ticket, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return engine.Ticket{}, err
+		}
+		t, err := c.post(o, context, sink)
+		if err != engine.ErrQueueFull {
+			return t, err
+		}
+		select {
+		case <-c.c.Vacancy():
+		case <-ctx.Done():
+			return engine.Ticket{}, ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/engine"
+)
+
+// The errors that programs test for, besides those of package dmabuf: ErrLimit, ErrRange and
+// ErrInUse.
+var (
+	// ErrClosed means that this side has closed the connection, the listener, the buffer or the
+	// fabric. It is net.ErrClosed and os.ErrClosed, too.
+	ErrClosed = engine.ErrClosed
+	// ErrPeerGone means that the peer has ended the connection, or does not answer.
+	ErrPeerGone = engine.ErrPeerGone
+	// ErrQueueFull means that a Queue or its connection has no room. Nothing was posted: take
+	// completions, and post again.
+	ErrQueueFull = engine.ErrQueueFull
+	// ErrStaleKey means that a Remote is of another connection: keys end with theirs.
+	ErrStaleKey = engine.ErrStaleKey
+	// ErrRejected means that the peer refuses the connection. The error quotes the peer's text.
+	ErrRejected = engine.ErrRejected
+	// ErrMalformed means that the other side sent bytes that no peer of this package sends.
+	ErrMalformed = engine.ErrMalformed
+	// ErrUnsafe means that the exchange would not be encrypted.
+	ErrUnsafe = engine.ErrUnsafe
+	// ErrOutcomeUnknown means that operations were under way when the connection ended, and that
+	// the peer has not confirmed its end: they may have been carried out, or still be.
+	ErrOutcomeUnknown = engine.ErrOutcomeUnknown
+)
+
+// OpError is the error of an operation. Unwrap leads to an *[ibvfd.WCError], with the vendor's
+// own code, if the NIC reported the error.
+type OpError struct {
+	Op   OpKind
+	Peer net.Addr
+	NIC  string
+	Err  error
+}
+
+// Error returns all fields in one line, and what to change.
+func (e *OpError) Error() string {
+	text := fmt.Sprintf("%v with %v by %s: %v", e.Op, e.Peer, e.NIC, e.Err)
+	if r := engine.Remedy(e.Err); r != "" {
+		text += "; " + r
+	}
+	return text
+}
+
+// Unwrap returns Err.
+func (e *OpError) Unwrap() error { return e.Err }
+
+// Is makes the error ErrPeerGone if the peer's NIC did not answer.
+func (e *OpError) Is(target error) bool {
+	return target == ErrPeerGone && errors.Is(e.Err, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr})
+}
+
+// failed returns the error of an operation; nil for nil.
+func (c *Conn) failed(kind OpKind, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &OpError{Op: kind, Peer: c.RemoteAddr(), NIC: c.rail.nic.Name(), Err: plain(err)}
+}
+
+// plain returns an error of the engine without what it says of the engine's own names.
+func plain(err error) error {
+	if err == os.ErrClosed {
+		return ErrClosed
+	}
+	if e := (*engine.OpError)(nil); errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/engine"
+)
+
+// Fabric is one or more opened NICs. Its methods may be called from several goroutines at once.
+type Fabric struct {
+	nics  []*rail
+	alloc func(ctx context.Context, spec string, size int64) (Source, error) // in place of package gpualloc's; may be nil
+
+	mu        sync.Mutex
+	closed    bool
+	done      chan struct{} // closed when Close has ended
+	err       error         // of Close
+	listeners map[*Listener]struct{}
+	conns     map[*Conn]struct{}
+	buffers   map[*Buffer]struct{}
+}
+
+// rail is a NIC of a Fabric.
+type rail struct {
+	index    int
+	nic      *engine.NIC
+	endpoint *engine.Endpoint
+	alone    [1]*engine.Endpoint // the endpoint
+}
+
+// Open opens NICs by their names, as in "mlx5_0". A connection uses one of them: the first,
+// unless Config.NIC names another. Buffers are registered with all of them.
+func Open(names ...string) (*Fabric, error) {
+	if len(names) == 0 {
+		return nil, &dmabuf.Error{Op: "open a fabric", Detail: "no NIC is named", Remedy: "name one of /sys/class/infiniband", Err: unix.EINVAL}
+	}
+	var nics []*engine.NIC
+	for _, name := range names {
+		n, err := engine.OpenNIC(name, engine.NICOptions{})
+		if err != nil {
+			return nil, errors.Join(err, closeNICs(nics))
+		}
+		nics = append(nics, n)
+	}
+	return newFabric(nics)
+}
+
+func closeNICs(nics []*engine.NIC) (err error) {
+	for _, n := range nics {
+		err = errors.Join(err, n.Close())
+	}
+	return err
+}
+
+// newFabric makes a fabric of opened NICs, which it takes over.
+func newFabric(nics []*engine.NIC) (*Fabric, error) {
+	f := &Fabric{listeners: map[*Listener]struct{}{}, conns: map[*Conn]struct{}{}, buffers: map[*Buffer]struct{}{}}
+	for i, n := range nics {
+		e, err := n.NewEndpoint(engine.EndpointOptions{Background: true, MaxPeers: maxConns})
+		if err != nil {
+			for _, r := range f.nics {
+				err = errors.Join(err, r.endpoint.Close())
+			}
+			return nil, errors.Join(err, closeNICs(nics))
+		}
+		f.nics = append(f.nics, &rail{i, n, e, [1]*engine.Endpoint{e}})
+	}
+	return f, nil
+}
+
+// maxConns is the number of connections that a NIC may have. Admit bounds them sooner.
+const maxConns = 1 << 16
+
+// NICs returns the names of the NICs.
+func (f *Fabric) NICs() []string {
+	var names []string
+	for _, r := range f.nics {
+		names = append(names, r.nic.Name())
+	}
+	return names
+}
+
+// String returns the names of the NICs: "fabric of mlx5_0".
+func (f *Fabric) String() string { return "fabric of " + strings.Join(f.NICs(), ", ") }
+
+// rail returns the NIC that a connection is to use.
+func (f *Fabric) rail(name string) (*rail, error) {
+	if name == "" {
+		return f.nics[0], nil
+	}
+	for _, r := range f.nics {
+		if r.nic.Name() == name {
+			return r, nil
+		}
+	}
+	return nil, &dmabuf.Error{Op: "use a NIC", Device: name, Detail: "the fabric has " + strings.Join(f.NICs(), ", "), Remedy: "name one of them in Config.NIC", Err: unix.ENODEV}
+}
+
+// Listen listens for connections on a TCP address ("host:port"; port 0 chooses one), or on an
+// address of rdma_cm ("rdma_cm://host:port").
+func (f *Fabric) Listen(addr string, cfg Config) (*Listener, error) {
+	r, err := f.rail(cfg.NIC)
+	if err != nil {
+		return nil, err
+	}
+	opt, err := cfg.options(r)
+	if err != nil {
+		return nil, err
+	}
+	el, err := r.endpoint.ListenWith(addr, opt, cfg.backlog())
+	if err != nil {
+		return nil, plain(err)
+	}
+	l := &Listener{fabric: f, rail: r, l: el}
+	if !f.add(func() { f.listeners[l] = struct{}{} }) {
+		return nil, errors.Join(ErrClosed, el.Close())
+	}
+	return l, nil
+}
+
+// Dial connects to a Listener of the peer's. The forms of addr are those of Listen.
+func (f *Fabric) Dial(ctx context.Context, addr string, cfg Config) (*Conn, error) {
+	r, err := f.rail(cfg.NIC)
+	if err != nil {
+		return nil, err
+	}
+	opt, err := cfg.options(r)
+	if err != nil {
+		return nil, err
+	}
+	ec, err := r.endpoint.ConnectWith(ctx, addr, opt)
+	if err != nil {
+		return nil, plain(err)
+	}
+	return f.newConn(r, ec)
+}
+
+// add runs a function that adds something to close, unless the fabric is closed.
+func (f *Fabric) add(what func()) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return false
+	}
+	what()
+	return true
+}
+
+// SetMaxPinned bounds the host memory that is pinned for each NIC, in bytes: host buffers,
+// staging buffers, and the messages of connections. The default is 256 MiB. What would exceed
+// it returns an error that is dmabuf.ErrLimit.
+func (f *Fabric) SetMaxPinned(bytes int64) {
+	for _, r := range f.nics {
+		r.nic.SetMaxPinned(bytes)
+	}
+}
+
+// Stats are counters.
+type Stats struct {
+	Pinned int64  // bytes of host memory that are pinned now; of a Fabric only
+	Staged int64  // bytes that the CPU has copied to and from staging buffers; of a Fabric only
+	Done   uint64 // operations of this side that have completed
+	Failed uint64 // operations of this side that have failed, or were withdrawn
+	Bytes  int64  // of the operations that have completed
+}
+
+// Stats returns the sum of all NICs, and of the connections that are open.
+func (f *Fabric) Stats() Stats {
+	var s Stats
+	for _, r := range f.nics {
+		n := r.nic.Stats()
+		s.Pinned += n.Pinned
+		s.Staged += n.Staged
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.conns {
+		x := c.Stats()
+		s.Done, s.Failed, s.Bytes = s.Done+x.Done, s.Failed+x.Failed, s.Bytes+x.Bytes
+	}
+	return s
+}
+
+// Close closes all listeners and connections, side by side, then all buffers, and the NICs. Its
+// error includes those of Conn.Close. It takes as long as the slowest connection's Close.
+// Further calls return the same.
+func (f *Fabric) Close() error {
+	f.mu.Lock()
+	if f.closed {
+		done := f.done
+		f.mu.Unlock()
+		<-done
+		return f.err
+	}
+	f.closed, f.done = true, make(chan struct{})
+	listeners, conns, buffers := f.listeners, f.conns, f.buffers
+	f.listeners, f.conns, f.buffers = nil, nil, nil // to delete from these does nothing
+	f.mu.Unlock()
+	defer close(f.done)
+	var errs []error
+	for l := range listeners {
+		errs = append(errs, l.l.Close())
+	}
+	var all sync.WaitGroup
+	ends := make(chan error, len(conns))
+	for c := range conns {
+		all.Go(func() { ends <- c.Close() })
+	}
+	all.Wait()
+	for range conns {
+		errs = append(errs, <-ends)
+	}
+	for _, r := range f.nics {
+		errs = append(errs, r.endpoint.Close())
+	}
+	for b := range buffers {
+		errs = append(errs, b.Close())
+	}
+	for _, r := range f.nics {
+		errs = append(errs, closeIdle(r.nic))
+	}
+	f.err = errors.Join(errs...)
+	return f.err
+}
+
+// idleWait bounds how long Close waits for calls of other goroutines that use a buffer, such as
+// a write that is being refused.
+const idleWait = 5 * time.Second
+
+// closeIdle closes a NIC whose buffers are closed, once no call uses them any more.
+func closeIdle(n *engine.NIC) error {
+	for end := time.Now().Add(idleWait); ; time.Sleep(time.Millisecond) {
+		if err := n.Close(); !errors.Is(err, dmabuf.ErrInUse) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// Listener accepts connections.
+type Listener struct {
+	fabric *Fabric
+	rail   *rail
+	l      *engine.Listener
+}
+
+// Accept waits for a connection. After Close it returns ErrClosed.
+func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
+	for {
+		ec, err := l.l.Accept(ctx)
+		if errors.Is(err, os.ErrClosed) {
+			return nil, ErrClosed
+		}
+		if err != nil {
+			return nil, err
+		}
+		return l.fabric.newConn(l.rail, ec)
+	}
+}
+
+// Addr returns the address.
+func (l *Listener) Addr() net.Addr { return l.l.Addr() }
+
+// Close ends the listening, and the connections that Accept has not returned. Others stay.
+func (l *Listener) Close() error {
+	l.fabric.mu.Lock()
+	delete(l.fabric.listeners, l)
+	l.fabric.mu.Unlock()
+	return l.l.Close()
+}
+
+// peerTimeout is the default of Config.PeerTimeout.
+const peerTimeout = 10 * time.Second

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fabrictest runs programs that use package gpurdma without a NIC, a GPU or privileges:
+// its NICs, their memory and the network between them are in the memory of the process.
+//
+// A program under test gets its Fabric from the test. New returns one Fabric, for programs
+// whose two sides share it. A Network has several machines, each with NICs of its own:
+//
+//	net := fabrictest.NewNetwork(fabrictest.Options{})
+//	server, err := net.Open("mlx5_0")
+//	client, err := net.Open("mlx5_0")
+//
+// Network.Open takes the place of gpurdma.Open, and has its signature.
+//
+// # Addresses
+//
+// Listen and Dial take any address of the form "host:port", such as the one that the program
+// has in its configuration: no name is looked up, and no port of the machine is used. An
+// address is one of the whole Network, so that two machines cannot listen on the same. Without
+// TLS all addresses are allowed. Addresses of rdma_cm are not.
+//
+// # Memory
+//
+// Fabric.Alloc takes every spec. "host" is host memory, "staged" is memory that NICs cannot
+// register, and all others, such as "cuda:0", give memory that NICs access directly. NewMemory
+// and NewStagedMemory make memory for Fabric.Register.
+//
+// # Failures
+//
+// A test lets NICs, paths, machines and memory fail: Cut, Lose, CutExchanges, LoseAnswers,
+// SetPort, Remove and Revoke. Times are those of real NICs: a NIC gives up a silent peer after
+// about Config.PeerTimeout. A test sets a short one.
+//
+// # Late bytes
+//
+// By default the bytes of a write are in the peer's memory when the write is acknowledged. RDMA
+// does not promise that: the bytes may arrive later, and in another order, until a message, a
+// notification, an atomic or a write with Delivered of the same connection pushes them.
+// Options.HoldWrites holds all of them back until then, so that a program that relies on more
+// fails; so does one that reads back what it has written without Delivered. OnPlace chooses for
+// each write.
+//
+// # Differences from NICs
+//
+// Bytes move at the speed of copies, and nothing is encrypted but by Config.TLS. All NICs have
+// one port, which is up, and no partitions: Config.PKey is refused. A receiver is always ready,
+// because package gpurdma keeps it so.
+package fabrictest

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabrictest
+
+import (
+	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/internal/memnic"
+)
+
+// Loss says how connections over TCP end that are cut.
+type Loss int
+
+// The losses.
+const (
+	Reset  Loss = iota // both ends learn of it at once; a Dial fails with EHOSTUNREACH
+	Silent             // nothing arrives; both ends learn of it after Config.PeerTimeout, and a Dial waits
+)
+
+// CutExchanges cuts the connections over TCP by which machines connect and export memory, and
+// prevents new ones: those of all machines, those of one, or those among several. RDMA
+// goes on until a side notices the cut.
+func (n *Network) CutExchanges(how Loss, among ...*gpurdma.Fabric) {
+	var devices []*memnic.Device
+	for _, f := range among {
+		for _, nic := range n.machine(f).nics {
+			devices = append(devices, nic.dev)
+		}
+	}
+	loss := memnic.Reset
+	if how == Silent {
+		loss = memnic.Silent
+	}
+	n.net.CutExchanges(loss, devices...)
+}
+
+// MendExchanges undoes all calls of CutExchanges. Silent connections go on, unless they have
+// failed meanwhile.
+func (n *Network) MendExchanges() { n.net.MendExchanges() }

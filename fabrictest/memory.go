@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabrictest
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/internal/memnic"
+	"github.com/gpurdma/gpurdma/pciaddr"
+)
+
+// Memory plays the part of a GPU's memory. It is a gpurdma.Source: the CPU accesses it by
+// ReadAt and WriteAt, and NICs of a Network access it directly, unless it is staged.
+type Memory struct {
+	mem    *memnic.Memory
+	closed func()
+}
+
+// NewMemory makes size bytes of zeroed memory that NICs can register.
+func NewMemory(size int64) (*Memory, error) { return newMemory(size, pciOf(""), false) }
+
+// NewStagedMemory makes size bytes of zeroed memory that NICs cannot register: buffers of it
+// are staged.
+func NewStagedMemory(size int64) (*Memory, error) { return newMemory(size, pciOf(""), true) }
+
+func newMemory(size int64, at pciaddr.Addr, staged bool) (*Memory, error) {
+	m, err := memnic.NewMemory(size, memnic.MemoryOptions{PCI: at, Staged: staged})
+	if err != nil {
+		return nil, err
+	}
+	return &Memory{mem: m, closed: func() {}}, nil
+}
+
+// pciOf returns the PCI function of an allocator: "cuda:1" is on another one than "cuda:0".
+func pciOf(spec string) pciaddr.Addr {
+	_, index, _ := strings.Cut(spec, ":")
+	i, _ := strconv.ParseUint(index, 10, 6)
+	return pciaddr.Addr{Bus: uint8(3 + i)}
+}
+
+// Size returns the number of bytes, 0 once it is closed.
+func (m *Memory) Size() int64 { return m.mem.Size() }
+
+// Segments returns nil: there are no dma-bufs.
+func (m *Memory) Segments() []gpualloc.Segment { return nil }
+
+// PCI returns the PCI function that the memory is on. There is no such device.
+func (m *Memory) PCI() (pciaddr.Addr, bool) { return m.mem.PCI() }
+
+// Hold keeps the memory until release is called.
+func (m *Memory) Hold() (release func(), err error) { return m.mem.Hold() }
+
+// ReadAt copies bytes out of the memory. It follows io.ReaderAt.
+func (m *Memory) ReadAt(p []byte, off int64) (int, error) { return m.mem.ReadAt(p, off) }
+
+// WriteAt copies bytes into the memory. If they do not fit it writes nothing.
+func (m *Memory) WriteAt(p []byte, off int64) (int, error) { return m.mem.WriteAt(p, off) }
+
+// Close frees the memory. While a Buffer has it registered, Close returns dmabuf.ErrInUse and
+// frees nothing.
+func (m *Memory) Close() error {
+	if err := m.mem.Close(); err != nil {
+		return err
+	}
+	m.closed()
+	return nil
+}
+
+// Revoke takes memory away from the NICs, as a GPU's driver may. When it has returned, no NIC
+// accesses the memory any more: an operation on it fails, and ends its connection. The memory
+// cannot be registered again.
+func (n *Network) Revoke(m *Memory) { n.net.Revoke(m.mem) }

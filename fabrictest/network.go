@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabrictest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/internal/bridge"
+	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/memnic"
+)
+
+// Options are those of a Network. The zero value is usable.
+type Options struct {
+	// HoldWrites makes NICs acknowledge a write before its bytes are in the memory: they arrive
+	// when something pushes them, as OnPlace says. It finds programs that take an
+	// acknowledgement, or the order of writes, for the arrival of bytes. By default bytes are in
+	// the memory when the write is acknowledged.
+	HoldWrites bool
+	// NoAtomics makes NICs without fetch-and-add and compare-and-swap.
+	NoAtomics bool
+	// TimeScale multiplies the times after which NICs repeat what was not answered, and with
+	// them the time that a NIC waits for a silent one; default 1.
+	TimeScale float64
+}
+
+// Network connects machines. Each call of Open adds one. Its methods may be called from several
+// goroutines at once. A Network needs no Close.
+type Network struct {
+	net       *memnic.Network
+	noAtomics bool
+
+	mu       sync.Mutex
+	machines []*machine
+	nics     map[int]*NIC // by number
+}
+
+// machine is a call of Open.
+type machine struct {
+	net    *Network
+	fabric *gpurdma.Fabric
+	nics   []*NIC
+
+	mu     sync.Mutex
+	memory []*Memory // that Fabric.Alloc has allocated
+}
+
+// NewNetwork makes a network without machines.
+func NewNetwork(opt Options) *Network {
+	options := []memnic.Option{memnic.Exchanges()}
+	if opt.TimeScale > 0 {
+		options = append(options, memnic.TimeScale(opt.TimeScale))
+	}
+	n := &Network{net: memnic.New(options...), noAtomics: opt.NoAtomics, nics: map[int]*NIC{}}
+	if opt.HoldWrites {
+		n.OnPlace(func(Placement) time.Duration { return Held })
+	}
+	return n
+}
+
+// New returns a Fabric with one NIC, mem0, on a network of its own. It is for programs whose
+// two sides use the same Fabric. It panics if the machine has no memory.
+func New() *gpurdma.Fabric {
+	f, err := NewNetwork(Options{}).Open()
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
+
+// Open adds a machine with NICs of these names; without a name it has one, mem0. It takes the
+// place of gpurdma.Open. Machines may have NICs of the same names.
+func (n *Network) Open(names ...string) (*gpurdma.Fabric, error) {
+	if len(names) == 0 {
+		names = []string{"mem0"}
+	}
+	m := &machine{net: n}
+	var nics []*engine.NIC
+	for _, name := range names {
+		dev := n.net.Device(name, memnic.Limits{NoAtomics: n.noAtomics})
+		m.nics = append(m.nics, &NIC{machine: m, name: name, dev: dev})
+		nics = append(nics, engine.NewNIC(device{dev}, engine.NICOptions{}))
+	}
+	f, err := bridge.NewFabric(nics, m.alloc)
+	if err != nil {
+		return nil, err
+	}
+	m.fabric = f.(*gpurdma.Fabric)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.machines = append(n.machines, m)
+	for _, nic := range m.nics {
+		n.nics[nic.dev.Number()] = nic
+	}
+	return m.fabric, nil
+}
+
+// machine returns what Open has made.
+func (n *Network) machine(f *gpurdma.Fabric) *machine {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, m := range n.machines {
+		if m.fabric == f {
+			return m
+		}
+	}
+	panic(fmt.Sprintf("fabrictest: %v is not of this network", f))
+}
+
+// alloc allocates for Fabric.Alloc.
+func (m *machine) alloc(_ context.Context, spec string, size int64) (any, error) {
+	mem, err := newMemory(size, pciOf(spec), spec == "staged")
+	if err != nil {
+		return nil, err
+	}
+	mem.closed = func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.memory = slices.DeleteFunc(m.memory, func(x *Memory) bool { return x == mem })
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.memory = append(m.memory, mem)
+	return mem, nil
+}
+
+// Allocated returns the memory that Alloc of a Fabric has allocated, except for "host", and
+// that is not freed; in order.
+func (n *Network) Allocated(f *gpurdma.Fabric) []*Memory {
+	m := n.machine(f)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.memory)
+}
+
+// InUse returns the number of registrations, connections and queues of the NICs that are not
+// closed: 0 when all that was opened is closed. A test finds leaks by it.
+func (n *Network) InUse() int { return n.net.Open() }

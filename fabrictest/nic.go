@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabrictest
+
+import (
+	"fmt"
+
+	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/internal/memnic"
+)
+
+// NIC is a NIC of a machine, for tests that let it fail.
+type NIC struct {
+	machine *machine
+	name    string
+	dev     *memnic.Device
+}
+
+// NIC returns a NIC of a machine by its name; "" stands for the first. It panics if there is
+// none.
+func (n *Network) NIC(f *gpurdma.Fabric, name string) *NIC {
+	m := n.machine(f)
+	for _, nic := range m.nics {
+		if name == "" || nic.name == name {
+			return nic
+		}
+	}
+	panic(fmt.Sprintf("fabrictest: %v has no NIC %s", f, name))
+}
+
+// Name returns the name: "mem0".
+func (c *NIC) Name() string { return c.name }
+
+// Fabric returns the machine.
+func (c *NIC) Fabric() *gpurdma.Fabric { return c.machine.fabric }
+
+// String returns the name, and the address that connections show: "mem0 (10.0.0.1)".
+func (c *NIC) String() string { return fmt.Sprintf("%s (%v)", c.name, c.dev.GID()) }
+
+// Cut cuts the path between this NIC and another one, in both directions: no byte of a later
+// operation lands. Operations fail when the NIC has waited for Config.PeerTimeout, more or
+// less, unless Mend comes first. The exchange over TCP goes on: see CutExchanges.
+func (c *NIC) Cut(peer *NIC) { c.machine.net.net.Cut(c.dev, peer.dev) }
+
+// Mend undoes Cut.
+func (c *NIC) Mend(peer *NIC) { c.machine.net.net.Mend(c.dev, peer.dev) }
+
+// LoseAnswers loses the answers of this NIC to another one's operations, or stops doing so. The
+// operations are carried out, once; to their sender they look like operations that did not
+// arrive.
+func (c *NIC) LoseAnswers(to *NIC, lost bool) { c.machine.net.net.LoseAnswers(c.dev, to.dev, lost) }
+
+// SetPort takes the port of the NIC down, or up again. A port that is down carries nothing.
+func (c *NIC) SetPort(up bool) { c.dev.SetPort(up) }
+
+// Remove takes the NIC out of its machine: its connections end at once, and it makes nothing
+// new.
+func (c *NIC) Remove() { c.dev.Remove() }
+
+// Cut cuts all paths between the NICs of two machines.
+func (n *Network) Cut(a, b *gpurdma.Fabric) { n.eachPath(a, b, (*NIC).Cut) }
+
+// Mend undoes Cut, and the Cut of their NICs.
+func (n *Network) Mend(a, b *gpurdma.Fabric) { n.eachPath(a, b, (*NIC).Mend) }
+
+func (n *Network) eachPath(a, b *gpurdma.Fabric, do func(a, b *NIC)) {
+	for _, x := range n.machine(a).nics {
+		for _, y := range n.machine(b).nics {
+			do(x, y)
+		}
+	}
+}
+
+// Lose takes a machine off the network in silence, as if its power had failed: its NICs reach
+// no NIC of the other machines, and nothing that is sent to it over TCP is answered. Mend and
+// MendExchanges undo it.
+func (n *Network) Lose(f *gpurdma.Fabric) {
+	n.mu.Lock()
+	var others []*gpurdma.Fabric
+	for _, m := range n.machines {
+		if m.fabric != f {
+			others = append(others, m.fabric)
+		}
+	}
+	n.mu.Unlock()
+	n.CutExchanges(Silent, f)
+	for _, other := range others {
+		n.Cut(f, other)
+	}
+}

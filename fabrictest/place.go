@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabrictest
+
+import (
+	"time"
+
+	"github.com/gpurdma/gpurdma/internal/memnic"
+)
+
+// Placement is a write, or a part of one, that a NIC has acknowledged, and whose bytes are on
+// their way to the memory.
+type Placement struct {
+	ID   uint64 // its number in the Network
+	From *NIC   // that has sent it
+	To   *NIC   // that has received it
+	Size int    // in bytes
+	// Relaxed is whether it may overtake others: it may unless the memory has StrictOrdering.
+	Relaxed bool
+}
+
+// Held is the answer of OnPlace's function that holds bytes back until they are pushed.
+const Held = memnic.Held
+
+// OnPlace sets a function that says when the bytes of a write reach the memory: 0 is at once,
+// Held is not before they are pushed, and another time is after that time, unless they are
+// pushed earlier. The write completes without them. Bytes are pushed
+//
+//   - by a message, a notification, an atomic or a write with Delivered that follows on the same
+//     connection, but not by a read: package gpurdma orders reads with nothing;
+//   - by a later write to memory with StrictOrdering of the same GPU, when its own bytes reach
+//     the memory;
+//   - by Place and PlaceAll;
+//   - when the connection ends, or the memory is not exported any more.
+//
+// The function must return soon, and must not call the Network. nil removes it; writes
+// that are held back stay held.
+func (n *Network) OnPlace(when func(Placement) time.Duration) {
+	if when == nil {
+		n.net.OnPlace(nil)
+		return
+	}
+	n.net.OnPlace(func(p memnic.Placement) time.Duration { return when(n.placement(p)) })
+}
+
+func (n *Network) placement(p memnic.Placement) Placement {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return Placement{ID: p.ID, From: n.nics[p.FromNumber], To: n.nics[p.ToNumber], Size: p.Size, Relaxed: p.Relaxed}
+}
+
+// Waiting returns the writes whose bytes have not all reached the memory, in order of arrival
+// at each NIC.
+func (n *Network) Waiting() (list []Placement) {
+	for _, p := range n.net.Waiting() {
+		list = append(list, n.placement(p))
+	}
+	return list
+}
+
+// Place brings size bytes of a waiting write to the memory, from off on, in any order of calls.
+// If the write may not overtake others, the bytes before them, and earlier writes, come too. It
+// reports false if no such write is waiting, or if it has no such part.
+func (n *Network) Place(id uint64, off, size int) bool { return n.net.Place(id, off, size) }
+
+// PlaceAll brings all bytes of all waiting writes to the memory.
+func (n *Network) PlaceAll() { n.net.PlaceAll() }

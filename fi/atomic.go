@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fi
+
+import (
+	"fmt"
+)
+
+// AtomicOp is the operation of an atomic (enum fi_op), with libfabric's values. NICs have those
+// that are named here.
+type AtomicOp int
+
+// The operations.
+const (
+	Sum   AtomicOp = 2  // add (FI_SUM): of fetch atomics
+	CSwap AtomicOp = 12 // compare, and swap if equal (FI_CSWAP): of compare atomics
+)
+
+// String returns "sum" or "compare-and-swap".
+func (o AtomicOp) String() string {
+	switch o {
+	case Sum:
+		return "sum"
+	case CSwap:
+		return "compare-and-swap"
+	}
+	return fmt.Sprintf("AtomicOp(%d)", int(o))
+}
+
+// MsgAtomic is an atomic with all its parameters (struct fi_msg_atomic). It is one operation on a
+// number of 8 bytes (FI_UINT64), in the hosts' byte order.
+type MsgAtomic struct {
+	Operand uint64   // to add, or to swap for
+	Result  []IOV    // 8 bytes of local memory for the old value
+	Addr    Addr     // the peer
+	RMAIOV  []RMAIOV // the 8 bytes of the peer's memory, aligned to 8
+	Op      AtomicOp // Sum or CSwap
+	Context any      // returned with the completion
+}
+
+// FetchAtomic adds operand to the 8 bytes at to, which must be aligned to 8, and puts their old
+// value into the 8 bytes of result (fi_fetch_atomic of FI_UINT64). op is Sum; any other one is
+// [EOPNOTSUPP]. It is atomic with respect to other atomics of NICs. If the NIC has no atomics, it
+// returns EOPNOTSUPP and posts nothing.
+//
+// With SelectiveCompletion it makes no completion unless it fails: the result has arrived when a
+// later write, message or atomic to that peer has completed.
+func (e *Endpoint) FetchAtomic(operand uint64, result IOV, dest Addr, to RMAIOV, op AtomicOp, context any) error {
+	if err := op.is(Sum, "a fetch atomic"); err != nil {
+		return err
+	}
+	p, err := e.peer(dest)
+	if err != nil {
+		return err
+	}
+	return posted(e.ep.FetchAdd(result.engine(), p, to.engine(), operand, context))
+}
+
+// FetchAtomicMsg is FetchAtomic with flags (fi_fetch_atomicmsg).
+func (e *Endpoint) FetchAtomicMsg(m MsgAtomic, flags Flags) error {
+	if err := m.Op.is(Sum, "a fetch atomic"); err != nil {
+		return err
+	}
+	l := e.take()
+	defer e.put(l)
+	l.local, l.remote = appendIOV(l.local, m.Result), appendRMAIOV(l.remote, m.RMAIOV)
+	x, f, err := e.msg(l, m.Addr, flags, 0, m.Context)
+	if err != nil {
+		return err
+	}
+	return posted(e.ep.FetchAddMsg(x, m.Operand, f))
+}
+
+// CompareAtomic writes operand to the 8 bytes at to if they equal compare, and puts their old
+// value into result (fi_compare_atomic of FI_UINT64). op is CSwap; any other one is
+// [EOPNOTSUPP]. Its conditions and completions are those of FetchAtomic.
+func (e *Endpoint) CompareAtomic(operand, compare uint64, result IOV, dest Addr, to RMAIOV, op AtomicOp, context any) error {
+	if err := op.is(CSwap, "a compare atomic"); err != nil {
+		return err
+	}
+	p, err := e.peer(dest)
+	if err != nil {
+		return err
+	}
+	return posted(e.ep.CompareSwap(result.engine(), p, to.engine(), compare, operand, context))
+}
+
+// CompareAtomicMsg is CompareAtomic with flags (fi_compare_atomicmsg).
+func (e *Endpoint) CompareAtomicMsg(m MsgAtomic, compare uint64, flags Flags) error {
+	if err := m.Op.is(CSwap, "a compare atomic"); err != nil {
+		return err
+	}
+	l := e.take()
+	defer e.put(l)
+	l.local, l.remote = appendIOV(l.local, m.Result), appendRMAIOV(l.remote, m.RMAIOV)
+	x, f, err := e.msg(l, m.Addr, flags, 0, m.Context)
+	if err != nil {
+		return err
+	}
+	return posted(e.ep.CompareSwapMsg(x, compare, m.Operand, f))
+}
+
+// is refuses all operations but one.
+func (o AtomicOp) is(one AtomicOp, call string) error {
+	if o == one {
+		return nil
+	}
+	return failure(call, o.String(), "use "+one.String(), EOPNOTSUPP)
+}

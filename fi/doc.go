@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fi moves bytes between the memory of GPUs and hosts by RDMA, with the names and the
+// rules of libfabric's fi_rma(3). docs/fi_rma.md maps each function and rule of that page.
+//
+// Open opens an RDMA device as a Domain. Domain.Register registers memory of package gpualloc,
+// and Domain.AllocHost allocates host memory: both return an MR, which the NIC reaches directly,
+// or which is staged in host memory. Domain.Endpoint makes an Endpoint, which has a CQ and an
+// address vector. Endpoint.Connect and Endpoint.Accept return the Addr of a connected peer, and
+// Endpoint.Insert that of a peer to which the first operation connects.
+//
+// An operation has local memory, an IOV, which is a part of an MR; and a peer's memory, an
+// RMAIOV, which is a part of a Key. Endpoint.Key makes a key to local memory, for one peer or for
+// all of them. Endpoint.Offer and Endpoint.Offered bring it to the peer; a program may also send
+// it by other means, encoded.
+//
+// # Completions
+//
+// Operations are asynchronous: their memory belongs to the NIC until the CQ returns an entry with
+// the context that the operation was given. The program has to read the CQ: reading also posts
+// operations that wait in queues. A failed operation makes an entry for CQ.ReadErr, with the code
+// that libfabric's verbs provider reports, and the NIC's status as ProvErrno.
+//
+// # Order
+//
+// Writes, messages and atomics to one peer are carried out in the order in which they were
+// posted. Reads are ordered with nothing, except by Fence.
+//
+// # Errors
+//
+// Functions return errors in place of libfabric's negative codes. The codes are errnos, such as
+// [EAGAIN]: [errors.Is] finds them, and [Code] returns them. An operation that returns an error
+// was not posted, and makes no completion.
+//
+// # Differences
+//
+// Flags that cannot be honoured are refused, and so are ranges outside of the memory: libfabric's
+// verbs provider ignores the first, and lets the NIC refuse the second. docs/fi_rma.md lists all
+// differences, as a test finds them that runs both side by side.
+//
+// # Lifetimes
+//
+// Close endpoints, then MRs, then the Domain. Close of an object that is still in use returns
+// [EBUSY] and closes nothing.
+package fi

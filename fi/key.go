@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fi
+
+import (
+	"errors"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/engine"
+)
+
+// Key describes memory of a peer that this side may use (fi_mr_key): its address, size, key and
+// access rights. Endpoint.Key makes it at the peer, which sends it by Endpoint.Offer, or by means
+// of its own, encoded by MarshalBinary. It does not change.
+type Key struct {
+	rb *engine.RemoteBuffer
+	ep *Endpoint // that has made it; nil if it was decoded
+}
+
+// Key makes a key to local memory for a peer; with [AddrUnspec], for all peers of the endpoint.
+// access is RemoteRead, RemoteWrite or both; with both of them the peer may use atomics, too, if
+// the NIC has atomics.
+//
+// Each call registers the bytes anew. The key ends with the connection, with the endpoint if it
+// is for all peers, or by its Close: from then on the NIC refuses it. All keys of a Domain are in
+// one protection domain: peers that must not reach memory shared with others need a Domain of
+// their own.
+func (e *Endpoint) Key(mem IOV, to Addr, access Flags) (*Key, error) {
+	a, err := access.access()
+	if err != nil {
+		return nil, err
+	}
+	peer, span := engine.Peer(to), mem.engine()
+	var rb *engine.RemoteBuffer
+	if access == RemoteRead|RemoteWrite {
+		rb, err = e.ep.Share(peer, span, a|ibvfd.AccessRemoteAtomic)
+	}
+	if rb == nil && (err == nil || errors.Is(err, EOPNOTSUPP)) { // the NIC has no atomics
+		rb, err = e.ep.Share(peer, span, a)
+	}
+	if err != nil {
+		return nil, coded(err)
+	}
+	return &Key{rb, e}, nil
+}
+
+// Size returns the number of bytes.
+func (k *Key) Size() int64 { return k.rb.Size() }
+
+// Access returns the access rights: RemoteRead, RemoteWrite, and Atomic if atomics are allowed.
+func (k *Key) Access() (f Flags) {
+	a := k.rb.Access()
+	if a&ibvfd.AccessRemoteRead != 0 {
+		f |= RemoteRead
+	}
+	if a&ibvfd.AccessRemoteWrite != 0 {
+		f |= RemoteWrite
+	}
+	if a&ibvfd.AccessRemoteAtomic != 0 {
+		f |= Atomic
+	}
+	return f
+}
+
+// All returns all bytes, as remote memory of an operation.
+func (k *Key) All() RMAIOV { return RMAIOV{Key: k, Length: k.Size()} }
+
+// Part returns length bytes from offset on, as remote memory of an operation.
+func (k *Key) Part(offset, length int64) RMAIOV { return RMAIOV{k, offset, length} }
+
+// MarshalBinary encodes the key for the peer.
+func (k *Key) MarshalBinary() ([]byte, error) {
+	b, err := k.rb.MarshalBinary()
+	return b, coded(err)
+}
+
+// UnmarshalBinary decodes a key of a peer, and checks all of it.
+func (k *Key) UnmarshalBinary(data []byte) error {
+	rb := new(engine.RemoteBuffer)
+	if err := rb.UnmarshalBinary(data); err != nil {
+		return coded(err)
+	}
+	*k = Key{rb: rb}
+	return nil
+}
+
+// Close withdraws a key that Endpoint.Key has made. The peer's next access fails, and ends the
+// connection. A second Close does nothing. A key of a peer cannot be withdrawn here: Close
+// returns [EINVAL].
+func (k *Key) Close() error {
+	if k.ep == nil {
+		return failure("withdraw a key", "it is a peer's", "the peer withdraws it", EINVAL)
+	}
+	return coded(k.ep.ep.Unshare(k.rb))
+}
+
+// RMAIOV is remote memory of an operation: Length bytes of a Key from Offset on (struct
+// fi_rma_iov). Offset 0 is the first byte for which the key was made. The zero RMAIOV has no
+// bytes.
+type RMAIOV struct {
+	Key            *Key
+	Offset, Length int64
+}
+
+func (v RMAIOV) engine() engine.RemoteSpan {
+	s := engine.RemoteSpan{Offset: v.Offset, Length: v.Length}
+	if v.Key != nil {
+		s.Buf = v.Key.rb
+	}
+	return s
+}

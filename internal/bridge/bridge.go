@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bridge lets package fabrictest make a Fabric of package gpurdma, which no program can
+// make of other NICs than those of the machine.
+package bridge
+
+import (
+	"context"
+
+	"github.com/gpurdma/gpurdma/internal/engine"
+)
+
+// Alloc allocates memory for Fabric.Alloc, as a gpurdma.Source.
+type Alloc func(ctx context.Context, spec string, size int64) (any, error)
+
+// NewFabric makes a *gpurdma.Fabric of NICs, which it takes over. Package gpurdma sets it.
+var NewFabric func(nics []*engine.NIC, alloc Alloc) (any, error)

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"slices"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/layout"
+)
+
+// View is buffers seen through a layout, whose sources they are. It never changes, and does
+// not keep the buffers: after the Close of one an operation returns os.ErrClosed.
+type View struct {
+	bufs   []*Buffer
+	spaces []lower.Space
+	layout layout.Layout
+}
+
+// NewView makes a view of buffers of one NIC. If the layout has bytes outside of them, it
+// returns [dmabuf.ErrRange].
+func NewView(l layout.Layout, bufs ...*Buffer) (*View, error) {
+	v := &View{bufs: slices.Clone(bufs), layout: l}
+	for _, b := range bufs {
+		if b == nil {
+			return nil, noBuffer("make a view")
+		}
+		if b.core.nic != bufs[0].core.nic {
+			return nil, errNotHere
+		}
+		v.spaces = append(v.spaces, b.space())
+	}
+	if len(bufs) == 0 {
+		return nil, &dmabuf.Error{Op: "make a view", Detail: "no buffers", Err: dmabuf.ErrRange}
+	}
+	err := l.Check("make a view", func(i int) (int64, bool) {
+		if i >= len(bufs) {
+			return 0, false
+		}
+		return bufs[i].size, true
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// All returns all bytes of the view.
+func (v *View) All() Span { return Span{View: v, Length: v.layout.Size()} }

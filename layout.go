@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import "github.com/gpurdma/gpurdma/layout"
+
+type (
+	// Layout describes bytes that are not contiguous: which bytes of which sources, in which
+	// order. View binds it to buffers.
+	Layout = layout.Layout
+
+	// Extent is Len bytes of a source from Off on.
+	Extent = layout.Extent
+
+	// Dim is a dimension of an interleaved layout: Count repetitions, each Stride bytes
+	// after the one before.
+	Dim = layout.Dim
+
+	// Strand is an extent that moves on by Stride bytes after each of its turns.
+	Strand = layout.Strand
+)
+
+// The functions below return layouts without an error: a layout that cannot be carries its
+// error, which View returns, and so does the operation that uses it.
+
+// SG returns the layout of extents, one after the other: see [layout.SG].
+func SG(extents ...Extent) Layout { return carried(layout.SG(extents...)) }
+
+// Interleaved returns the layout of a block that is repeated in any number of dimensions, the
+// outermost first: see [layout.Interleaved].
+func Interleaved(block Extent, dims ...Dim) Layout {
+	return carried(layout.Interleaved(block, dims...))
+}
+
+// RoundRobin returns the layout of a block of each strand in turn, count times: see
+// [layout.RoundRobin].
+func RoundRobin(count int64, strands ...Strand) Layout {
+	return carried(layout.RoundRobin(count, strands...))
+}
+
+// Concat returns the layouts one after the other, as one layout.
+func Concat(layouts ...Layout) Layout { return carried(layout.Concat(layouts...)) }
+
+func carried(l Layout, err error) Layout {
+	if err != nil {
+		return layout.Invalid(err)
+	}
+	return l
+}

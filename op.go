@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"fmt"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/engine"
+	"golang.org/x/sys/unix"
+)
+
+// OpKind is the kind of an operation.
+type OpKind int
+
+// The kinds of operations.
+const (
+	OpWrite       OpKind = 1 + iota // local memory, or Inline, to the peer's
+	OpRead                          // the peer's memory to local memory
+	OpSend                          // Inline, as a message
+	OpFetchAdd                      // Add to the peer's 8 bytes
+	OpCompareSwap                   // Swap for the peer's 8 bytes if they equal Compare
+)
+
+var opNames = [...]string{"", "write", "read", "send", "fetch-and-add", "compare-and-swap"}
+
+// String returns the operation's name: "fetch-and-add".
+func (k OpKind) String() string {
+	if k > 0 && int(k) < len(opNames) {
+		return opNames[k]
+	}
+	return fmt.Sprintf("OpKind(%d)", int(k))
+}
+
+// Op is an operation. The memory that it names, and the slices in it, must not change until it
+// has completed.
+type Op struct {
+	Kind   OpKind
+	Local  Span // of an atomic: 8 bytes for the old value; they may be left out
+	Remote Remote
+	// Locals and Remotes follow Local and Remote: of several, one follows the other, and the
+	// sums of both sides must be equal.
+	Locals  []Span
+	Remotes []Remote
+	// Inline holds bytes of the program in place of local memory: those of a write, at most 256,
+	// or a message. The call that takes the Op copies the bytes of a write before it returns.
+	Inline []byte
+
+	Notify    bool   // the peer is notified after the bytes of a write
+	Note      []byte // the bytes of the notification
+	Delivered bool   // a write completes when its bytes are in the peer's memory: a byte is read back
+	Fence     bool   // starts when all operations before it have completed
+	Add       uint64
+	Compare   uint64
+	Swap      uint64
+	Tag       uint64 // of a Queue's completion
+	more      bool   // another one follows at once
+}
+
+// Option changes an operation of Conn.Write, Conn.Read or Batch.
+type Option func(*Op)
+
+// Notify notifies the peer after the bytes of a write have been placed. The peer's program gets
+// note from Conn.ReceiveNotification.
+func Notify(note []byte) Option {
+	return func(o *Op) { o.Notify, o.Note = true, note }
+}
+
+// Delivered makes a write complete when its bytes are in the peer's memory, not when the peer's
+// NIC has acknowledged them: one byte is read back. The peer must allow reads.
+func Delivered() Option { return func(o *Op) { o.Delivered = true } }
+
+// Fence makes an operation start when all operations posted before it have completed.
+func Fence() Option { return func(o *Op) { o.Fence = true } }
+
+func (k OpKind) engine() (engine.Op, bool) {
+	switch k {
+	case OpWrite:
+		return engine.OpWrite, true
+	case OpRead:
+		return engine.OpRead, true
+	case OpSend:
+		return engine.OpSend, true
+	case OpFetchAdd:
+		return engine.OpFetchAdd, true
+	case OpCompareSwap:
+		return engine.OpCompareSwap, true
+	}
+	return 0, false
+}
+
+func (o *Op) flags() (f engine.Flags) {
+	if o.Fence {
+		f |= engine.FlagFence
+	}
+	if o.Delivered {
+		f |= engine.FlagDeliveryComplete
+	}
+	if o.more {
+		f |= engine.FlagMore
+	}
+	return f
+}
+
+// post posts an operation. The sink gets its completion, with the context.
+func (c *Conn) post(o *Op, context any, sink engine.Sink) (engine.Ticket, error) {
+	kind, ok := o.Kind.engine()
+	if !ok {
+		return engine.Ticket{}, &dmabuf.Error{Op: o.Kind.String(), Detail: "no such operation", Remedy: "set Op.Kind", Err: unix.EINVAL}
+	}
+	w, err := c.c.NewWork(kind, o.flags(), context, sink)
+	if err != nil {
+		return engine.Ticket{}, err
+	}
+	if err := c.fill(w, o); err != nil {
+		c.c.Drop(w)
+		return engine.Ticket{}, err
+	}
+	return c.c.Post(w)
+}
+
+// fill gives a work the parts of an operation.
+func (c *Conn) fill(w *engine.Work, o *Op) error {
+	refuse := func(detail string) error {
+		return &dmabuf.Error{Op: o.Kind.String(), Detail: detail, Err: unix.EINVAL}
+	}
+	atomic := false
+	switch o.Kind {
+	case OpSend:
+		if !o.Local.none() || len(o.Locals) > 0 || o.Remote.rb != nil || len(o.Remotes) > 0 || o.Notify || o.Delivered {
+			return refuse("a message has Inline, and nothing else")
+		}
+		return w.SetMail(c.c, o.Inline)
+	case OpFetchAdd:
+		w.SetAtomic(o.Add, 0)
+		atomic = true
+	case OpCompareSwap:
+		w.SetAtomic(o.Compare, o.Swap)
+		atomic = true
+	}
+	if o.Notify && o.Kind != OpWrite {
+		return refuse("only a write notifies")
+	}
+	if o.Inline != nil {
+		if o.Kind != OpWrite || !o.Local.none() || len(o.Locals) > 0 {
+			return refuse("Inline is for a write without local memory")
+		}
+		if err := w.AddBytes(c.c, o.Inline); err != nil {
+			return err
+		}
+	} else if err := c.addLocal(w, &o.Local); err != nil {
+		return err
+	}
+	for i := range o.Locals {
+		if err := c.addLocal(w, &o.Locals[i]); err != nil {
+			return err
+		}
+	}
+	if err := c.addRemote(w, &o.Remote); err != nil {
+		return err
+	}
+	for i := range o.Remotes {
+		if err := c.addRemote(w, &o.Remotes[i]); err != nil {
+			return err
+		}
+	}
+	if o.Notify && !atomic {
+		return w.SetMail(c.c, o.Note)
+	}
+	return nil
+}
+
+func (c *Conn) addLocal(w *engine.Work, s *Span) error {
+	x, err := s.on(c.fabric, c.rail)
+	if err != nil {
+		return err
+	}
+	return w.AddLocal(c.c, x)
+}
+
+func (c *Conn) addRemote(w *engine.Work, m *Remote) error {
+	x, err := m.on()
+	if err != nil {
+		return err
+	}
+	return w.AddRemote(x)
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"context"
+	"sync"
+
+	"github.com/gpurdma/gpurdma/internal/engine"
+)
+
+// Queue is for event loops. It posts slices of operations on any connections of its Fabric, and
+// collects their completions, without an allocation. Its methods may be called from several
+// goroutines at once.
+type Queue struct {
+	fabric    *Fabric
+	endpoints []*engine.Endpoint
+	wake      chan struct{} // gets a value when there is a completion, or the queue is closed
+
+	mu     sync.Mutex
+	closed bool
+	places []place
+	free   []*place
+	done   []*place // a ring of those whose completions were not taken
+	head   int
+	count  int
+}
+
+// place is an operation of a queue. It is free again when its completion is taken.
+type place struct {
+	queue *Queue
+	done  Completion
+}
+
+// Completion says that an operation of a Queue has ended.
+type Completion struct {
+	Tag   uint64 // the operation's
+	Conn  *Conn
+	Kind  OpKind
+	Len   int64  // bytes moved
+	Value uint64 // the old value, of an atomic without local memory
+	Err   error  // nil, or an *OpError
+}
+
+// NewQueue makes a queue for depth operations that are under way, or whose completions were not
+// taken; 0 stands for 1,024.
+func (f *Fabric) NewQueue(depth int) *Queue {
+	if depth <= 0 {
+		depth = 1024
+	}
+	q := &Queue{fabric: f, wake: make(chan struct{}, 1), places: make([]place, depth), free: make([]*place, depth), done: make([]*place, depth)}
+	for _, r := range f.nics {
+		q.endpoints = append(q.endpoints, r.endpoint)
+	}
+	for i := range q.places {
+		q.places[i].queue = q
+		q.free[depth-1-i] = &q.places[i]
+	}
+	return q
+}
+
+// Post posts operations in order, and returns how many were taken: each of them makes one
+// completion. If the queue or the connection has no room for more, the error is ErrQueueFull:
+// take completions, and post the rest. Any other error is that of the next operation.
+func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
+	for n = range ops {
+		o := &ops[n]
+		p, err := q.take(c, o)
+		if err == nil {
+			o.more = n+1 < len(ops)
+			_, err = c.post(o, p, places{})
+			if err != nil {
+				q.put(p)
+			}
+		}
+		if err != nil {
+			q.kick(c, n)
+			if err == engine.ErrQueueFull {
+				return n, err
+			}
+			return n, c.failed(o.Kind, err)
+		}
+	}
+	return len(ops), nil
+}
+
+// kick posts what waits for more.
+func (q *Queue) kick(c *Conn, posted int) {
+	if posted > 0 {
+		c.rail.endpoint.Look()
+	}
+}
+
+func (q *Queue) take(c *Conn, o *Op) (*place, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+		return nil, ErrClosed
+	case c.fabric != q.fabric:
+		return nil, errOtherFabric("post on a connection")
+	case len(q.free) == 0:
+		return nil, ErrQueueFull
+	}
+	p := q.free[len(q.free)-1]
+	q.free = q.free[:len(q.free)-1]
+	p.done = Completion{Tag: o.Tag, Conn: c, Kind: o.Kind}
+	return p, nil
+}
+
+func (q *Queue) put(p *place) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	p.done = Completion{}
+	q.free = append(q.free, p)
+}
+
+// places is the sink of queues.
+type places struct{}
+
+// Complete adds a completion to the ring.
+func (places) Complete(c engine.Completion) {
+	p := c.Context.(*place)
+	q := p.queue
+	d := &p.done
+	d.Len, d.Value, d.Err = c.Len, c.Value, d.Conn.failed(d.Kind, c.Err)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	q.done[(q.head+q.count)%len(q.done)] = p
+	q.count++
+	if q.count == 1 {
+		q.signal()
+	}
+}
+
+func (q *Queue) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Poll takes up to len(done) completions, and returns their number: 0 if there are none.
+func (q *Queue) Poll(done []Completion) (int, error) {
+	n, err := q.collect(done)
+	if n > 0 || err != nil {
+		return n, err
+	}
+	for _, e := range q.endpoints {
+		e.Look()
+	}
+	return q.collect(done)
+}
+
+func (q *Queue) collect(done []Completion) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		q.signal() // another goroutine that waits
+		return 0, ErrClosed
+	}
+	n := min(len(done), q.count)
+	for i := range done[:n] {
+		p := q.done[q.head]
+		done[i] = p.done
+		p.done, q.done[q.head] = Completion{}, nil
+		q.free = append(q.free, p)
+		q.head = (q.head + 1) % len(q.done)
+	}
+	if q.count -= n; q.count > 0 {
+		q.signal()
+	}
+	return n, nil
+}
+
+// Wait waits until there is at least one completion, and takes up to len(done) of them. If the
+// context ends first, it returns its error; operations go on.
+func (q *Queue) Wait(ctx context.Context, done []Completion) (int, error) {
+	if len(done) == 0 {
+		return 0, nil
+	}
+	for {
+		if n, err := q.collect(done); n > 0 || err != nil {
+			return n, err
+		}
+		if err := engine.Await(ctx, q.endpoints, q.wake, nil); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// Close drops all completions. Operations go on.
+func (q *Queue) Close() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed, q.count = true, 0
+	clear(q.done)
+	q.signal()
+	return nil
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/engine"
+	"golang.org/x/sys/unix"
+)
+
+// Span is local memory of an operation: a part of a Buffer, or of buffers seen through a
+// Layout. It never changes. The zero Span has no bytes.
+type Span struct {
+	buf      *Buffer        // or
+	views    []*engine.View // by NIC
+	fabric   *Fabric
+	off, len int64
+	err      error // why there is no such memory
+}
+
+// All returns all bytes of the Buffer.
+func (b *Buffer) All() Span {
+	if b == nil {
+		return Span{err: noBuffer("use a buffer")}
+	}
+	return Span{buf: b, fabric: b.fabric, len: b.size}
+}
+
+// Range returns n bytes of the Buffer from off on.
+func (b *Buffer) Range(off, n int64) Span { return b.All().Range(off, n) }
+
+// View returns the bytes of the Buffer that a layout takes, whose source 0 it is.
+func (b *Buffer) View(l Layout) Span { return View(l, b) }
+
+// View returns the bytes that a layout takes of buffers of one Fabric: its source 0 is the
+// first of them. A peer to which a View is exported may use all bytes of these buffers: a View
+// says which bytes the other side sees, not which it may use.
+func View(l Layout, buffers ...*Buffer) Span {
+	if len(buffers) == 0 {
+		return Span{err: noBuffer("make a view")}
+	}
+	s := Span{len: l.Size()}
+	for _, b := range buffers {
+		switch {
+		case b == nil:
+			return Span{err: noBuffer("make a view")}
+		case s.fabric != nil && s.fabric != b.fabric:
+			return Span{err: errOtherFabric("make a view")}
+		}
+		s.fabric = b.fabric
+	}
+	for i := range s.fabric.nics {
+		parts := make([]*engine.Buffer, len(buffers))
+		for k, b := range buffers {
+			parts[k] = b.parts[i]
+		}
+		v, err := engine.NewView(l, parts...)
+		if err != nil {
+			return Span{err: err}
+		}
+		s.views = append(s.views, v)
+	}
+	return s
+}
+
+// Range returns n bytes of the Span from off on.
+func (s Span) Range(off, n int64) Span {
+	if s.err == nil && !within(off, n, s.len) {
+		return Span{err: outOfRange("take a range", off, n, s.len)}
+	}
+	s.off, s.len = s.off+off, n
+	return s
+}
+
+// Size returns the number of bytes, 0 if there is an error.
+func (s Span) Size() int64 {
+	if s.err != nil {
+		return 0
+	}
+	return s.len
+}
+
+// Err returns why there is no such memory, or nil.
+func (s Span) Err() error { return s.err }
+
+// none reports whether it is the zero Span.
+func (s *Span) none() bool { return s.fabric == nil && s.err == nil }
+
+// on returns the span on a NIC of a fabric.
+func (s *Span) on(f *Fabric, r *rail) (engine.Span, error) {
+	switch {
+	case s.err != nil:
+		return engine.Span{}, s.err
+	case s.fabric == nil:
+		return engine.Span{}, nil
+	case s.fabric != f:
+		return engine.Span{}, errOtherFabric("use a buffer")
+	case s.buf != nil:
+		return engine.Span{Buf: s.buf.parts[r.index], Offset: s.off, Length: s.len}, nil
+	}
+	return engine.Span{View: s.views[r.index], Offset: s.off, Length: s.len}, nil
+}
+
+// Remote is memory of a peer, or a part of it. It never changes. Import returns one, and so does
+// UnmarshalBinary of what the peer's MarshalBinary made. It is of use only on the connection
+// for which the peer has made it.
+type Remote struct {
+	rb       *engine.RemoteBuffer
+	off, len int64
+	err      error
+}
+
+// All returns all of it.
+func (m Remote) All() Remote { return m }
+
+// Range returns n bytes from off on.
+func (m Remote) Range(off, n int64) Remote {
+	if m.err == nil && !within(off, n, m.len) {
+		return Remote{err: outOfRange("take a range", off, n, m.len)}
+	}
+	m.off, m.len = m.off+off, n
+	return m
+}
+
+// View returns the bytes that a layout takes. Its sources are the buffers that the peer has
+// exported: source 0 is the only one, unless the peer has exported a View of several.
+func (m Remote) View(l Layout) Remote {
+	switch {
+	case m.err != nil:
+		return m
+	case m.rb == nil:
+		return Remote{err: &dmabuf.Error{Op: "make a view", Detail: "no memory", Err: unix.EINVAL}}
+	case m.off != 0 || m.len != m.rb.Size():
+		return Remote{err: &dmabuf.Error{Op: "make a view", Detail: "of a range", Remedy: "make the view of the whole memory, with a layout that begins there", Err: unix.EINVAL}}
+	}
+	rb, err := m.rb.View(l)
+	if err != nil {
+		return Remote{err: err}
+	}
+	return Remote{rb: rb, len: rb.Size()}
+}
+
+// Size returns the number of bytes, 0 if there is an error.
+func (m Remote) Size() int64 {
+	if m.err != nil {
+		return 0
+	}
+	return m.len
+}
+
+// Err returns why there is no such memory, or nil.
+func (m Remote) Err() error { return m.err }
+
+// Access returns what the peer allows.
+func (m Remote) Access() Access {
+	if m.rb == nil {
+		return 0
+	}
+	return accessOf(m.rb.Access())
+}
+
+// MarshalBinary encodes the descriptor of the whole memory, for programs that send it by their
+// own means. The keys in it are of one connection, and one NIC.
+func (m Remote) MarshalBinary() ([]byte, error) {
+	switch {
+	case m.err != nil:
+		return nil, m.err
+	case m.rb == nil:
+		return nil, &dmabuf.Error{Op: "encode remote memory", Detail: "no memory", Err: unix.EINVAL}
+	case m.off != 0 || m.len != m.rb.Size():
+		return nil, &dmabuf.Error{Op: "encode remote memory", Detail: "a range", Remedy: "send the whole descriptor, and the range beside it", Err: unix.EINVAL}
+	}
+	return m.rb.MarshalBinary()
+}
+
+// UnmarshalBinary decodes a descriptor, which it does not trust.
+func (m *Remote) UnmarshalBinary(data []byte) error {
+	rb := new(engine.RemoteBuffer)
+	if err := rb.UnmarshalBinary(data); err != nil {
+		return err
+	}
+	*m = Remote{rb: rb, len: rb.Size()}
+	return nil
+}
+
+// on returns the memory as the engine has it.
+func (m *Remote) on() (engine.RemoteSpan, error) {
+	if m.err != nil {
+		return engine.RemoteSpan{}, m.err
+	}
+	return engine.RemoteSpan{Buf: m.rb, Offset: m.off, Length: m.len}, nil
+}
+
+// Access is what a peer may do with memory.
+type Access uint8
+
+// The kinds of access, which may be combined. Atomics need it besides the others.
+const (
+	ReadOnly Access = 1 << iota
+	WriteOnly
+	Atomic
+	ReadWrite = ReadOnly | WriteOnly
+)
+
+// String lists what is allowed: "read|write|atomic".
+func (a Access) String() string {
+	text := ""
+	for i, name := range []string{"read", "write", "atomic"} {
+		if a&(1<<i) != 0 {
+			if text != "" {
+				text += "|"
+			}
+			text += name
+		}
+	}
+	if text == "" || a&^(ReadWrite|Atomic) != 0 {
+		return fmt.Sprintf("Access(%#x)", uint8(a))
+	}
+	return text
+}
+
+var accessBits = []struct {
+	ours   Access
+	theirs ibvfd.Access
+}{{ReadOnly, ibvfd.AccessRemoteRead}, {WriteOnly, ibvfd.AccessRemoteWrite}, {Atomic, ibvfd.AccessRemoteAtomic}}
+
+func (a Access) verbs() (v ibvfd.Access) {
+	for _, b := range accessBits {
+		if a&b.ours != 0 {
+			v |= b.theirs
+		}
+	}
+	return v
+}
+
+func accessOf(v ibvfd.Access) (a Access) {
+	for _, b := range accessBits {
+		if v&b.theirs != 0 {
+			a |= b.ours
+		}
+	}
+	return a
+}
+
+// within reports whether n bytes from off on lie in size bytes.
+func within(off, n, size int64) bool { return off >= 0 && n >= 0 && off <= size && n <= size-off }
+
+func outOfRange(op string, off, n, size int64) error {
+	return &dmabuf.Error{Op: op, Detail: fmt.Sprintf("offset %#x, length %#x of %#x bytes", off, n, size), Remedy: "stay within them", Err: dmabuf.ErrRange}
+}
+
+func noBuffer(op string) error {
+	return &dmabuf.Error{Op: op, Detail: "no buffer", Remedy: "Alloc or Register one", Err: unix.EINVAL}
+}
+
+func errOtherFabric(op string) error {
+	return &dmabuf.Error{Op: op, Detail: "the buffer is of another fabric", Remedy: "register its source with this one", Err: os.ErrInvalid}
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/gpurdma/gpurdma/internal/engine"
+)
+
+// Transfer is an operation that Conn.Start has started.
+type Transfer struct {
+	conn   *Conn
+	kind   OpKind
+	ticket engine.Ticket
+	done   chan struct{}
+
+	mu    sync.Mutex
+	ended bool
+	value uint64
+	err   error
+	stop  func() bool // ends the watch of the context
+}
+
+// Start starts an operation. It waits until the connection has room for it. The context bounds
+// the whole transfer: when it ends, the transfer is withdrawn as by Cancel, and is done.
+func (c *Conn) Start(ctx context.Context, op Op) (*Transfer, error) {
+	t := &Transfer{conn: c, kind: op.Kind, done: make(chan struct{})}
+	ticket, err := c.postWait(ctx, &op, t, transfers{})
+	if err != nil {
+		return nil, c.failed(op.Kind, err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ticket = ticket
+	if !t.ended {
+		t.stop = context.AfterFunc(ctx, func() { t.cancel(ctx.Err()) })
+	}
+	return t, nil
+}
+
+// Done returns a channel that is closed when the transfer has ended.
+func (t *Transfer) Done() <-chan struct{} { return t.done }
+
+// Err returns the transfer's error; nil if it has succeeded, or is not done.
+func (t *Transfer) Err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err
+}
+
+// Value returns the old value of an atomic that is done.
+func (t *Transfer) Value() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.value
+}
+
+// Cancel withdraws the transfer as far as the NIC does not have it. It returns true if the NIC
+// has got nothing of it: not a byte lands, and there is no notification. Otherwise what the NIC
+// has may land, the rest does not, and a notification that the NIC does not have is not sent. In
+// both cases the transfer is done, unless it was before.
+func (t *Transfer) Cancel() (withdrawn bool) { return t.cancel(context.Canceled) }
+
+func (t *Transfer) cancel(why error) bool {
+	t.mu.Lock()
+	ticket := t.ticket
+	t.mu.Unlock()
+	withdrawn := ticket.Cancel(why)
+	t.end(0, why)
+	return withdrawn
+}
+
+// end sets the result, once.
+func (t *Transfer) end(value uint64, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return
+	}
+	t.ended, t.value, t.err = true, value, t.conn.failed(t.kind, err)
+	if t.stop != nil {
+		t.stop()
+	}
+	close(t.done)
+}
+
+// transfers is the sink of transfers.
+type transfers struct{}
+
+// Complete ends a transfer.
+func (transfers) Complete(c engine.Completion) { c.Context.(*Transfer).end(c.Value, c.Err) }
+
+// Batch is operations that are posted together, and waited for together. It is for one
+// goroutine.
+type Batch struct {
+	conn *Conn
+	ops  []Op
+}
+
+// Batch returns an empty batch.
+func (c *Conn) Batch() *Batch { return &Batch{conn: c} }
+
+// Write adds a write.
+func (b *Batch) Write(to Remote, from Span, opts ...Option) {
+	b.add(Op{Kind: OpWrite, Local: from, Remote: to}, opts)
+}
+
+// Read adds a read.
+func (b *Batch) Read(into Span, from Remote, opts ...Option) {
+	b.add(Op{Kind: OpRead, Local: into, Remote: from}, opts)
+}
+
+// Add adds any operation.
+func (b *Batch) Add(op Op) { b.add(op, nil) }
+
+func (b *Batch) add(op Op, opts []Option) {
+	for _, o := range opts {
+		o(&op)
+	}
+	b.ops = append(b.ops, op)
+}
+
+// Do posts the operations, in order, waits for all of them, and empties the batch. It returns
+// the first error, with the operation's index. After an operation that cannot be posted, those
+// behind it are not posted. When the context ends, Do returns at once, and withdraws the
+// work requests that the NIC does not have.
+func (b *Batch) Do(ctx context.Context) error {
+	ops := b.ops
+	b.ops = nil
+	if err := ctx.Err(); err != nil || len(ops) == 0 {
+		return err
+	}
+	g := &group{members: make([]member, len(ops)), done: make(chan struct{}, 1), left: 1, first: len(ops)}
+	tickets := make([]engine.Ticket, 0, len(ops))
+	for i := range ops {
+		g.members[i] = member{g, i}
+		ops[i].more = i+1 < len(ops)
+		g.add()
+		t, err := b.conn.postMore(ctx, &ops[i], &g.members[i])
+		if err != nil {
+			g.end(i, err)
+			break
+		}
+		tickets = append(tickets, t)
+	}
+	b.conn.rail.endpoint.Look() // posts what waits for more
+	g.end(len(ops), nil)
+	if err := engine.Await(ctx, b.conn.rail.alone[:], g.done, nil); err != nil {
+		for _, t := range tickets {
+			t.Cancel(err)
+		}
+		return b.conn.failed(ops[0].Kind, err)
+	}
+	if g.err != nil {
+		return fmt.Errorf("operation %d: %w", g.first, b.conn.failed(ops[g.first].Kind, g.err))
+	}
+	return nil
+}
+
+// postMore is postWait; before it waits, it has posted what waits for more.
+func (c *Conn) postMore(ctx context.Context, o *Op, m *member) (engine.Ticket, error) {
+	t, err := c.post(o, m, groups{})
+	if err != engine.ErrQueueFull {
+		return t, err
+	}
+	c.rail.endpoint.Look()
+	return c.postWait(ctx, o, m, groups{})
+}
+
+// group is the operations of a batch.
+type group struct {
+	members []member
+	done    chan struct{} // gets a value when all have ended
+
+	mu    sync.Mutex
+	left  int
+	first int // index of the first that has failed
+	err   error
+}
+
+// member is an operation of a group.
+type member struct {
+	group *group
+	index int
+}
+
+func (g *group) add() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.left++
+}
+
+func (g *group) end(i int, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err != nil && i < g.first {
+		g.first, g.err = i, err
+	}
+	if g.left--; g.left == 0 {
+		g.done <- struct{}{}
+	}
+}
+
+// groups is the sink of groups.
+type groups struct{}
+
+// Complete ends a member.
+func (groups) Complete(c engine.Completion) {
+	m := c.Context.(*member)
+	m.group.end(m.index, c.Err)
+}
