@@ -276,7 +276,7 @@ func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Place
 func (b *Buffer) ReadAt(p []byte, off int64) (int, error) {
 	for _, part := range b.parts[1:] {
 		if part.Path().Direct == engine.Staged { // its staging buffer may have newer bytes
-			if n, err := part.ReadAt(p, off); err != nil {
+			if n, err := part.ReadAt(p, off); err != nil && err != io.EOF {
 				return n, plain(err)
 			}
 		}

@@ -85,7 +85,7 @@ func (c *Conn) Share(s Span, access Access) (Remote, error) {
 }
 
 // Write writes local memory to the peer's, and returns when the peer's NIC has acknowledged all
-// of it, and the notification.
+// of it, and the notification. With Delivered it returns when the bytes are in the memory.
 func (c *Conn) Write(ctx context.Context, to Remote, from Span, opts ...Option) error {
 	if len(opts) > 0 {
 		return c.doWith(ctx, Op{Kind: OpWrite, Local: from, Remote: to}, opts)

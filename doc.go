@@ -41,9 +41,11 @@
 // operation with Fence starts when all operations posted before it have completed. Connections
 // are not ordered with one another.
 //
-// A write's bytes may reach the memory in any order until a notification, a message or a
-// completion says that they have arrived. A program that polls memory instead needs
-// StrictOrdering for the memory that it polls.
+// A write that has completed is acknowledged by the peer's NIC. Its bytes may still be on the
+// way from the NIC to the memory, in any order. They are in the memory when the peer's program
+// has got a notification or a message that was posted with the write or after it, or when a
+// write with Delivered has completed. A read, and another connection, may see older bytes before
+// that. A program that polls memory needs StrictOrdering for the memory that it polls.
 //
 // # Messages and notifications
 //

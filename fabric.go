@@ -256,16 +256,14 @@ type Listener struct {
 
 // Accept waits for a connection. After Close it returns ErrClosed.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
-	for {
-		ec, err := l.l.Accept(ctx)
-		if errors.Is(err, os.ErrClosed) {
-			return nil, ErrClosed
-		}
-		if err != nil {
-			return nil, err
-		}
-		return l.fabric.newConn(l.rail, ec)
+	ec, err := l.l.Accept(ctx)
+	if errors.Is(err, os.ErrClosed) {
+		return nil, ErrClosed
 	}
+	if err != nil {
+		return nil, err
+	}
+	return l.fabric.newConn(l.rail, ec)
 }
 
 // Addr returns the address.

@@ -50,6 +50,7 @@ func room(importPath string) string {
 // Every room may import itself.
 var mayImport = map[string][]string{
 	"cmd":        {"", "internal/engine", "p2p", "canary", "trace", "gpualloc", "ibvfd", "drm", "dmabuf", "placement", "pciaddr", "internal"},
+	"examples":   {"", "fabrictest", "gpualloc", "dmabuf"},
 	"":           {"internal/bridge", "internal/engine", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
 	"fabrictest": {"", "internal/bridge", "internal/engine", "internal/memnic", "internal/rc", "gpualloc", "ibvfd", "dmabuf", "pciaddr", "internal"},
 	"fi":         {"internal/engine", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
@@ -83,6 +84,7 @@ var mayImport = map[string][]string{
 // watches the kernel do it.
 var mayTestImport = map[string][]string{
 	"":         {"internal/memnic", "fabrictest"},
+	"examples": {"internal"},
 	"layout":   {"internal/layouttest"},
 	"fi":       {"internal/memnic", "internal/rc", "internal/wire"},
 	"gpualloc": {"canary", "ibvfd"},
@@ -191,11 +193,14 @@ func forTests(p pkg) bool {
 // inherit them.
 func TestDependenciesStayInTheirRooms(t *testing.T) {
 	onlyIn := map[string]func(pkg) bool{
-		"github.com/spf13/cobra":              func(p pkg) bool { return room(p.ImportPath) == "cmd" },
-		"golang.org/x/term":                   func(p pkg) bool { return room(p.ImportPath) == "cmd" },
-		"github.com/NVIDIA/go-nvml":           func(p pkg) bool { return room(p.ImportPath) == "cmd" || strings.Contains(p.ImportPath, "nvml") },
-		"github.com/cilium/ebpf/rlimit":       func(p pkg) bool { return room(p.ImportPath) == "cmd" },
-		"os/exec":                             func(p pkg) bool { r := room(p.ImportPath); return r == "cmd" || r == "bench" || forTests(p) },
+		"github.com/spf13/cobra":        func(p pkg) bool { return room(p.ImportPath) == "cmd" },
+		"golang.org/x/term":             func(p pkg) bool { return room(p.ImportPath) == "cmd" },
+		"github.com/NVIDIA/go-nvml":     func(p pkg) bool { return room(p.ImportPath) == "cmd" || strings.Contains(p.ImportPath, "nvml") },
+		"github.com/cilium/ebpf/rlimit": func(p pkg) bool { return room(p.ImportPath) == "cmd" },
+		"os/exec": func(p pkg) bool {
+			r := room(p.ImportPath)
+			return r == "cmd" || r == "bench" || r == "examples" || forTests(p)
+		},
 		module + "/gpualloc/nvml":             func(p pkg) bool { r := room(p.ImportPath); return r == "cmd" || r == "p2p" },
 		module + "/internal/testenv":          forTests,
 		module + "/internal/abicheck":         forTests,

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -293,6 +294,10 @@ func TestTwoNICs(t *testing.T) {
 			want := fill(t, r, mine)
 			ok(t, p.client.Write(limited(t), remote, mine.All(), gpurdma.Notify(nil)))
 			must(p.server.ReceiveNotification(limited(t)))(t)
+			beyond := make([]byte, 6000)
+			if n, err := theirs.ReadAt(beyond, 0); n != 5000 || err != io.EOF || !bytes.Equal(beyond[:n], want) {
+				t.Errorf("%s by %s: read beyond the end: %d, %v", k.name, nic, n, err)
+			}
 			same(t, k.name+" by "+nic, theirs, want)
 			want = fill(t, r, theirs)
 			ok(t, p.client.Read(limited(t), mine.All(), remote))

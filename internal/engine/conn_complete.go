@@ -176,23 +176,26 @@ func (c *Conn) hand(o *Work) {
 		}
 		c.told = true
 	}
-	if err != nil || !o.silent || recv {
-		done := Completion{Context: o.context, Op: o.kind, Peer: c.peer, Len: o.length}
-		if recv && o.flags&FlagRemoteCQData != 0 {
-			done.Flags, done.Data = FlagRemoteCQData, o.data
-		}
-		if err != nil {
-			done.Len = 0
-			done.Err = &OpError{Op: o.kind, Peer: c.peer, NIC: c.e.nic.Name(), Err: err}
-		}
-		if o.result && err == nil {
-			done.Value = binary.NativeEndian.Uint64(o.slot.bytes(resultSize))
-		}
-		if o.sink != nil {
-			o.sink.Complete(done)
-		} else {
-			c.e.done.push(done)
-		}
+	if err == nil && o.silent && !recv {
+		c.recycle(o)
+		return
 	}
-	c.recycle(o)
+	sink := o.sink
+	done := Completion{Context: o.context, Op: o.kind, Peer: c.peer, Len: o.length}
+	if recv && o.flags&FlagRemoteCQData != 0 {
+		done.Flags, done.Data = FlagRemoteCQData, o.data
+	}
+	if err != nil {
+		done.Len = 0
+		done.Err = &OpError{Op: o.kind, Peer: c.peer, NIC: c.e.nic.Name(), Err: err}
+	}
+	if o.result && err == nil {
+		done.Value = binary.NativeEndian.Uint64(o.slot.bytes(resultSize))
+	}
+	c.recycle(o) // before the program knows of the end: then it may free the memory
+	if sink != nil {
+		sink.Complete(done)
+	} else {
+		c.e.done.push(done)
+	}
 }

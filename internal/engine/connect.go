@@ -10,6 +10,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -306,6 +308,9 @@ func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue, tcp net.Conn, th
 		if err := readHello(tcp, &theirs); err != nil {
 			if errors.Is(err, io.EOF) {
 				err = fmt.Errorf("%w: the peer has hung up and gave no reason, as one does that speaks version 2", err)
+			}
+			if errors.Is(err, ErrRejected) && !strings.Contains(err.Error(), strconv.Quote(textRefused)) { // the peer has said why
+				return err
 			}
 			// The peer may have no GID that reaches this one, and it does not report that.
 			o := e.over(l, theirs.queues)

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command fanin collects the results of many clients over mutual TLS: each client writes into a
+// part of the server's memory that the server lends to this client alone. The server knows a
+// client by its certificate, refuses one too many, and goes on when clients die.
+//
+//	fanin -fabric memory                runs the server and all clients, without a NIC
+//	fanin -nic rxe0 -listen HOST:PORT   runs them over a NIC
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/fabrictest"
+)
+
+var (
+	nic     = flag.String("nic", "mlx5_0", "the RDMA `NIC`")
+	listen  = flag.String("listen", "127.0.0.1:7473", "the server's `address`")
+	fabric  = flag.String("fabric", "", `"memory": without a NIC`)
+	clients = flag.Int("clients", 32, "the `number` of clients that the server takes")
+)
+
+const part = 4 << 10 // bytes of each client
+
+func main() {
+	flag.Parse()
+	if err := run(context.Background(), os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	ca, err := newAuthority()
+	if err != nil {
+		return err
+	}
+	fab, err := open()
+	if err != nil {
+		return err
+	}
+	defer fab.Close()
+	s := &server{out: out}
+	config, err := ca.issue("server")
+	if err != nil {
+		return err
+	}
+	ln, err := fab.Listen(*listen, gpurdma.Config{TLS: config, Admit: s.admit})
+	if err != nil {
+		return err
+	}
+	if s.memory, err = fab.Alloc(ctx, "host", int64(*clients*part)); err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	for i := range *clients {
+		config, err := ca.issue(fmt.Sprint("client-", i))
+		if err != nil {
+			return err
+		}
+		all.Go(func() {
+			if err := client(ctx, fab, config, i%8 == 7); err != nil {
+				fmt.Fprintln(out, "client", i, "failed:", err)
+			}
+		})
+		conn, err := ln.Accept(ctx)
+		if err != nil {
+			return err
+		}
+		all.Go(func() { s.serve(ctx, conn, i) })
+	}
+	if config, err = ca.issue("one too many"); err != nil {
+		return err
+	}
+	_, err = fab.Dial(ctx, *listen, gpurdma.Config{TLS: config})
+	fmt.Fprintln(out, err)
+	close(goOn)
+	all.Wait()
+	fmt.Fprintln(out, s.results.Load(), "results")
+	return nil
+}
+
+func open() (*gpurdma.Fabric, error) {
+	if *fabric == "memory" {
+		return fabrictest.New(), nil
+	}
+	return gpurdma.Open(*nic)
+}
+
+type server struct {
+	memory  *gpurdma.Buffer
+	taken   atomic.Int32
+	results atomic.Int32
+	out     io.Writer
+}
+
+// admit takes as many clients as there are parts.
+func (s *server) admit(ctx context.Context, p gpurdma.PeerInfo) error {
+	if int(s.taken.Add(1)) > *clients {
+		return gpurdma.Reject(fmt.Sprintf("full: %d of %d clients", *clients, *clients))
+	}
+	return nil
+}
+
+// serve lends a part of the memory to a client, and waits for its result.
+func (s *server) serve(ctx context.Context, conn *gpurdma.Conn, i int) {
+	defer conn.Close()
+	name := conn.Peer().TLS.PeerCertificates[0].Subject.CommonName
+	err := conn.Export("results", s.memory.Range(int64(i*part), part), gpurdma.WriteOnly)
+	if err == nil {
+		_, err = conn.ReceiveNotification(ctx)
+	}
+	if err != nil {
+		fmt.Fprintln(s.out, name, "has died:", err)
+		return
+	}
+	s.results.Add(1)
+	<-conn.Done()
+}
+
+var goOn = make(chan struct{}) // closed when all clients are connected
+
+// client writes its result, unless it dies before.
+func client(ctx context.Context, fab *gpurdma.Fabric, config *tls.Config, dies bool) error {
+	conn, err := fab.Dial(ctx, *listen, gpurdma.Config{TLS: config, PeerTimeout: 5 * time.Second})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	<-goOn
+	if dies {
+		return nil
+	}
+	result, err := fab.Alloc(ctx, "host", part)
+	if err != nil {
+		return err
+	}
+	defer result.Close()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	mine, err := conn.Import(ctx, "results")
+	if err != nil {
+		return err
+	}
+	return conn.Write(ctx, mine, result.All(), gpurdma.Notify(nil))
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabrictest_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/fabrictest"
+)
+
+func limited(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must[T any](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// Both sides of a program may use the Fabric of New.
+func TestNew(t *testing.T) {
+	fab := fabrictest.New()
+	ln := must(fab.Listen("weights.example.com:0", gpurdma.Config{}))(t)
+	client := must(fab.Dial(limited(t), ln.Addr().String(), gpurdma.Config{}))(t)
+	server := must(ln.Accept(limited(t)))(t)
+	if err := client.Send(limited(t), []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if m := must(server.Receive(limited(t)))(t); string(m) != "hello" {
+		t.Errorf("%q", m)
+	}
+	if err := fab.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Networks do not know of one another: the same address may be used in each.
+func TestNetworksAreApart(t *testing.T) {
+	const addr = "10.0.0.1:7471"
+	fab := fabrictest.New()
+	defer fab.Close()
+	ln := must(fab.Listen(addr, gpurdma.Config{}))(t)
+	if _, err := fab.Listen(addr, gpurdma.Config{}); err == nil {
+		t.Error("listened twice")
+	}
+	other := fabrictest.New()
+	defer other.Close()
+	if _, err := other.Dial(limited(t), ln.Addr().String(), gpurdma.Config{}); err == nil {
+		t.Error("connected to another network")
+	}
+	must(other.Listen(addr, gpurdma.Config{}))(t)
+	for what, cfg := range map[string]gpurdma.Config{"a NIC": {NIC: "mlx5_9"}, "a partition": {PKey: 0x8001}} {
+		if _, err := fab.Dial(limited(t), addr, cfg); err == nil {
+			t.Errorf("%s that is not there", what)
+		}
+	}
+	if _, err := fab.Dial(limited(t), "rdma_cm://10.0.0.1:7471", gpurdma.Config{}); err == nil {
+		t.Error("connected over rdma_cm")
+	}
+}
+
+// Memory of the program's is held while it is registered.
+func TestMemory(t *testing.T) {
+	fab := fabrictest.New()
+	defer fab.Close()
+	for staged, make := range map[bool]func(int64) (*fabrictest.Memory, error){false: fabrictest.NewMemory, true: fabrictest.NewStagedMemory} {
+		m := must(make(100))(t)
+		must(m.WriteAt([]byte("hello"), 90))(t)
+		if n, err := m.WriteAt([]byte("hello"), 96); n != 0 || !errors.Is(err, dmabuf.ErrRange) {
+			t.Errorf("written beyond the end: %d, %v", n, err)
+		}
+		b := must(fab.Register(limited(t), m))(t)
+		if b.Path().Staged != staged {
+			t.Errorf("%v", b.Path())
+		}
+		if err := m.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+			t.Errorf("closed while it is registered: %v", err)
+		}
+		got := [5]byte{}
+		must(b.ReadAt(got[:], 90))(t)
+		if string(got[:]) != "hello" {
+			t.Errorf("%q", got)
+		}
+		if err := errors.Join(b.Close(), m.Close(), m.Close()); err != nil {
+			t.Error(err)
+		}
+		if _, err := m.ReadAt(got[:], 0); !errors.Is(err, os.ErrClosed) || m.Size() != 0 {
+			t.Errorf("%v, %d bytes", err, m.Size())
+		}
+		if _, err := make(0); err == nil {
+			t.Error("no bytes were made")
+		}
+	}
+}
+
+// NICs may have no atomics, and a network may be in a hurry.
+func TestOptions(t *testing.T) {
+	net := fabrictest.NewNetwork(fabrictest.Options{NoAtomics: true, TimeScale: 0.001})
+	a, b := must(net.Open())(t), must(net.Open())(t)
+	ln := must(b.Listen("b:1", gpurdma.Config{}))(t)
+	client := must(a.Dial(limited(t), "b:1", gpurdma.Config{}))(t)
+	server := must(ln.Accept(limited(t)))(t)
+	mine, theirs := must(a.Alloc(limited(t), "host", 8))(t), must(b.Alloc(limited(t), "rocm:1", 8))(t)
+	if err := server.Export("word", theirs.All(), gpurdma.ReadWrite); err != nil {
+		t.Fatal(err)
+	}
+	word := must(client.Import(limited(t), "word"))(t)
+	if _, err := client.FetchAdd(limited(t), word, 1); err == nil {
+		t.Error("the NIC has atomics")
+	}
+	net.Cut(a, b)
+	start := time.Now()
+	if err := client.Write(limited(t), word, mine.All()); !errors.Is(err, gpurdma.ErrPeerGone) {
+		t.Errorf("%v", err)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("a thousandth of the time took %v", took)
+	}
+	if net.InUse() == 0 {
+		t.Error("nothing is in use")
+	}
+	if err := errors.Join(a.Close(), b.Close()); err != nil {
+		t.Error(err)
+	}
+	if n := net.InUse(); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+}
