@@ -313,11 +313,12 @@ func (c *Conn) finishAll() {
 		}
 	}
 	for i := range c.q {
-		if i == rc.WriteQueue && c.q[i].groups.len() > 0 && !c.q[i].refused {
-			c.unknown = true
-		}
 		for c.q[i].groups.len() > 0 {
-			add(c.q[i].groups.pop().op)
+			o := c.q[i].groups.pop().op
+			if i == rc.WriteQueue && !c.q[i].refused && o.letter.kind != mailCredit {
+				c.unknown = true
+			}
+			add(o)
 		}
 	}
 	for _, f := range []*fifo[*Work]{&c.pending, &c.rq.posted, &c.rq.waiting} {

@@ -47,6 +47,9 @@ func (w *world) lost(e *Endpoint, p Peer) {
 			w.t.Fatalf("completion %+v on a connection that is lost", c)
 		}
 	}
+	if err := e.Lost(limited(w.t), p); !errors.Is(err, ErrNotConnected) { // the keys are withdrawn now
+		w.t.Error(err)
+	}
 	if n, err := e.Poll(make([]Completion, 4)); n != 0 || err != nil {
 		w.t.Errorf("%d completions are left, %v", n, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"golang.org/x/sys/unix"
 )
 
@@ -159,7 +160,7 @@ func (c *Conn) readExchange(tcp net.Conn) {
 // readMessages returns nil when the peer has said its last message, and the connection is
 // ending.
 func (c *Conn) readMessages(tcp net.Conn) error {
-	for {
+	for said := false; ; {
 		kind, body, err := readAny(tcp, msgOffer, msgBye, msgGone)
 		if err != nil {
 			return err
@@ -167,12 +168,11 @@ func (c *Conn) readMessages(tcp net.Conn) error {
 		switch kind {
 		case msgOffer:
 			err = c.takeOffer(body)
-			c.mu.Lock()
-			if c.state == dead { // the offer is of no use
-				err = nil
-			}
-			c.mu.Unlock()
 		case msgBye:
+			if said {
+				return &dmabuf.Error{Op: "read an exchange", Detail: "a second bye", Err: ErrMalformed}
+			}
+			said = true
 			c.e.tasks.Go(func() {
 				c.drainBeforeAbort()
 				c.end(ErrPeerGone)

@@ -185,8 +185,8 @@ func (c *Conn) takeOffer(body []byte) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.refusal(); err != nil { // the connection has ended since
-		return err
+	if c.state == dead {
+		return nil // the offer is of no use any more
 	}
 	if rb != nil {
 		if err := c.permits(rb); err != nil {

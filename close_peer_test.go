@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Close waits for the writes that the NIC has, also while the peer exports memory.
+func TestCloseWhileThePeerExports(t *testing.T) {
+	for range 20 {
+		w := newWorld(t, Config{})
+		_, remote := w.lend("memory", 1<<16)
+		mine := w.host(w.a, 1<<16)
+		var list []*Transfer
+		for range 50 {
+			list = append(list, must(w.ca.Start(limited(t), Op{Kind: OpWrite, Local: mine.All(), Remote: remote}))(t))
+		}
+		done := make(chan bool)
+		go func() {
+			defer close(done)
+			m, err := w.b.Alloc(limited(t), "host", 8)
+			for i := 0; err == nil; i++ {
+				err = w.cb.Export(fmt.Sprint(i), m.All(), ReadOnly)
+			}
+		}()
+		w.ok(w.ca.Close())
+		<-done
+		last := false
+		for i, x := range list {
+			<-x.Done()
+			if ok := x.Err() == nil; ok && i > 0 && !last {
+				t.Errorf("write %d has succeeded, and the one before it was withdrawn", i)
+			} else {
+				last = ok
+			}
+		}
+	}
+}
