@@ -6,11 +6,11 @@ import (
 	"context"
 
 	"github.com/gpurdma/gpurdma/internal/bridge"
-	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 func init() {
-	bridge.NewFabric = func(nics []*engine.NIC, alloc bridge.Alloc) (any, error) {
+	bridge.NewFabric = func(nics []*memory.NIC, alloc bridge.Alloc) (any, error) {
 		f, err := newFabric(nics)
 		if err != nil {
 			return nil, err

@@ -14,7 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
-	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 	"golang.org/x/sys/unix"
@@ -39,7 +39,7 @@ type Source interface {
 // one closes the Buffer. Slices have references of their own, and keep the memory.
 type Buffer struct {
 	fabric *Fabric
-	parts  []*engine.Buffer // by NIC
+	parts  []*memory.Buffer // by NIC
 	size   int64
 
 	mu   sync.Mutex
@@ -49,30 +49,30 @@ type Buffer struct {
 // BufferOption says how a Buffer is registered.
 type BufferOption func(*bufferOptions)
 
-type bufferOptions struct{ engine engine.BufferOptions }
+type bufferOptions struct{ options memory.BufferOptions }
 
 // DirectOnly returns an error from Register if the NIC does not reach the memory, instead of
 // staging it; and no operation moves its bytes by CPU.
 func DirectOnly() BufferOption {
-	return func(o *bufferOptions) { o.engine.Policy = engine.DirectOnly }
+	return func(o *bufferOptions) { o.options.Policy = memory.DirectOnly }
 }
 
 // StagedOnly stages the memory even if the NIC reaches it: for comparison.
 func StagedOnly() BufferOption {
-	return func(o *bufferOptions) { o.engine.Policy = engine.StagedOnly }
+	return func(o *bufferOptions) { o.options.Policy = memory.StagedOnly }
 }
 
 // StrictOrdering is for memory that a program polls without waiting for a notification, such as
 // a flag that follows its data: a NIC's write to it does not overtake the NIC's earlier writes
 // to the same device's memory. Other memory is registered in relaxed ordering.
 func StrictOrdering() BufferOption {
-	return func(o *bufferOptions) { o.engine.Ordering = engine.StrictOrdering }
+	return func(o *bufferOptions) { o.options.Ordering = memory.StrictOrdering }
 }
 
 // PeerDirect allows the memory to be registered by its device pointer if neither the provider
 // nor the kernel registers dma-bufs: with a peer-memory client, such as nvidia-peermem.
 func PeerDirect() BufferOption {
-	return func(o *bufferOptions) { o.engine.PeerDirect = true }
+	return func(o *bufferOptions) { o.options.PeerDirect = true }
 }
 
 // Alloc allocates memory and registers it. spec is "host", for pinned host memory, or an
@@ -118,11 +118,11 @@ func (f *Fabric) allocHost(size int64) (*Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.make(size, []io.Closer{mem}, func(r *rail, o *share) (*engine.Buffer, error) { return r.nic.RegisterHost(mem, o) })
+	return f.make(size, []io.Closer{mem}, func(r *rail, o *share) (*memory.Buffer, error) { return r.nic.RegisterHost(mem, o) })
 }
 
 // make registers memory with all NICs. The last one to unregister it closes owned.
-func (f *Fabric) make(size int64, owned []io.Closer, register func(*rail, *share) (*engine.Buffer, error)) (*Buffer, error) {
+func (f *Fabric) make(size int64, owned []io.Closer, register func(*rail, *share) (*memory.Buffer, error)) (*Buffer, error) {
 	b := &Buffer{fabric: f, size: size, refs: 1}
 	o := &owner{list: owned}
 	hold := o.add()
@@ -161,8 +161,8 @@ func (f *Fabric) register(ctx context.Context, src Source, size int64, owned []i
 	for _, o := range opts {
 		o(&chosen)
 	}
-	opt := chosen.engine
-	return f.make(size, owned, func(r *rail, x *share) (*engine.Buffer, error) {
+	opt := chosen.options
+	return f.make(size, owned, func(r *rail, x *share) (*memory.Buffer, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -172,7 +172,7 @@ func (f *Fabric) register(ctx context.Context, src Source, size int64, owned []i
 		if err != nil {
 			return nil, err
 		}
-		if p := part.Path(); p.Direct == engine.Staged && opt.Policy != engine.StagedOnly {
+		if p := part.Path(); p.Direct == memory.Staged && opt.Policy != memory.StagedOnly {
 			slog.WarnContext(ctx, "gpurdma: the NIC does not reach the memory; it is staged in host memory", "nic", r.nic.Name(), "bytes", size, "reason", p.Reason)
 		}
 		if part.Size() == size {
@@ -200,16 +200,16 @@ func (b *Buffer) GPU() (pciaddr.Addr, bool) { return b.parts[0].GPU() }
 // Slice returns a Buffer of n bytes of this one, from off on, with a reference of its own: for
 // parts of one piece of memory that different goroutines keep.
 func (b *Buffer) Slice(off, n int64) (*Buffer, error) {
-	return b.slice(func(p *engine.Buffer) (*engine.Buffer, error) { return p.Slice(off, n) })
+	return b.slice(func(p *memory.Buffer) (*memory.Buffer, error) { return p.Slice(off, n) })
 }
 
 // ReadOnlySlice is Slice for bytes that do not change: operations and WriteAt that would change
 // them return EACCES, and a peer gets no key to write with.
 func (b *Buffer) ReadOnlySlice(off, n int64) (*Buffer, error) {
-	return b.slice(func(p *engine.Buffer) (*engine.Buffer, error) { return p.ReadOnlySlice(off, n) })
+	return b.slice(func(p *memory.Buffer) (*memory.Buffer, error) { return p.ReadOnlySlice(off, n) })
 }
 
-func (b *Buffer) slice(cut func(*engine.Buffer) (*engine.Buffer, error)) (*Buffer, error) {
+func (b *Buffer) slice(cut func(*memory.Buffer) (*memory.Buffer, error)) (*Buffer, error) {
 	s := &Buffer{fabric: b.fabric, refs: 1}
 	for _, p := range b.parts {
 		part, err := cut(p)
@@ -259,7 +259,7 @@ func (b *Buffer) Path() Path { return b.pathOf(0) }
 func (b *Buffer) pathOf(i int) Path {
 	p := b.parts[i].Path()
 	return Path{
-		NIC: b.fabric.nics[i].nic.Name(), Staged: p.Direct == engine.Staged, Route: p.Route, Reason: p.Reason, Proof: p.Proof,
+		NIC: b.fabric.nics[i].nic.Name(), Staged: p.Direct == memory.Staged, Route: p.Route, Reason: p.Reason, Proof: p.Proof,
 	}
 }
 
@@ -275,7 +275,7 @@ func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Place
 // have written.
 func (b *Buffer) ReadAt(p []byte, off int64) (int, error) {
 	for _, part := range b.parts[1:] {
-		if part.Path().Direct == engine.Staged { // its staging buffer may have newer bytes
+		if part.Path().Direct == memory.Staged { // its staging buffer may have newer bytes
 			if n, err := part.ReadAt(p, off); err != nil && err != io.EOF {
 				return n, plain(err)
 			}

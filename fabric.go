@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // Fabric is one or more opened NICs. Its methods may be called from several goroutines at once.
@@ -34,7 +35,7 @@ type Fabric struct {
 // rail is a NIC of a Fabric.
 type rail struct {
 	index    int
-	nic      *engine.NIC
+	nic      *memory.NIC
 	endpoint *engine.Endpoint
 	alone    [1]*engine.Endpoint // the endpoint
 }
@@ -45,9 +46,9 @@ func Open(names ...string) (*Fabric, error) {
 	if len(names) == 0 {
 		return nil, &dmabuf.Error{Op: "open a fabric", Detail: "no NIC is named", Remedy: "name one of /sys/class/infiniband", Err: unix.EINVAL}
 	}
-	var nics []*engine.NIC
+	var nics []*memory.NIC
 	for _, name := range names {
-		n, err := engine.OpenNIC(name, engine.NICOptions{})
+		n, err := memory.OpenNIC(name, memory.NICOptions{})
 		if err != nil {
 			return nil, errors.Join(err, closeNICs(nics))
 		}
@@ -56,7 +57,7 @@ func Open(names ...string) (*Fabric, error) {
 	return newFabric(nics)
 }
 
-func closeNICs(nics []*engine.NIC) (err error) {
+func closeNICs(nics []*memory.NIC) (err error) {
 	for _, n := range nics {
 		err = errors.Join(err, n.Close())
 	}
@@ -64,10 +65,10 @@ func closeNICs(nics []*engine.NIC) (err error) {
 }
 
 // newFabric makes a fabric of opened NICs, which it takes over.
-func newFabric(nics []*engine.NIC) (*Fabric, error) {
+func newFabric(nics []*memory.NIC) (*Fabric, error) {
 	f := &Fabric{listeners: map[*Listener]struct{}{}, conns: map[*Conn]struct{}{}, buffers: map[*Buffer]struct{}{}}
 	for i, n := range nics {
-		e, err := n.NewEndpoint(engine.EndpointOptions{Background: true, MaxPeers: maxConns})
+		e, err := engine.NewEndpoint(n, engine.EndpointOptions{Background: true, MaxPeers: maxConns})
 		if err != nil {
 			for _, r := range f.nics {
 				err = errors.Join(err, r.endpoint.Close())
@@ -239,7 +240,7 @@ func (f *Fabric) Close() error {
 const idleWait = 5 * time.Second
 
 // closeIdle closes a NIC whose buffers are closed, once no call uses them any more.
-func closeIdle(n *engine.NIC) error {
+func closeIdle(n *memory.NIC) error {
 	for end := time.Now().Add(idleWait); ; time.Sleep(time.Millisecond) {
 		if err := n.Close(); !errors.Is(err, dmabuf.ErrInUse) || time.Now().After(end) {
 			return err

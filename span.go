@@ -8,7 +8,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,7 +16,7 @@ import (
 // Layout. It never changes. The zero Span has no bytes.
 type Span struct {
 	buf      *Buffer        // or
-	views    []*engine.View // by NIC
+	views    []*memory.View // by NIC
 	fabric   *Fabric
 	off, len int64
 	err      error // why there is no such memory
@@ -54,11 +54,11 @@ func View(l Layout, buffers ...*Buffer) Span {
 		s.fabric = b.fabric
 	}
 	for i := range s.fabric.nics {
-		parts := make([]*engine.Buffer, len(buffers))
+		parts := make([]*memory.Buffer, len(buffers))
 		for k, b := range buffers {
 			parts[k] = b.parts[i]
 		}
-		v, err := engine.NewView(l, parts...)
+		v, err := memory.NewView(l, parts...)
 		if err != nil {
 			return Span{err: err}
 		}
@@ -91,25 +91,25 @@ func (s Span) Err() error { return s.err }
 func (s *Span) none() bool { return s.fabric == nil && s.err == nil }
 
 // on returns the span on a NIC of a fabric.
-func (s *Span) on(f *Fabric, r *rail) (engine.Span, error) {
+func (s *Span) on(f *Fabric, r *rail) (memory.Span, error) {
 	switch {
 	case s.err != nil:
-		return engine.Span{}, s.err
+		return memory.Span{}, s.err
 	case s.fabric == nil:
-		return engine.Span{}, nil
+		return memory.Span{}, nil
 	case s.fabric != f:
-		return engine.Span{}, errOtherFabric("use a buffer")
+		return memory.Span{}, errOtherFabric("use a buffer")
 	case s.buf != nil:
-		return engine.Span{Buf: s.buf.parts[r.index], Offset: s.off, Length: s.len}, nil
+		return memory.Span{Buf: s.buf.parts[r.index], Offset: s.off, Length: s.len}, nil
 	}
-	return engine.Span{View: s.views[r.index], Offset: s.off, Length: s.len}, nil
+	return memory.Span{View: s.views[r.index], Offset: s.off, Length: s.len}, nil
 }
 
 // Remote is memory of a peer, or a part of it. It never changes. Import returns one, and so does
 // UnmarshalBinary of what the peer's MarshalBinary made. It is of use only on the connection
 // for which the peer has made it.
 type Remote struct {
-	rb       *engine.RemoteBuffer
+	rb       *memory.RemoteBuffer
 	off, len int64
 	err      error
 }
@@ -179,7 +179,7 @@ func (m Remote) MarshalBinary() ([]byte, error) {
 
 // UnmarshalBinary decodes a descriptor, which it does not trust.
 func (m *Remote) UnmarshalBinary(data []byte) error {
-	rb := new(engine.RemoteBuffer)
+	rb := new(memory.RemoteBuffer)
 	if err := rb.UnmarshalBinary(data); err != nil {
 		return err
 	}
@@ -188,11 +188,11 @@ func (m *Remote) UnmarshalBinary(data []byte) error {
 }
 
 // on returns the memory as the engine has it.
-func (m *Remote) on() (engine.RemoteSpan, error) {
+func (m *Remote) on() (memory.RemoteSpan, error) {
 	if m.err != nil {
-		return engine.RemoteSpan{}, m.err
+		return memory.RemoteSpan{}, m.err
 	}
-	return engine.RemoteSpan{Buf: m.rb, Offset: m.off, Length: m.len}, nil
+	return memory.RemoteSpan{Buf: m.rb, Offset: m.off, Length: m.len}, nil
 }
 
 // Access is what a peer may do with memory.

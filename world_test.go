@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memnic"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -61,7 +61,7 @@ func newWorld(t testing.TB, cfg Config) *world {
 
 func (w *world) fabric(name string) (*Fabric, *memnic.Device) {
 	d := w.net.Device(name, memnic.Limits{MaxSGE: 5, Inline: 64})
-	return must(newFabric([]*engine.NIC{engine.NewNIC(d, engine.NICOptions{})}))(w.t), d
+	return must(newFabric([]*memory.NIC{memory.NewNIC(d, memory.NICOptions{})}))(w.t), d
 }
 
 // connect makes another connection.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // scaleRow is what something costs an endpoint with that many peers, beside one with a single peer.
@@ -36,22 +37,22 @@ const scaleSleep = 5 * time.Millisecond
 
 // crowd is an endpoint with peers, all on one NIC and in this process.
 type crowd struct {
-	nic      *engine.NIC
+	nic      *memory.NIC
 	a, b     *engine.Endpoint
-	mine     *engine.Buffer
-	theirs   *engine.Buffer
-	to       engine.RemoteSpan
+	mine     *memory.Buffer
+	theirs   *memory.Buffer
+	to       memory.RemoteSpan
 	first    engine.Peer
 	complete []engine.Completion
 }
 
-func newCrowd(ctx context.Context, nic *engine.NIC, peers int) (c *crowd, err error) {
+func newCrowd(ctx context.Context, nic *memory.NIC, peers int) (c *crowd, err error) {
 	c = &crowd{nic: nic, complete: make([]engine.Completion, 16)}
 	opt := engine.EndpointOptions{MaxPeers: scalePeers[len(scalePeers)-1], Depth: 16, RecvDepth: 1, SendDepth: 16}
-	if c.a, err = nic.NewEndpoint(opt); err != nil {
+	if c.a, err = engine.NewEndpoint(nic, opt); err != nil {
 		return c, err
 	}
-	if c.b, err = nic.NewEndpoint(opt); err != nil {
+	if c.b, err = engine.NewEndpoint(nic, opt); err != nil {
 		return c, err
 	}
 	if c.mine, err = nic.AllocHost(64); err != nil {
@@ -99,7 +100,7 @@ func (c *crowd) close() error {
 			errs = append(errs, e.Close())
 		}
 	}
-	for _, b := range []*engine.Buffer{c.mine, c.theirs} {
+	for _, b := range []*memory.Buffer{c.mine, c.theirs} {
 		if b != nil {
 			errs = append(errs, b.Close())
 		}
@@ -186,7 +187,7 @@ func (c *crowd) turn(ctx context.Context, times int, cpu bool, do func(*crowd, c
 
 // compareScale measures endpoints with few and with many peers, in turn.
 func compareScale(ctx context.Context, opt options) (rows []scaleRow, err error) {
-	nic, err := engine.OpenNIC(opt.device, engine.NICOptions{})
+	nic, err := memory.OpenNIC(opt.device, memory.NICOptions{})
 	if err != nil {
 		return nil, err
 	}

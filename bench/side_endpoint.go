@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // application is one end of a connection as a program has it that imports
@@ -21,9 +22,9 @@ type application struct {
 	traffic
 	closers
 	ep       *engine.Endpoint
-	out, in  *engine.Buffer // what goes out, or is read into, and where it lands
+	out, in  *memory.Buffer // what goes out, or is read into, and where it lands
 	peer     engine.Peer
-	mine     *engine.RemoteBuffer
+	mine     *memory.RemoteBuffer
 	msg      engine.Msg
 	done     [pollBatch]engine.Completion
 	came     int // messages that were received, and not asked for yet
@@ -42,12 +43,12 @@ func newApplication(device string, t traffic) (a *application, err error) {
 	if err != nil {
 		return a, err
 	}
-	nic, err := engine.OpenNIC(device, engine.NICOptions{})
+	nic, err := memory.OpenNIC(device, memory.NICOptions{})
 	if err != nil {
 		return a, err
 	}
 	a.closers = append(a.closers, nic)
-	for _, b := range []**engine.Buffer{&a.out, &a.in} {
+	for _, b := range []**memory.Buffer{&a.out, &a.in} {
 		if *b, err = nic.AllocHost(int64(t.size)); err != nil {
 			return a, err
 		}
@@ -59,7 +60,7 @@ func newApplication(device string, t traffic) (a *application, err error) {
 		}
 		a.closers = append(a.closers, a.in)
 	}
-	if a.ep, err = nic.NewEndpoint(opt); err == nil {
+	if a.ep, err = engine.NewEndpoint(nic, opt); err == nil {
 		a.closers = append(a.closers, a.ep)
 	}
 	return a, err
@@ -178,9 +179,9 @@ func (a *application) meet(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a.msg = engine.Msg{Local: []engine.Span{a.out.All()}, Peer: a.peer}
+	a.msg = engine.Msg{Local: []memory.Span{a.out.All()}, Peer: a.peer}
 	if a.op != "send" {
-		a.msg.Remote = []engine.RemoteSpan{theirs.All()}
+		a.msg.Remote = []memory.RemoteSpan{theirs.All()}
 	}
 	return nil
 }

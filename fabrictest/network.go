@@ -11,8 +11,8 @@ import (
 
 	"github.com/gpurdma/gpurdma"
 	"github.com/gpurdma/gpurdma/internal/bridge"
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memnic"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // Options are those of a Network. The zero value is usable.
@@ -80,11 +80,11 @@ func (n *Network) Open(names ...string) (*gpurdma.Fabric, error) {
 		names = []string{"mem0"}
 	}
 	m := &machine{net: n}
-	var nics []*engine.NIC
+	var nics []*memory.NIC
 	for _, name := range names {
 		dev := n.net.Device(name, memnic.Limits{NoAtomics: n.noAtomics})
 		m.nics = append(m.nics, &NIC{machine: m, name: name, dev: dev})
-		nics = append(nics, engine.NewNIC(device{dev}, engine.NICOptions{}))
+		nics = append(nics, memory.NewNIC(device{dev}, memory.NICOptions{}))
 	}
 	f, err := bridge.NewFabric(nics, m.alloc)
 	if err != nil {

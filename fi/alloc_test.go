@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memnic"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -75,7 +75,7 @@ func (q *quickQueue) Poll(wc []ibvfd.WC) (int, error) {
 func TestPostingDoesNotAllocate(t *testing.T) {
 	n := memnic.New(memnic.Manual())
 	testPostingDoesNotAllocate(t, setting{open: func(t testing.TB, _ DomainOptions) *Domain {
-		d := domainOf(engine.NewNIC(quickDevice{n.Device("mem0", memnic.Limits{})}, engine.NICOptions{}))
+		d := domainOf(memory.NewNIC(quickDevice{n.Device("mem0", memnic.Limits{})}, memory.NICOptions{}))
 		closing(t, d)
 		return d
 	}})

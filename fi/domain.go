@@ -7,13 +7,13 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // Domain is an opened NIC with a protection domain (struct fid_domain). Memory is registered and
 // endpoints are made with it. Its methods may be called from several goroutines at once.
 type Domain struct {
-	nic *engine.NIC
+	nic *memory.NIC
 }
 
 // DomainOptions tune a Domain. The zero value is usable.
@@ -29,7 +29,7 @@ type DomainOptions struct {
 
 // Open opens the RDMA device of that name ("mlx5_0", "rxe0").
 func Open(nic string, opt DomainOptions) (*Domain, error) {
-	n, err := engine.OpenNIC(nic, engine.NICOptions{MaxPinned: opt.MaxPinned, Event: opt.Event})
+	n, err := memory.OpenNIC(nic, memory.NICOptions{MaxPinned: opt.MaxPinned, Event: opt.Event})
 	if err != nil {
 		return nil, coded(err)
 	}
@@ -37,7 +37,7 @@ func Open(nic string, opt DomainOptions) (*Domain, error) {
 }
 
 // domainOf returns the Domain of a NIC. Tests have NICs in memory.
-func domainOf(n *engine.NIC) *Domain { return &Domain{n} }
+func domainOf(n *memory.NIC) *Domain { return &Domain{n} }
 
 // Name returns the device's name: "rxe0".
 func (d *Domain) Name() string { return d.nic.Name() }
@@ -50,7 +50,7 @@ func (d *Domain) Close() error { return coded(d.nic.Close()) }
 // dmabuf.ErrInUse until all MRs of it are closed. *[gpualloc.Buffer] is a Source. If the memory
 // cannot be registered, and the policy allows it, the MR is staged: [MR.Path] has the reason.
 func (d *Domain) Register(src Source, opt MROptions) (*MR, error) {
-	var s engine.Source
+	var s memory.Source
 	if src != nil {
 		s = src
 	}

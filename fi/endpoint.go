@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // Addr is a peer in an endpoint's address vector (fi_addr_t). Addresses are not reused.
@@ -84,7 +85,7 @@ func (o *EndpointOptions) engine() engine.EndpointOptions {
 // Endpoint makes an endpoint with a completion queue and an address vector (fi_endpoint,
 // fi_enable).
 func (d *Domain) Endpoint(opt EndpointOptions) (*Endpoint, error) {
-	ep, err := d.nic.NewEndpoint(opt.engine())
+	ep, err := engine.NewEndpoint(d.nic, opt.engine())
 	if err != nil {
 		return nil, coded(err)
 	}
@@ -185,7 +186,7 @@ func (e *Endpoint) Offer(ctx context.Context, to Addr, k *Key) error {
 	if err != nil {
 		return err
 	}
-	var rb *engine.RemoteBuffer
+	var rb *memory.RemoteBuffer
 	if k != nil {
 		rb = k.rb
 	}

@@ -7,13 +7,14 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // Key describes memory of a peer that this side may use (fi_mr_key): its address, size, key and
 // access rights. Endpoint.Key makes it at the peer, which sends it by Endpoint.Offer, or by means
 // of its own, encoded by MarshalBinary. It does not change.
 type Key struct {
-	rb *engine.RemoteBuffer
+	rb *memory.RemoteBuffer
 	ep *Endpoint // that has made it; nil if it was decoded
 }
 
@@ -31,7 +32,7 @@ func (e *Endpoint) Key(mem IOV, to Addr, access Flags) (*Key, error) {
 		return nil, err
 	}
 	peer, span := engine.Peer(to), mem.engine()
-	var rb *engine.RemoteBuffer
+	var rb *memory.RemoteBuffer
 	if access == RemoteRead|RemoteWrite {
 		rb, err = e.ep.Share(peer, span, a|ibvfd.AccessRemoteAtomic)
 	}
@@ -76,7 +77,7 @@ func (k *Key) MarshalBinary() ([]byte, error) {
 
 // UnmarshalBinary decodes a key of a peer, and checks all of it.
 func (k *Key) UnmarshalBinary(data []byte) error {
-	rb := new(engine.RemoteBuffer)
+	rb := new(memory.RemoteBuffer)
 	if err := rb.UnmarshalBinary(data); err != nil {
 		return coded(err)
 	}
@@ -102,8 +103,8 @@ type RMAIOV struct {
 	Offset, Length int64
 }
 
-func (v RMAIOV) engine() engine.RemoteSpan {
-	s := engine.RemoteSpan{Offset: v.Offset, Length: v.Length}
+func (v RMAIOV) engine() memory.RemoteSpan {
+	s := memory.RemoteSpan{Offset: v.Offset, Length: v.Length}
 	if v.Key != nil {
 		s.Buf = v.Key.rb
 	}

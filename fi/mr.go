@@ -8,7 +8,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
@@ -58,18 +58,18 @@ type MROptions struct {
 	PeerDirect bool
 }
 
-func (o MROptions) engine() engine.BufferOptions {
-	return engine.BufferOptions{Policy: engine.Policy(o.Policy), Ordering: engine.Ordering(o.Ordering), PeerDirect: o.PeerDirect}
+func (o MROptions) engine() memory.BufferOptions {
+	return memory.BufferOptions{Policy: memory.Policy(o.Policy), Ordering: memory.Ordering(o.Ordering), PeerDirect: o.PeerDirect}
 }
 
 // MR is registered memory (struct fid_mr), or a slice of it. It is the local memory of
 // operations, and Endpoint.Key makes keys to it for peers. Its methods may be called from several
 // goroutines at once.
 type MR struct {
-	buf *engine.Buffer
+	buf *memory.Buffer
 }
 
-func mrOf(b *engine.Buffer, err error) (*MR, error) {
+func mrOf(b *memory.Buffer, err error) (*MR, error) {
 	if err != nil {
 		return nil, coded(err)
 	}
@@ -131,7 +131,7 @@ type Path struct {
 // Path returns how the NIC reaches the bytes.
 func (m *MR) Path() Path {
 	p := m.buf.Path()
-	return Path{Staged: p.Direct == engine.Staged, Route: p.Route, Reason: p.Reason}
+	return Path{Staged: p.Direct == memory.Staged, Route: p.Route, Reason: p.Reason}
 }
 
 // Close ends the registration (fi_close). While there are slices, operations under way or keys it
@@ -149,8 +149,8 @@ type IOV struct {
 	Offset, Length int64
 }
 
-func (v IOV) engine() engine.Span {
-	s := engine.Span{Offset: v.Offset, Length: v.Length}
+func (v IOV) engine() memory.Span {
+	s := memory.Span{Offset: v.Offset, Length: v.Length}
 	if v.MR != nil {
 		s.Buf = v.MR.buf
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memnic"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -553,7 +554,7 @@ func TestKeyClose(t *testing.T) {
 // Without atomics in the NIC a key to read and write is one without atomics.
 func TestNoAtomics(t *testing.T) {
 	n := memnic.New()
-	d := domainOf(engine.NewNIC(n.Device("mem0", memnic.Limits{NoAtomics: true}), engine.NICOptions{}))
+	d := domainOf(memory.NewNIC(n.Device("mem0", memnic.Limits{NoAtomics: true}), memory.NICOptions{}))
 	closing(t, d)
 	e := must(d.Endpoint(EndpointOptions{}))(t)
 	closing(t, e)
@@ -573,7 +574,7 @@ func TestWithEngine(t *testing.T) {
 	s := inMemory(t)
 	w := &world{t: t, a: s.end(t, EndpointOptions{})}
 	n := s.open(t, DomainOptions{}).nic
-	e := must(n.NewEndpoint(engine.EndpointOptions{}))(t)
+	e := must(engine.NewEndpoint(n, engine.EndpointOptions{}))(t)
 	closing(t, e)
 	w.ab = must(w.a.Connect(limited(t), must(e.Listen("127.0.0.1:0"))(t).String()))(t)
 	p := must(e.Accept(limited(t)))(t)

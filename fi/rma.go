@@ -4,6 +4,7 @@ package fi
 
 import (
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // MsgRMA is a read or a write with all its parameters (struct fi_msg_rma).
@@ -116,8 +117,8 @@ func (e *Endpoint) InjectWriteData(p []byte, data uint64, dest Addr, to RMAIOV) 
 
 // lists are an operation's memory as the engine has it. They are used again.
 type lists struct {
-	local  []engine.Span
-	remote []engine.RemoteSpan
+	local  []memory.Span
+	remote []memory.RemoteSpan
 }
 
 // maxLists is the number of unused lists that an endpoint keeps.
@@ -146,14 +147,14 @@ func (e *Endpoint) put(l *lists) {
 	}
 }
 
-func appendIOV(to []engine.Span, list []IOV) []engine.Span {
+func appendIOV(to []memory.Span, list []IOV) []memory.Span {
 	for i := range list {
 		to = append(to, list[i].engine())
 	}
 	return to
 }
 
-func appendRMAIOV(to []engine.RemoteSpan, list []RMAIOV) []engine.RemoteSpan {
+func appendRMAIOV(to []memory.RemoteSpan, list []RMAIOV) []memory.RemoteSpan {
 	for i := range list {
 		to = append(to, list[i].engine())
 	}

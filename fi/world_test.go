@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memnic"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/internal/wire"
 	"github.com/gpurdma/gpurdma/layout"
@@ -121,7 +121,7 @@ func inMemory(t testing.TB, opts ...memnic.Option) setting {
 	})
 	return setting{
 		open: func(t testing.TB, opt DomainOptions) *Domain {
-			d := domainOf(engine.NewNIC(n.Device("mem0", memnic.Limits{MaxSGE: 5, Inline: 64}), engine.NICOptions{MaxPinned: opt.MaxPinned}))
+			d := domainOf(memory.NewNIC(n.Device("mem0", memnic.Limits{MaxSGE: 5, Inline: 64}), memory.NICOptions{MaxPinned: opt.MaxPinned}))
 			closing(t, d)
 			return d
 		},

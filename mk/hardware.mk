@@ -7,7 +7,7 @@
 HARDWARE ?=
 HARDWARE_DIR := $(BUILD)/hardware
 HARDWARE_PROGRAMS := ./cmd/hardware-test ./cmd/p2pcheck ./p2p/testdata/machines/convert
-HARDWARE_RUNTIMES := ./gpualloc/cuda ./gpualloc/rocm ./gpualloc/levelzero
+HARDWARE_RUNTIMES := ./gpualloc/cuda ./gpualloc/rocm ./gpualloc/levelzero ./fabrictest
 
 .PHONY: hardware-programs
 hardware-programs: ## build what hardware-test runs, into build/hardware/bin

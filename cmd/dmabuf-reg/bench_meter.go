@@ -10,6 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/histogram"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // meter measures.
@@ -18,9 +19,9 @@ type meter struct {
 	f     *benchFlags
 	turns []*turn
 	list  []engine.Completion
-	opens []*engine.Buffer // beside the station's own
-	span  [1]engine.Span
-	to    [1]engine.RemoteSpan
+	opens []*memory.Buffer // beside the station's own
+	span  [1]memory.Span
+	to    [1]memory.RemoteSpan
 
 	fills    int    // how often refresh was called
 	furthest int64  // byte that it has written up to
@@ -30,7 +31,7 @@ type meter struct {
 // turn is a kind of memory, and what was measured with it.
 type turn struct {
 	kind string
-	buf  *engine.Buffer
+	buf  *memory.Buffer
 
 	all     histogram.Histogram
 	ops     int
@@ -65,11 +66,11 @@ func (m *meter) open(r *benchResult) error {
 }
 
 // of is a buffer of a kind; nil if there can be none, and why.
-func (m *meter) of(kind string) (*engine.Buffer, string, error) {
+func (m *meter) of(kind string) (*memory.Buffer, string, error) {
 	if kind == m.Path {
 		return m.buf, "", nil
 	}
-	var buf *engine.Buffer
+	var buf *memory.Buffer
 	var err error
 	switch {
 	case kind == hostSpec:
@@ -79,7 +80,7 @@ func (m *meter) of(kind string) (*engine.Buffer, string, error) {
 	case kind == kindDirect:
 		return nil, m.Why, nil // it was tried
 	default:
-		buf, err = m.buffer(engine.StagedOnly)
+		buf, err = m.buffer(memory.StagedOnly)
 	}
 	if err == nil {
 		m.opens = append(m.opens, buf)
@@ -232,7 +233,7 @@ func (m *meter) refresh(n int64) error {
 }
 
 // stream keeps depth operations under way; batch of them are posted together.
-func (m *meter) stream(ctx context.Context, buf *engine.Buffer, op talk.Op, w talk.Work, depth, batch int, each func(time.Duration)) (time.Duration, error) {
+func (m *meter) stream(ctx context.Context, buf *memory.Buffer, op talk.Op, w talk.Work, depth, batch int, each func(time.Duration)) (time.Duration, error) {
 	start := time.Now()
 	last := start
 	for posted, done := 0, 0; done < w.Count; {
@@ -271,9 +272,9 @@ func (m *meter) stream(ctx context.Context, buf *engine.Buffer, op talk.Op, w ta
 }
 
 // begin posts operation i of some work.
-func (m *meter) begin(op talk.Op, buf *engine.Buffer, w talk.Work, i int, flags engine.Flags) error {
+func (m *meter) begin(op talk.Op, buf *memory.Buffer, w talk.Work, i int, flags engine.Flags) error {
 	at := w.At(i)
-	m.span[0] = engine.Span{Buf: buf, Offset: at, Length: w.Size}
+	m.span[0] = memory.Span{Buf: buf, Offset: at, Length: w.Size}
 	msg := engine.Msg{Local: m.span[:], Peer: m.peer, Context: &m.marks[dataOut]}
 	if op != talk.Send {
 		m.to[0] = m.remote.Part(at, w.Size)

@@ -39,7 +39,7 @@ func TestSpread(t *testing.T) {
 func sampleBench() *benchResult {
 	r := &benchResult{
 		Server: "10.0.0.1:7471", Rounds: 30, Slice: 10 * time.Millisecond, Depth: 64, Batch: 16,
-		Local:    side{Memory: memory{Spec: "drm:renderD128", Exporter: "drm", Kind: "vram", Size: 8 << 20}, NIC: "mlx5_0", NICReason: "the only one", Path: "direct", Why: "registered by ibv_reg_dmabuf_mr"},
+		Local:    side{Memory: allocated{Spec: "drm:renderD128", Exporter: "drm", Kind: "vram", Size: 8 << 20}, NIC: "mlx5_0", NICReason: "the only one", Path: "direct", Why: "registered by ibv_reg_dmabuf_mr"},
 		Remote:   serverSide{Spec: "udmabuf", NIC: "rxe0", Size: 4 << 20, Why: "direct: <registered> & well"},
 		Over:     over{Port: 1, GID: "10.0.0.2", Peer: "10.0.0.1", text: "port 1 of mlx5_0, 10.0.0.2 to 10.0.0.1"},
 		NotTried: []notTried{},

@@ -14,6 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // line is a connection as either side has it: requests and answers, and
@@ -21,10 +22,10 @@ import (
 type line struct {
 	*station
 	peer   engine.Peer
-	remote *engine.RemoteBuffer // of the peer
+	remote *memory.RemoteBuffer // of the peer
 	// ctl is for a message that goes out, one that comes in, and what atomics
 	// return.
-	ctl   *engine.Buffer
+	ctl   *memory.Buffer
 	pull  func(ctx context.Context) (engine.Completion, error)
 	marks [marks]mark
 	want  int64 // length of the messages that dataIn is of
@@ -117,7 +118,7 @@ func (l *line) await(ctx context.Context, kind, n int) error {
 
 // listen is ready for a request or an answer.
 func (l *line) listen() error {
-	return l.ep.Recv(engine.Span{Buf: l.ctl, Offset: atIn, Length: talk.MaxMessage}, l.peer, &l.marks[ctlIn])
+	return l.ep.Recv(memory.Span{Buf: l.ctl, Offset: atIn, Length: talk.MaxMessage}, l.peer, &l.marks[ctlIn])
 }
 
 // hear waits for one.
@@ -135,7 +136,7 @@ func (l *line) say(ctx context.Context, b []byte) error {
 	if _, err := l.ctl.WriteAt(b, atOut); err != nil {
 		return err
 	}
-	if err := l.ep.Send(engine.Span{Buf: l.ctl, Offset: atOut, Length: int64(len(b))}, l.peer, &l.marks[ctlOut]); err != nil {
+	if err := l.ep.Send(memory.Span{Buf: l.ctl, Offset: atOut, Length: int64(len(b))}, l.peer, &l.marks[ctlOut]); err != nil {
 		return err
 	}
 	return l.await(ctx, ctlOut, 1)
@@ -158,7 +159,7 @@ func (l *line) share(ctx context.Context) error {
 func (l *line) receive(w talk.Work) error {
 	l.want, l.odd, l.marks[dataIn].done = w.Size, 0, 0
 	for i := range w.Count {
-		if err := l.ep.Recv(engine.Span{Buf: l.buf, Offset: w.At(i), Length: w.Size}, l.peer, &l.marks[dataIn]); err != nil {
+		if err := l.ep.Recv(memory.Span{Buf: l.buf, Offset: w.At(i), Length: w.Size}, l.peer, &l.marks[dataIn]); err != nil {
 			return err
 		}
 	}
@@ -186,9 +187,9 @@ func (l *line) run(ctx context.Context, op talk.Op, w talk.Work) (time.Duration,
 }
 
 // post begins operation i of some work, from or into buf.
-func (l *line) post(op talk.Op, buf *engine.Buffer, w talk.Work, i int) error {
+func (l *line) post(op talk.Op, buf *memory.Buffer, w talk.Work, i int) error {
 	at := w.At(i)
-	here, done := engine.Span{Buf: buf, Offset: at, Length: w.Size}, &l.marks[dataOut]
+	here, done := memory.Span{Buf: buf, Offset: at, Length: w.Size}, &l.marks[dataOut]
 	switch op {
 	case talk.Write:
 		return l.ep.Write(here, l.peer, l.remote.Part(at, w.Size), done)
@@ -204,7 +205,7 @@ func (l *line) post(op talk.Op, buf *engine.Buffer, w talk.Work, i int) error {
 // before, then swaps it for its complement, and tries to swap it again, in
 // vain. It says how many of these returned another number than they should.
 func (l *line) atomics(ctx context.Context, w talk.Work, before uint64) (took time.Duration, wrong uint64, err error) {
-	result, to, done := engine.Span{Buf: l.ctl, Offset: atResult, Length: 8}, l.remote.Part(w.Offset, 8), &l.marks[dataOut]
+	result, to, done := memory.Span{Buf: l.ctl, Offset: atResult, Length: 8}, l.remote.Part(w.Offset, 8), &l.marks[dataOut]
 	one := func(want uint64, posted error) error {
 		if posted != nil {
 			return posted
@@ -235,13 +236,13 @@ func (l *line) atomics(ctx context.Context, w talk.Work, before uint64) (took ti
 }
 
 // readWord reads 8 bytes as atomics see them.
-func readWord(b *engine.Buffer, at int64) (uint64, error) {
+func readWord(b *memory.Buffer, at int64) (uint64, error) {
 	var p [8]byte
 	_, err := b.ReadAt(p[:], at)
 	return binary.NativeEndian.Uint64(p[:]), err
 }
 
-func writeWord(b *engine.Buffer, at int64, v uint64) error {
+func writeWord(b *memory.Buffer, at int64, v uint64) error {
 	var p [8]byte
 	binary.NativeEndian.PutUint64(p[:], v)
 	_, err := b.WriteAt(p[:], at)

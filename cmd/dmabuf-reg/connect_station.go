@@ -18,6 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/placement"
 	"github.com/gpurdma/gpurdma/trace"
 )
@@ -26,18 +27,18 @@ import (
 const hostSpec = "host"
 
 // policyFlag says whether a buffer may be staged.
-type policyFlag engine.Policy
+type policyFlag memory.Policy
 
-var policies = choices[engine.Policy]{
-	{"direct", engine.DirectOnly},
-	{"prefer", engine.PreferDirect},
-	{"staged", engine.StagedOnly},
+var policies = choices[memory.Policy]{
+	{"direct", memory.DirectOnly},
+	{"prefer", memory.PreferDirect},
+	{"staged", memory.StagedOnly},
 }
 
 // Set implements pflag.Value.
-func (f *policyFlag) Set(s string) error { return policies.set((*engine.Policy)(f), "policy", s) }
+func (f *policyFlag) Set(s string) error { return policies.set((*memory.Policy)(f), "policy", s) }
 
-func (f *policyFlag) String() string { return policies.name(engine.Policy(*f)) }
+func (f *policyFlag) String() string { return policies.name(memory.Policy(*f)) }
 
 // Type implements pflag.Value.
 func (f *policyFlag) Type() string { return "POLICY" }
@@ -124,13 +125,13 @@ func (f *stationFlags) tls() (*tls.Config, error) {
 
 // side is one side's memory and NIC, and how the one reaches the other.
 type side struct {
-	Memory    memory `json:"memory"`
-	NIC       string `json:"nic"`
-	NICReason string `json:"nic_reason"`
-	Policy    string `json:"policy"`
-	Path      string `json:"path"`  // direct, moved, staged, host
-	Route     string `json:"route"` // how it was registered; "" if staged
-	Why       string `json:"why"`   // in words
+	Memory    allocated `json:"memory"`
+	NIC       string    `json:"nic"`
+	NICReason string    `json:"nic_reason"`
+	Policy    string    `json:"policy"`
+	Path      string    `json:"path"`  // direct, moved, staged, host
+	Route     string    `json:"route"` // how it was registered; "" if staged
+	Why       string    `json:"why"`   // in words
 	// Placement is where the bytes were when they had been registered, Failure which
 	// kernel function refused that; null without --trace.
 	Placement *placement.Placement `json:"placement"`
@@ -143,8 +144,8 @@ type station struct {
 	timeout time.Duration
 	src     *source // nil for host memory
 	peer    bool    // its device pointers may be registered
-	nic     *engine.NIC
-	buf     *engine.Buffer
+	nic     *memory.NIC
+	buf     *memory.Buffer
 	ep      *engine.Endpoint
 }
 
@@ -174,12 +175,12 @@ func (f *stationFlags) open(ctx context.Context, opt engine.EndpointOptions) (_ 
 		}
 	}()
 	if f.gpu == hostSpec {
-		s.Memory = memory{Spec: hostSpec, Kind: gpualloc.KindSystem.String(), Requested: int64(f.size), Size: int64(f.size)}
+		s.Memory = allocated{Spec: hostSpec, Kind: gpualloc.KindSystem.String(), Requested: int64(f.size), Size: int64(f.size)}
 	} else {
 		if s.src, err = allocate(ctx, f.gpu, int64(f.size), f.force); err != nil {
 			return nil, err
 		}
-		s.Memory = s.src.memory
+		s.Memory = s.src.allocated
 	}
 	choice, err := pickNIC(f.nic, s.Memory)
 	if err != nil {
@@ -190,10 +191,10 @@ func (f *stationFlags) open(ctx context.Context, opt engine.EndpointOptions) (_ 
 		return nil, missing(err)
 	}
 	// Twice the buffer: `bench` has one that is staged beside host memory.
-	if s.nic, err = engine.OpenNIC(choice.Name, engine.NICOptions{MaxPinned: 2*s.Memory.Size + pinnedFor}); err != nil {
+	if s.nic, err = memory.OpenNIC(choice.Name, memory.NICOptions{MaxPinned: 2*s.Memory.Size + pinnedFor}); err != nil {
 		return nil, missing(err)
 	}
-	if err := s.register(ctx, engine.Policy(f.policy), f.trace); err != nil {
+	if err := s.register(ctx, memory.Policy(f.policy), f.trace); err != nil {
 		return nil, err
 	}
 	s.describe()
@@ -202,14 +203,14 @@ func (f *stationFlags) open(ctx context.Context, opt engine.EndpointOptions) (_ 
 	// A peer that is not ready yet is waited for, 10.24 ms at a time: what is
 	// too long --timeout says.
 	opt.Connect = ibvfd.ConnectAttr{RNRRetry: 7, MinRNRTimer: 20}
-	s.ep, err = s.nic.NewEndpoint(opt)
+	s.ep, err = engine.NewEndpoint(s.nic, opt)
 	return s, err
 }
 
 // register makes the station's buffer, watched by a tracer where that is wanted, which
 // goes before anything is moved.
-func (s *station) register(ctx context.Context, p engine.Policy, traced bool) (err error) {
-	seen, err := newWitness(traced && s.src != nil && p != engine.StagedOnly)
+func (s *station) register(ctx context.Context, p memory.Policy, traced bool) (err error) {
+	seen, err := newWitness(traced && s.src != nil && p != memory.StagedOnly)
 	if err != nil {
 		return err
 	}
@@ -220,7 +221,7 @@ func (s *station) register(ctx context.Context, p engine.Policy, traced bool) (e
 	}
 	switch path := s.buf.Path(); {
 	case seen == nil:
-	case path.Direct != engine.Staged:
+	case path.Direct != memory.Staged:
 		ctx, cancel := context.WithTimeout(ctx, testimony)
 		defer cancel()
 		where, err := s.buf.Prove(ctx, seen.prover)
@@ -235,11 +236,11 @@ func (s *station) register(ctx context.Context, p engine.Policy, traced bool) (e
 }
 
 // buffer makes a Buffer of the station's memory.
-func (s *station) buffer(p engine.Policy) (*engine.Buffer, error) {
+func (s *station) buffer(p memory.Policy) (*memory.Buffer, error) {
 	if s.src == nil {
 		return s.nic.AllocHost(s.Memory.Size)
 	}
-	return s.nic.Register(s.src.alloc, engine.BufferOptions{Policy: p, PeerDirect: s.peer})
+	return s.nic.Register(s.src.alloc, memory.BufferOptions{Policy: p, PeerDirect: s.peer})
 }
 
 func (s *station) describe() {
@@ -248,7 +249,7 @@ func (s *station) describe() {
 	switch {
 	case s.src == nil:
 		s.Path, s.Why = hostSpec, "host memory, which every NIC reaches"
-	case p.Direct != engine.Staged:
+	case p.Direct != memory.Staged:
 		s.Path, s.Why = kindDirect, "registered by "+s.Route
 		switch {
 		case s.Placement != nil && s.Memory.vram() && away(s.Placement.Memory):

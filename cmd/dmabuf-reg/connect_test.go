@@ -31,7 +31,7 @@ import (
 // What people see of serve, connect and bench.
 func TestConnectTables(t *testing.T) {
 	local := side{
-		Memory: memory{Spec: "drm:renderD128", Exporter: "drm", Kind: "vram", Size: 4 << 20},
+		Memory: allocated{Spec: "drm:renderD128", Exporter: "drm", Kind: "vram", Size: 4 << 20},
 		NIC:    "mlx5_0", NICReason: "nearest to 0000:03:00.0", Policy: "prefer", Path: "direct", Route: "ibv_reg_dmabuf_mr", Why: "registered by ibv_reg_dmabuf_mr",
 	}
 	there := serverSide{Spec: "udmabuf", NIC: "rxe0", Size: 4 << 20, Staged: true, Why: "staged: asked for by --policy"}

@@ -36,7 +36,7 @@ func openAllocator(spec string) (gpualloc.Allocator, error) {
 type choice struct{ Name, Why string }
 
 // pickNIC resolves --nic for memory m.
-func pickNIC(name string, m memory) (choice, error) {
+func pickNIC(name string, m allocated) (choice, error) {
 	nics, err := candidates(name)
 	if err != nil {
 		return choice{}, err
@@ -61,7 +61,7 @@ func candidates(name string) ([]nic, error) {
 }
 
 // pickNICs resolves --nic among nics: a name, auto or all.
-func pickNICs(nics []nic, name string, m memory) ([]choice, error) {
+func pickNICs(nics []nic, name string, m allocated) ([]choice, error) {
 	var names []string
 	for _, n := range nics {
 		if n.Name == name {
@@ -93,7 +93,7 @@ func pickNICs(nics []nic, name string, m memory) ([]choice, error) {
 
 // nearest picks among the NICs that can register dma-bufs; if none is known
 // to, among all, so that the registration says what is missing.
-func nearest(nics []nic, m memory) ([]choice, error) {
+func nearest(nics []nic, m allocated) ([]choice, error) {
 	var able, all []ibdev.Info
 	for _, n := range nics {
 		all = append(all, n.Info)

@@ -49,7 +49,7 @@ type registerFlags struct {
 
 // registerResult is what `register` did.
 type registerResult struct {
-	Memory    memory        `json:"memory"`
+	Memory    allocated     `json:"memory"`
 	NIC       string        `json:"nic"`
 	NICReason string        `json:"nic_reason"` // why this one
 	Offset    uint64        `json:"offset"`
@@ -65,8 +65,8 @@ type registerResult struct {
 	Failure *trace.Failure `json:"failure"`
 }
 
-// memory is an allocated or imported buffer.
-type memory struct {
+// allocated describes an allocated or imported buffer.
+type allocated struct {
 	Spec      string `json:"spec"` // "" for an imported descriptor
 	Exporter  string `json:"exporter"`
 	Device    string `json:"device"`
@@ -78,10 +78,10 @@ type memory struct {
 	Segments  int    `json:"segments"`
 }
 
-func (m *memory) vram() bool { return m.Kind == gpualloc.KindVRAM.String() }
+func (m *allocated) vram() bool { return m.Kind == gpualloc.KindVRAM.String() }
 
 // words are its kind. Where a driver keeps what was asked for in VRAM is its affair.
-func (m *memory) words() string {
+func (m *allocated) words() string {
 	if m.vram() {
 		return "asked for in VRAM"
 	}
@@ -154,7 +154,7 @@ to the kernel, to see what it says.`,
 
 // source is the buffer to register, allocated by us or handed in.
 type source struct {
-	memory
+	allocated
 	segments []region.Segment
 	owner    dmabuf.Holder
 	alloc    *gpualloc.Buffer // nil if imported
@@ -178,7 +178,7 @@ func importFD(fd int) (*source, error) {
 		return nil, errors.Join(err, buf.Close())
 	}
 	return &source{
-		memory: memory{
+		allocated: allocated{
 			Exporter: info.Exporter, Device: fmt.Sprintf("fd %d", fd), Kind: gpualloc.KindUnknown.String(),
 			Requested: buf.Size(), Size: buf.Size(), Inode: buf.Inode(), Segments: 1,
 		},
@@ -208,7 +208,7 @@ func allocate(ctx context.Context, spec string, size int64, force bool) (_ *sour
 		}
 	}
 	s := &source{
-		memory: memory{
+		allocated: allocated{
 			Spec: buf.Spec(), Exporter: buf.Exporter(), Device: buf.Device(), Kind: buf.Kind().String(),
 			Requested: buf.Requested(), Size: buf.Size(), Segments: len(buf.Segments()),
 		},
@@ -243,7 +243,7 @@ func (a *app) doRegister(ctx context.Context, f registerFlags) (_ result, err er
 	}
 	defer func() { err = errors.Join(err, src.close()) }()
 
-	choice, err := pickNIC(f.nic, src.memory)
+	choice, err := pickNIC(f.nic, src.allocated)
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +259,7 @@ func (a *app) doRegister(ctx context.Context, f registerFlags) (_ result, err er
 	defer func() { err = errors.Join(err, pd.Close()) }()
 
 	r := &registerResult{
-		Memory: src.memory, NIC: choice.Name, NICReason: choice.Why,
+		Memory: src.allocated, NIC: choice.Name, NICReason: choice.Why,
 		Offset: uint64(f.offset), Length: uint64(f.length), IOVA: uint64(f.iova), Access: f.access.String(), MRs: []mr{}, Hold: f.hold,
 	}
 	if !f.iovaGiven {

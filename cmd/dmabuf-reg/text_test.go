@@ -95,7 +95,7 @@ func TestTables(t *testing.T) {
 		},
 		"devices-none": &devicesResult{Libibverbs: "not installed"},
 		"register": &registerResult{
-			Memory: memory{Spec: "udmabuf", Exporter: "udmabuf", Kind: "system", Requested: 1, Size: 4 << 10, Inode: 17, Segments: 1},
+			Memory: allocated{Spec: "udmabuf", Exporter: "udmabuf", Kind: "system", Requested: 1, Size: 4 << 10, Inode: 17, Segments: 1},
 			NIC:    "rxe0", NICReason: "the only one", Offset: 16, Length: 4080, IOVA: 16, Access: "local-write", Count: 2,
 			MRs: []mr{
 				{Number: &mrn, LKey: 1, RKey: 2, IOVA: 16, Length: 4080, Route: ibvfd.RouteIoctl, RegTime: 80 * time.Microsecond},
@@ -104,7 +104,7 @@ func TestTables(t *testing.T) {
 			P50: 80 * time.Microsecond, P99: 90 * time.Microsecond,
 		},
 		"register-many": &registerResult{
-			Memory: memory{Device: "fd 3", Exporter: "drm", Kind: "unknown", Requested: 1 << 20, Size: 1 << 20, Inode: 18, Segments: 1},
+			Memory: allocated{Device: "fd 3", Exporter: "drm", Kind: "unknown", Requested: 1 << 20, Size: 1 << 20, Inode: 18, Segments: 1},
 			NIC:    "rxe0", NICReason: "asked for by name", Length: 1 << 20, Access: "0x7", Count: 20,
 			MRs: make([]mr, 20), P50: time.Millisecond, P99: time.Second,
 		},

@@ -168,7 +168,7 @@ func (a *app) doVerify(ctx context.Context, f verifyFlags) (found result, err er
 		return r, err
 	}
 	// Once, not for each memory.
-	_, noNIC := pickNICs(v.nics, f.nic, memory{})
+	_, noNIC := pickNICs(v.nics, f.nic, allocated{})
 	if noNIC != nil && len(v.nics) > 0 {
 		return nil, noNIC
 	}
@@ -265,7 +265,7 @@ func (v *verification) memory(ctx context.Context, spec string) (err error) {
 	}
 	defer func() { err = errors.Join(err, src.close()) }()
 	v.tried, v.onPCI = true, v.onPCI || src.PCI != ""
-	choices, err := pickNICs(v.nics, v.nic, src.memory)
+	choices, err := pickNICs(v.nics, v.nic, src.allocated)
 	if err != nil {
 		return add(verifyRow{}, err)
 	}

@@ -49,14 +49,14 @@ func room(importPath string) string {
 // mayImport is the table of ARCHITECTURE.md: arrows only ever point down.
 // Every room may import itself.
 var mayImport = map[string][]string{
-	"cmd":        {"", "internal/engine", "p2p", "canary", "trace", "gpualloc", "ibvfd", "drm", "dmabuf", "placement", "pciaddr", "internal"},
+	"cmd":        {"", "internal/engine", "internal/memory", "p2p", "canary", "trace", "gpualloc", "ibvfd", "drm", "dmabuf", "placement", "pciaddr", "internal"},
 	"examples":   {"", "fabrictest", "gpualloc", "dmabuf"},
-	"":           {"internal/bridge", "internal/engine", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
-	"fabrictest": {"", "internal/bridge", "internal/engine", "internal/memnic", "internal/rc", "gpualloc", "ibvfd", "dmabuf", "pciaddr", "internal"},
-	"fi":         {"internal/engine", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
+	"":           {"internal/bridge", "internal/engine", "internal/memory", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
+	"fabrictest": {"", "internal/bridge", "internal/memory", "internal/memnic", "internal/rc", "gpualloc", "ibvfd", "dmabuf", "pciaddr", "internal"},
+	"fi":         {"internal/engine", "internal/memory", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
 	"layout":     {"dmabuf", "internal", "internal/wire"},
 	"p2p":        {"canary", "gpualloc", "ibvfd", "trace", "drm", "dmabuf", "placement", "pciaddr", "internal"},
-	"bench":      {"", "internal/engine", "trace", "gpualloc", "ibvfd", "pciaddr", "internal"},
+	"bench":      {"", "internal/engine", "internal/memory", "trace", "gpualloc", "ibvfd", "pciaddr", "internal"},
 	"canary":     {"gpualloc", "ibvfd", "dmabuf", "pciaddr", "internal"},
 	"trace":      {"dmabuf", "placement", "pciaddr", "internal"},
 	"gpualloc":   {"drm", "dmabuf", "pciaddr", "internal"},
@@ -68,15 +68,16 @@ var mayImport = map[string][]string{
 	"pciaddr":    {},
 
 	// Packages of internal that import what the others may not.
-	"internal/bridge":      {"internal/engine"},
-	"internal/engine":      {"internal/cmstream", "internal/rc", "internal/lower", "internal/wire", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
+	"internal/bridge":      {"internal/memory"},
+	"internal/engine":      {"internal/memory", "internal/cmstream", "internal/rc", "internal/lower", "internal/wire", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
+	"internal/memory":      {"internal/rc", "internal/lower", "internal/wire", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
 	"internal/cmstream":    {"internal/rc", "internal/wire", "ibvfd", "dmabuf", "internal"},
 	"internal/rc":          {"internal/lower", "gpualloc", "ibvfd", "dmabuf", "internal"},
 	"internal/memnic":      {"internal/rc", "internal/lower", "gpualloc", "ibvfd", "dmabuf", "pciaddr", "internal"},
 	"internal/lower":       {"layout", "ibvfd", "dmabuf", "internal"},
 	"internal/wire":        {"dmabuf", "internal"},
-	"internal/conformance": {},
 	"internal/layouttest":  {"internal/lower", "layout", "internal"},
+	"internal/conformance": {},
 }
 
 // mayTestImport adds what a room's tests may use beside that: a neighbour
@@ -91,9 +92,10 @@ var mayTestImport = map[string][]string{
 	"ibvfd":    {"gpualloc", "drm"},
 	"trace":    {"gpualloc", "ibvfd"},
 
-	"internal/conformance": {"", "fabrictest", "ibvfd", "dmabuf", "internal"},
 	"internal/engine":      {"trace", "internal/layouttest", "internal/memnic"},
+	"internal/memory":      {"internal/layouttest", "internal/memnic"},
 	"internal/lower":       {"internal/layouttest"},
+	"internal/conformance": {"", "fabrictest", "ibvfd", "dmabuf", "internal"},
 }
 
 // p2pLevels are the packages of room p2p, from the highest to the lowest: each may

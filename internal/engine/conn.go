@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -62,7 +63,7 @@ type Conn struct {
 	sges  []ibvfd.SGE
 	batch struct{ queue, wrs, sges int }
 
-	offers     fifo[*RemoteBuffer]
+	offers     fifo[*memory.RemoteBuffer]
 	offerBytes int
 	names      names
 	uninvited  bool // Accept has not returned the peer yet
@@ -136,7 +137,7 @@ const idRecv = rc.Queues
 // waits until the connection has ended.
 func (e *Endpoint) newConn(p *peer, opt *EndpointOptions) *Conn {
 	c := &Conn{
-		e: e, opt: opt, peer: p.id, token: newID(), ready: make(chan struct{}), ended: make(chan struct{}),
+		e: e, opt: opt, peer: p.id, token: memory.NewID(), ready: make(chan struct{}), ended: make(chan struct{}),
 		offered: make(chan struct{}, 1), offering: make(chan struct{}, 1), shares: map[*share]struct{}{},
 		readDone: make(chan struct{}),
 	}
@@ -215,12 +216,12 @@ func (c *Conn) submit(o *Work) error {
 }
 
 // permits refuses keys that were made for another connection.
-func (c *Conn) permits(rb *RemoteBuffer) error {
-	if c.state == connecting || rb.token == c.peerTokens[0] || rb.token == c.peerTokens[1] {
+func (c *Conn) permits(rb *memory.RemoteBuffer) error {
+	if c.state == connecting || rb.Token() == c.peerTokens[0] || rb.Token() == c.peerTokens[1] {
 		return nil
 	}
 	return &dmabuf.Error{
-		Op: "use remote memory", Device: fmt.Sprintf("remote buffer %x", rb.id), Err: ErrStaleKey,
+		Op: "use remote memory", Device: fmt.Sprintf("remote buffer %x", rb.ID()), Err: ErrStaleKey,
 		Remedy: "keys end with the connection that they were given for: ask the peer for new ones",
 	}
 }

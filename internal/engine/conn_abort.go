@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -136,7 +137,7 @@ func (c *Conn) abort(cause error) {
 	c.over.Store(true)
 	c.stop()
 	c.vacate()
-	c.offers, c.offerBytes = fifo[*RemoteBuffer]{}, 0
+	c.offers, c.offerBytes = fifo[*memory.RemoteBuffer]{}, 0
 	go c.teardown()
 }
 
@@ -214,7 +215,7 @@ func (c *Conn) endLink() {
 		c.mu.Lock()
 		c.stuck, c.letSlabGo = true, c.e.slab.hold()
 		c.mu.Unlock()
-		c.e.nic.keep(c.closeStuck)
+		c.e.nic.Keep(c.closeStuck)
 		return
 	}
 	c.queue.poll() // drops the completions of this connection
@@ -228,7 +229,7 @@ func (c *Conn) withdraw() {
 	c.shares = nil
 	c.mu.Unlock()
 	for s := range shares {
-		_ = c.e.nic.end(s.close)
+		_ = c.e.nic.End(s.keys.Withdraw)
 	}
 }
 

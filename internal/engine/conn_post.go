@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // NewWork returns an operation, whose memory the caller adds, and which is then posted or
@@ -27,7 +28,7 @@ func (c *Conn) NewWork(kind Op, flags Flags, context any, sink Sink) (*Work, err
 func (c *Conn) Drop(o *Work) { c.e.recycle(o) }
 
 // AddLocal adds local memory: of several spans, one follows the other.
-func (o *Work) AddLocal(c *Conn, s Span) error { return o.addLocal(c.e, &s) }
+func (o *Work) AddLocal(c *Conn, s memory.Span) error { return o.addLocal(c.e, &s) }
 
 // AddBytes makes p the bytes that are written. They are copied at once.
 func (o *Work) AddBytes(c *Conn, p []byte) error {
@@ -38,7 +39,7 @@ func (o *Work) AddBytes(c *Conn, p []byte) error {
 }
 
 // AddRemote adds the peer's memory: of several spans, one follows the other.
-func (o *Work) AddRemote(s RemoteSpan) error {
+func (o *Work) AddRemote(s memory.RemoteSpan) error {
 	need := ibvfd.AccessRemoteRead
 	switch o.kind {
 	case OpWrite:
@@ -191,30 +192,6 @@ func (c *Conn) vacate() {
 		close(c.vacancy)
 		c.vacancy = nil
 	}
-}
-
-// SetReady makes operations that read the Buffer's bytes wait until the function returns nil:
-// for memory that a GPU is still writing when the operation is posted. Its context ends with
-// the connection, and when the operation is withdrawn; an error of it is the operation's. The
-// function is called in a goroutine of its own, once for each operation. nil removes it.
-//
-// It does not apply to what peers read.
-func (b *Buffer) SetReady(ready func(context.Context) error) {
-	if ready == nil {
-		b.ready.Store(nil)
-		return
-	}
-	b.ready.Store(&ready)
-}
-
-// appendReady appends what says that the operand's bytes may be read.
-func (o *operand) appendReady(list []func(context.Context) error) []func(context.Context) error {
-	for _, b := range o.bufs() {
-		if f := b.ready.Load(); f != nil {
-			list = append(list, *f)
-		}
-	}
-	return list
 }
 
 // awaitReady waits, in a goroutine, until a work's sources may be read.

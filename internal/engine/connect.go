@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/cmstream"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/handshake"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
@@ -130,7 +131,7 @@ func (e *Endpoint) dial(ctx context.Context, c *Conn, addr string) error {
 		case errors.Is(err, os.ErrDeadlineExceeded) && over != nil && !errors.Is(over, context.DeadlineExceeded):
 			err = over // the deadline was only the means to end the exchange
 		case !errors.Is(err, over):
-			err = joined(err, over)
+			err = errs.Join(err, over)
 		}
 		err = &dmabuf.Error{Op: "connect", Device: addr, Err: err}
 		c.end(err)
@@ -193,7 +194,7 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 	}()
 	attr := rc.Attr{
 		SendDepth: opt.SendDepth, RecvDepth: opt.RecvDepth, SGE: opt.MaxSGE,
-		Inline: min(opt.InjectSize, maxInline), Connect: opt.Connect, End: e.nic.end,
+		Inline: min(opt.InjectSize, maxInline), Connect: opt.Connect, End: e.nic.End,
 	}
 	if s, ok := raw.(*cmstream.Stream); ok {
 		if err := s.Establish(ctx); err != nil {
@@ -238,7 +239,7 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 		return err
 	}
 	attr.Queue, attr.Broke = q.cq, c.broke
-	l, err := e.nic.dev.Link(attr)
+	l, err := e.nic.Device().Link(attr)
 	if err != nil {
 		q.release(opt.room())
 		return err
@@ -248,7 +249,7 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 		taken := c.link != nil // it closes with the connection
 		c.mu.Unlock()
 		if !taken {
-			_ = e.nic.end(l.Close)
+			_ = e.nic.End(l.Close)
 			q.release(opt.room())
 		}
 		return err

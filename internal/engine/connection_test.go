@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -92,7 +93,7 @@ func TestUnequalOptions(t *testing.T) {
 			// READs and atomics are refused, and the connection stays up.
 			w.ok(w.a.Read(mine.All(), w.ab, rb.All(), nil))
 			w.ok(w.a.FetchAdd(mine.All(), w.ab, rb.All(), 1, nil))
-			w.ok(w.a.WriteMsg(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}}, FlagDeliveryComplete))
+			w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}}, FlagDeliveryComplete))
 			for range 3 {
 				if done := w.wait(w.a); !errors.Is(done.Err, unix.EOPNOTSUPP) {
 					t.Errorf("%+v", done)
@@ -103,7 +104,7 @@ func TestUnequalOptions(t *testing.T) {
 		})
 	}
 	for _, mtu := range []int{-1, 1, 255} {
-		if _, err := inMemory(t).open(t, NICOptions{}).NewEndpoint(EndpointOptions{Connect: ibvfd.ConnectAttr{MTU: mtu}}); !errors.Is(err, dmabuf.ErrRange) {
+		if _, err := NewEndpoint(inMemory(t).open(t, memory.NICOptions{}), EndpointOptions{Connect: ibvfd.ConnectAttr{MTU: mtu}}); !errors.Is(err, dmabuf.ErrRange) {
 			t.Errorf("MTU %d: %v", mtu, err)
 		}
 	}
@@ -125,13 +126,13 @@ func TestUnroutable(t *testing.T) {
 	s := inMemory(t)
 	server, client := s.endpoint(t, EndpointOptions{}), s.endpoint(t, EndpointOptions{})
 	addr := must(server.Listen("127.0.0.1:0"))(t).String()
-	client.nic.dev = unroutable{client.nic.dev.(*fakeDevice)}
+	replaceDevice(client.nic, unroutable{fakeOf(client.nic)})
 	if _, err := client.Connect(limited(t), addr); !errors.Is(err, unix.ENETUNREACH) || !strings.Contains(err.Error(), "over port 1 of fake0, 10.0.0.2 to 10.0.0.1") {
 		t.Errorf("where this side finds out: %v", err)
 	}
 	// If the other side fails, the error names the GID that the other side received.
 	fine := s.endpoint(t, EndpointOptions{})
-	server.nic.dev = unroutable{server.nic.dev.(*fakeDevice)}
+	replaceDevice(server.nic, unroutable{fakeOf(server.nic)})
 	if _, err := fine.Connect(limited(t), addr); err == nil || !strings.Contains(err.Error(), "this side offered port 1 of fake0, 10.0.0.3") {
 		t.Errorf("where the other side does: %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -79,8 +80,8 @@ func (e *Endpoint) reserve(room int) (*cqueue, error) {
 	q := &cqueue{e: e, wc: make([]ibvfd.WC, pollBatch)}
 	var err error
 	for {
-		depth := e.nic.dev.QueueDepth(conns * room)
-		if q.cq, err = e.nic.dev.Queue(depth, e.event, q.broke); err == nil {
+		depth := e.nic.Device().QueueDepth(conns * room)
+		if q.cq, err = e.nic.Device().Queue(depth, e.event, q.broke); err == nil {
 			q.free = depth - room
 			break
 		}
@@ -149,9 +150,9 @@ func (q *cqueue) of(id uint64) *Conn {
 
 // close destroys the queues. A queue with a link that could not be closed stays; the NIC tries
 // again when it closes that link.
-func (s *cqueues) close(n *NIC) {
+func (s *cqueues) close(n *memory.NIC) {
 	for _, q := range append(slices.Clone(s.all()), s.retired...) {
-		_ = n.end(q.cq.Close)
+		_ = n.End(q.cq.Close)
 	}
 }
 

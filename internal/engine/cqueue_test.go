@@ -58,14 +58,15 @@ func (d poorDevice) Queue(depth int, event func(), broke func(error)) (rc.Comple
 func TestShortCompletionQueues(t *testing.T) {
 	e := inMemory(t).endpoint(t, EndpointOptions{})
 	room := e.opt.room()
-	e.nic.dev = poorDevice{e.nic.dev.(*fakeDevice), 5 * room}
+	dev := fakeOf(e.nic)
+	replaceDevice(e.nic, poorDevice{dev, 5 * room})
 	for range 5 {
 		must(e.reserve(room))(t)
 	}
 	if n := len(e.queues.all()); n != 2 {
 		t.Errorf("%d queues for five connections, of which one is for four", n)
 	}
-	e.nic.dev = poorDevice{e.nic.dev.(poorDevice).fakeDevice, room - 1}
+	replaceDevice(e.nic, poorDevice{dev, room - 1})
 	for range 3 {
 		must(e.reserve(room))(t)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memnic"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -18,14 +19,14 @@ func TestDeliveryComplete(t *testing.T) {
 	s.eachPair(t, func(t *testing.T, local, remote kind) {
 		r := testenv.Seeded(t)
 		w := s.world(t, EndpointOptions{MaxSGE: 1})
-		f := w.a.nic.dev.(*fakeDevice).On()
+		f := fakeOf(w.a.nic).On()
 		f.OnPlace(func(memnic.Placement) time.Duration { return memnic.Held })
 		defer f.OnPlace(nil)
 		const size = 3000
 		mine, theirs := local.make(t, w.a.nic, size), remote.make(t, w.b.nic, size)
 		here, there := random(t, r, mine, size), random(t, r, theirs, size)
 		rb := w.share(theirs.All(), ibvfd.AccessRemoteRead|ibvfd.AccessRemoteWrite)
-		l := func(off, n int64) Span { return Span{Buf: mine, Offset: off, Length: n} }
+		l := func(off, n int64) memory.Span { return memory.Span{Buf: mine, Offset: off, Length: n} }
 
 		w.ok(w.a.Write(l(0, 100), w.ab, rb.Part(50, 100), "acknowledged"))
 		w.done(w.a, OpWrite, "acknowledged")
@@ -37,16 +38,16 @@ func TestDeliveryComplete(t *testing.T) {
 
 		for i, m := range []struct {
 			flags  Flags
-			local  []Span
-			remote []RemoteSpan
+			local  []memory.Span
+			remote []memory.RemoteSpan
 		}{
-			{0, []Span{l(200, 700)}, []RemoteSpan{rb.Part(400, 700)}},
-			{FlagFence, []Span{l(10, 300), l(900, 1), l(600, 30)}, []RemoteSpan{rb.Part(2000, 300), rb.Part(10, 31)}}, // several work requests
-			{FlagInject, []Span{l(2000, 90)}, []RemoteSpan{rb.Part(1500, 90)}},
-			{FlagRemoteCQData, []Span{l(77, 500)}, []RemoteSpan{rb.Part(1400, 500)}},
+			{0, []memory.Span{l(200, 700)}, []memory.RemoteSpan{rb.Part(400, 700)}},
+			{FlagFence, []memory.Span{l(10, 300), l(900, 1), l(600, 30)}, []memory.RemoteSpan{rb.Part(2000, 300), rb.Part(10, 31)}}, // several work requests
+			{FlagInject, []memory.Span{l(2000, 90)}, []memory.RemoteSpan{rb.Part(1500, 90)}},
+			{FlagRemoteCQData, []memory.Span{l(77, 500)}, []memory.RemoteSpan{rb.Part(1400, 500)}},
 		} {
 			if m.flags&FlagRemoteCQData != 0 {
-				w.ok(w.b.Recv(Span{}, w.ba, "data"))
+				w.ok(w.b.Recv(memory.Span{}, w.ba, "data"))
 			}
 			w.ok(w.a.WriteMsg(Msg{Local: m.local, Peer: w.ab, Remote: m.remote, Data: 0, Context: i}, m.flags|FlagDeliveryComplete))
 			w.done(w.a, OpWrite, i)

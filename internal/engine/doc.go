@@ -2,21 +2,9 @@
 
 // Package engine moves bytes between the memory of GPUs and hosts by RDMA.
 //
-// OpenNIC opens an RDMA device. NIC.Register takes a buffer of package gpualloc, and
-// NIC.AllocHost allocates host memory: both return a Buffer, which has slices and a reference
-// count, and reports whether the NIC reaches its bytes directly. Otherwise the Buffer is
-// staged: the NIC uses pinned host memory in its place, and the package copies the bytes
-// before and after operations. A Layout describes bytes that are not contiguous. An Endpoint
-// has connections to peers and moves bytes: one-sided reads and writes, atomics, and messages.
-//
-// # Layouts
-//
-// A Layout is a shape: a list of extents (SG), a block repeated in several dimensions
-// (Interleaved), strands taken in turn (RoundRobin), or these nested (Layout.Repeat, Concat).
-// A Region is a list of buffers seen through a layout; the program can assign another layout
-// between any two operations. An encoded layout takes a few bytes on the network, whatever the
-// number of blocks; Lower makes work requests of it. These types and functions are those of
-// package layout.
+// An Endpoint has connections to peers over a NIC of package memory, and moves bytes between
+// that package's buffers and those of peers: one-sided reads and writes, atomics, and
+// messages.
 //
 // # Ordering
 //
@@ -27,9 +15,9 @@
 //
 // The peer's NIC takes operations in this order. Its writes may reach the memory in any order
 // until a completion or a message says that they have arrived: by default memory is registered
-// in RelaxedOrdering. A program that polls memory without waiting for a completion or a
-// message needs StrictOrdering for the memory that it polls: for the flag that follows the
-// data, not for the data.
+// in memory.RelaxedOrdering. A program that polls memory without waiting for a completion or a
+// message needs memory.StrictOrdering for the memory that it polls: for the flag that follows
+// the data, not for the data.
 //
 // # Completions
 //

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -21,10 +22,10 @@ func TestTheEndComesLast(t *testing.T) {
 	mine, theirs := hostKind.make(t, w.a.nic, messages), hostKind.make(t, w.b.nic, messages)
 	want := random(t, testenv.Seeded(t), mine, messages)
 	for i := range int64(messages) {
-		w.ok(w.b.Recv(Span{Buf: theirs, Offset: i, Length: 1}, w.ba, i))
+		w.ok(w.b.Recv(memory.Span{Buf: theirs, Offset: i, Length: 1}, w.ba, i))
 	}
 	for i := range int64(messages) {
-		w.ok(w.a.Send(Span{Buf: mine, Offset: i, Length: 1}, w.ab, i))
+		w.ok(w.a.Send(memory.Span{Buf: mine, Offset: i, Length: 1}, w.ab, i))
 		w.done(w.a, OpSend, i)
 	}
 	w.ok(w.a.Close())
@@ -72,7 +73,7 @@ func TestAutomaticReceivesTellOfTheEnd(t *testing.T) {
 	})
 	t.Run("none beside them", func(t *testing.T) {
 		w := inMemory(t).world(t, EndpointOptions{AutoReceive: 4})
-		if err := w.b.Recv(Span{}, w.ba, nil); !errors.Is(err, unix.EINVAL) {
+		if err := w.b.Recv(memory.Span{}, w.ba, nil); !errors.Is(err, unix.EINVAL) {
 			t.Errorf("a receive beside automatic ones: %v", err)
 		}
 	})
@@ -124,12 +125,12 @@ func TestNil(t *testing.T) {
 	mine := hostKind.make(t, w.a.nic, 8)
 	for name, err := range map[string]error{
 		"Offer":     w.a.Offer(limited(t), w.ab, nil),
-		"NewRegion": second(NewRegion(nil)), "NewRegion of some": second(NewRegion(mine, nil)),
-		"Register": second(w.a.nic.Register(nil, BufferOptions{})),
-		"Allocate": second(w.a.nic.Allocate(t.Context(), nil, 8, BufferOptions{})),
+		"NewRegion": second(memory.NewRegion(nil)), "NewRegion of some": second(memory.NewRegion(mine, nil)),
+		"Register": second(w.a.nic.Register(nil, memory.BufferOptions{})),
+		"Allocate": second(w.a.nic.Allocate(t.Context(), nil, 8, memory.BufferOptions{})),
 		"Unshare":  w.a.Unshare(nil),
-		"Write":    w.a.Write(Span{Length: 8}, w.ab, RemoteSpan{}, nil),
-		"Share":    second(w.a.Share(w.ab, Span{Length: 1}, allAccess)),
+		"Write":    w.a.Write(memory.Span{Length: 8}, w.ab, memory.RemoteSpan{}, nil),
+		"Share":    second(w.a.Share(w.ab, memory.Span{Length: 1}, allAccess)),
 	} {
 		if !errors.Is(err, unix.EINVAL) {
 			t.Errorf("%s of nil: %v", name, err)

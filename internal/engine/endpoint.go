@@ -10,13 +10,15 @@ import (
 	"sync/atomic"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/handshake"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // Endpoint has connections to peers, and moves bytes. Its methods may be called from several
 // goroutines at once.
 type Endpoint struct {
-	nic   *NIC
+	nic   *memory.NIC
 	opt   EndpointOptions
 	token uint64 // names the endpoint to peers
 
@@ -44,16 +46,16 @@ type Endpoint struct {
 	shares    map[*share]struct{} // for any peer
 }
 
-// NewEndpoint makes an endpoint.
-func (n *NIC) NewEndpoint(opt EndpointOptions) (*Endpoint, error) {
+// NewEndpoint makes an endpoint of a NIC.
+func NewEndpoint(n *memory.NIC, opt EndpointOptions) (*Endpoint, error) {
 	if err := (&Endpoint{nic: n}).connOptions(&opt); err != nil {
 		return nil, err
 	}
-	if err := n.enter(); err != nil {
+	if err := n.Enter(); err != nil {
 		return nil, err
 	}
 	e := &Endpoint{
-		nic: n, opt: opt, token: newID(), shares: map[*share]struct{}{}, accepted: make(chan *peer, opt.MaxPeers),
+		nic: n, opt: opt, token: memory.NewID(), shares: map[*share]struct{}{}, accepted: make(chan *peer, opt.MaxPeers),
 		pending: handshake.New(pendingHandshakes),
 	}
 	e.done.wake, e.asleep = make(chan struct{}, 1), make(chan struct{}, 1)
@@ -69,7 +71,7 @@ func (e *Endpoint) connOptions(opt *EndpointOptions) error {
 	if err := opt.setDefaults(); err != nil {
 		return err
 	}
-	if d, ok := e.nic.dev.(interface{ Ports() int }); ok {
+	if d, ok := e.nic.Device().(interface{ Ports() int }); ok {
 		return hasPort(e.nic.Name(), opt.Port, d.Ports())
 	}
 	return nil
@@ -110,14 +112,14 @@ func (e *Endpoint) Close() error {
 		}
 	}
 	for _, l := range listeners {
-		err = joined(err, l.net.Close())
+		err = errs.Join(err, l.net.Close())
 	}
 	e.tasks.Wait()
 	for s := range shares {
-		err = joined(err, e.nic.end(s.close))
+		err = errs.Join(err, e.nic.End(s.keys.Withdraw))
 	}
 	e.queues.close(e.nic)
-	err = joined(err, e.slab.release())
-	e.nic.leave()
+	err = errs.Join(err, e.slab.release())
+	e.nic.Leave()
 	return err
 }

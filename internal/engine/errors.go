@@ -5,9 +5,7 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"io"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/wire"
@@ -84,23 +82,3 @@ func remedyOf(err error) string {
 	}
 	return ""
 }
-
-func outOfRange(op string, off, length, size int64) *dmabuf.Error {
-	return &dmabuf.Error{
-		Op: op, Detail: fmt.Sprintf("offset %#x, length %#x of %#x bytes", off, length, size),
-		Remedy: "stay within them", Err: dmabuf.ErrRange,
-	}
-}
-
-func joined(a, b error) error {
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
-	}
-	return errors.Join(a, b)
-}
-
-// joinClose closes c after err.
-func joinClose(err error, c io.Closer) error { return joined(err, c.Close()) }

@@ -18,7 +18,9 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
 // failed waits for a completion with an error of that status.
@@ -55,15 +57,6 @@ func (w *world) lost(e *Endpoint, p Peer) {
 	}
 }
 
-// forged returns a descriptor with a wrong piece.
-func forged(rb *RemoteBuffer, change func(p *Piece)) *RemoteBuffer {
-	f := *rb
-	p := rb.spaces[0].Memory[0]
-	change(&p)
-	f.spaces = []lower.Space{lower.NewSpace(Memory{p})}
-	return &f
-}
-
 func TestRemoteRefusals(t *testing.T) { testRemoteRefusals(t, inMemory(t)) }
 
 // An operation that the peer's NIC refuses completes with an error in time; no byte moves, all
@@ -73,32 +66,32 @@ func testRemoteRefusals(t *testing.T, s setting) {
 	for _, c := range []struct {
 		name   string
 		access ibvfd.Access
-		change func(p *Piece)
-		post   func(w *world, l Span, rb *RemoteBuffer) error
+		change func(p *lower.Piece)
+		post   func(w *world, l memory.Span, rb *memory.RemoteBuffer) error
 	}{
-		{"wrong rkey", allAccess, func(p *Piece) { p.Key ^= 0xff }, func(w *world, l Span, rb *RemoteBuffer) error {
+		{"wrong rkey", allAccess, func(p *lower.Piece) { p.Key ^= 0xff }, func(w *world, l memory.Span, rb *memory.RemoteBuffer) error {
 			return w.a.Write(l, w.ab, rb.Part(0, l.Length), "bad")
 		}},
-		{"wrong rkey, read", allAccess, func(p *Piece) { p.Key ^= 0xff }, func(w *world, l Span, rb *RemoteBuffer) error {
+		{"wrong rkey, read", allAccess, func(p *lower.Piece) { p.Key ^= 0xff }, func(w *world, l memory.Span, rb *memory.RemoteBuffer) error {
 			return w.a.Read(l, w.ab, rb.Part(0, l.Length), "bad")
 		}},
-		{"past the end", allAccess, func(p *Piece) { p.Addr++ }, func(w *world, l Span, rb *RemoteBuffer) error {
+		{"past the end", allAccess, func(p *lower.Piece) { p.Addr++ }, func(w *world, l memory.Span, rb *memory.RemoteBuffer) error {
 			return w.a.Write(l, w.ab, rb.Part(0, l.Length), "bad")
 		}},
-		{"before the start", allAccess, func(p *Piece) { p.Addr-- }, func(w *world, l Span, rb *RemoteBuffer) error {
+		{"before the start", allAccess, func(p *lower.Piece) { p.Addr-- }, func(w *world, l memory.Span, rb *memory.RemoteBuffer) error {
 			return w.a.Read(l, w.ab, rb.Part(0, l.Length), "bad")
 		}},
-		{"write to what is for reading", ibvfd.AccessRemoteRead, func(p *Piece) {}, func(w *world, l Span, rb *RemoteBuffer) error {
-			rb.access = allAccess
+		{"write to what is for reading", ibvfd.AccessRemoteRead, func(p *lower.Piece) {}, func(w *world, l memory.Span, rb *memory.RemoteBuffer) error {
+			*rb = *withAccess(rb, allAccess)
 			return w.a.Write(l, w.ab, rb.Part(0, l.Length), "bad")
 		}},
-		{"read of what is for writing", ibvfd.AccessRemoteWrite, func(p *Piece) {}, func(w *world, l Span, rb *RemoteBuffer) error {
-			rb.access = allAccess
+		{"read of what is for writing", ibvfd.AccessRemoteWrite, func(p *lower.Piece) {}, func(w *world, l memory.Span, rb *memory.RemoteBuffer) error {
+			*rb = *withAccess(rb, allAccess)
 			return w.a.Read(l, w.ab, rb.Part(0, l.Length), "bad")
 		}},
-		{"atomic on what is for writing", ibvfd.AccessRemoteWrite, func(p *Piece) {}, func(w *world, l Span, rb *RemoteBuffer) error {
-			rb.access = allAccess
-			return w.a.FetchAdd(Span{Buf: l.Buf, Length: 8}, w.ab, rb.Part(0, 8), 1, "bad")
+		{"atomic on what is for writing", ibvfd.AccessRemoteWrite, func(p *lower.Piece) {}, func(w *world, l memory.Span, rb *memory.RemoteBuffer) error {
+			*rb = *withAccess(rb, allAccess)
+			return w.a.FetchAdd(memory.Span{Buf: l.Buf, Length: 8}, w.ab, rb.Part(0, 8), 1, "bad")
 		}},
 	} {
 		for _, k := range s.kinds {
@@ -108,7 +101,7 @@ func testRemoteRefusals(t *testing.T, s setting) {
 				mine, theirs := k.make(t, w.a.nic, size), k.make(t, w.b.nic, size)
 				here, there := random(t, r, mine, size), random(t, r, theirs, size)
 				rb := forged(w.share(theirs.All(), c.access), c.change)
-				w.ok(w.a.Recv(Span{}, w.ab, "receive"))
+				w.ok(w.a.Recv(memory.Span{}, w.ab, "receive"))
 				w.ok(c.post(w, mine.All(), rb))
 				w.failed(w.a, "bad", ibvfd.WCRemAccessErr)
 				w.failed(w.a, "receive", ibvfd.WCWRFlushErr)
@@ -143,16 +136,22 @@ func TestVendorCode(t *testing.T) {
 		}
 	}
 	s := inMemory(t)
-	for name, post := range map[string]func(w *world, l Span, rb *RemoteBuffer) error{
-		"write":  func(w *world, l Span, rb *RemoteBuffer) error { return w.a.Write(l, w.ab, rb.All(), "bad") },
-		"read":   func(w *world, l Span, rb *RemoteBuffer) error { return w.a.Read(l, w.ab, rb.All(), "bad") },
-		"atomic": func(w *world, l Span, rb *RemoteBuffer) error { return w.a.FetchAdd(l, w.ab, rb.All(), 1, "bad") },
+	for name, post := range map[string]func(w *world, l memory.Span, rb *memory.RemoteBuffer) error{
+		"write": func(w *world, l memory.Span, rb *memory.RemoteBuffer) error {
+			return w.a.Write(l, w.ab, rb.All(), "bad")
+		},
+		"read": func(w *world, l memory.Span, rb *memory.RemoteBuffer) error {
+			return w.a.Read(l, w.ab, rb.All(), "bad")
+		},
+		"atomic": func(w *world, l memory.Span, rb *memory.RemoteBuffer) error {
+			return w.a.FetchAdd(l, w.ab, rb.All(), 1, "bad")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := s.world(t, EndpointOptions{})
 			mine, theirs := hostKind.make(t, w.a.nic, 8), hostKind.make(t, w.b.nic, 8)
-			rb := forged(w.share(theirs.All(), allAccess), func(p *Piece) { p.Key ^= 0xff })
-			w.ok(w.a.Recv(Span{}, w.ab, "receive"))
+			rb := forged(w.share(theirs.All(), allAccess), func(p *lower.Piece) { p.Key ^= 0xff })
+			w.ok(w.a.Recv(memory.Span{}, w.ab, "receive"))
 			w.ok(post(w, mine.All(), rb))
 			coded(w, w.a, "bad", ibvfd.WCRemAccessErr)
 			coded(w, w.a, "receive", ibvfd.WCWRFlushErr)
@@ -187,11 +186,11 @@ func testForgedToken(t *testing.T, s setting) {
 			there := random(t, r, theirs, size)
 			w.ok(w.a.Remove(w.ab))
 			w.lost(w.b, w.ba)
-			for name, post := range map[string]func(rb *RemoteBuffer) error{
-				"write": func(rb *RemoteBuffer) error { return w.a.Write(mine.All(), w.ab, rb.All(), "forged") },
-				"read":  func(rb *RemoteBuffer) error { return w.a.Read(mine.All(), w.ab, rb.All(), "forged") },
-				"atomic": func(rb *RemoteBuffer) error {
-					return w.a.FetchAdd(Span{Buf: mine, Length: 8}, w.ab, rb.Part(0, 8), 1, "forged")
+			for name, post := range map[string]func(rb *memory.RemoteBuffer) error{
+				"write": func(rb *memory.RemoteBuffer) error { return w.a.Write(mine.All(), w.ab, rb.All(), "forged") },
+				"read":  func(rb *memory.RemoteBuffer) error { return w.a.Read(mine.All(), w.ab, rb.All(), "forged") },
+				"atomic": func(rb *memory.RemoteBuffer) error {
+					return w.a.FetchAdd(memory.Span{Buf: mine, Length: 8}, w.ab, rb.Part(0, 8), 1, "forged")
 				},
 			} {
 				w.connect()
@@ -199,9 +198,7 @@ func testForgedToken(t *testing.T, s setting) {
 				if err := post(old); !errors.Is(err, ErrStaleKey) {
 					t.Errorf("%s: an old key as it is: %v", name, err)
 				}
-				forged := *old
-				forged.token = now.token
-				w.ok(post(&forged))
+				w.ok(post(withToken(old, now.Token())))
 				w.failed(w.a, "forged", ibvfd.WCRemAccessErr)
 				w.lost(w.a, w.ab)
 				w.lost(w.b, w.ba)
@@ -260,7 +257,7 @@ func testPeerDisappears(t *testing.T, s setting) {
 				}
 			}
 			w.lost(w.a, w.ab)
-			if err := w.b.Send(Span{}, w.ba, nil); !errors.Is(err, os.ErrClosed) {
+			if err := w.b.Send(memory.Span{}, w.ba, nil); !errors.Is(err, os.ErrClosed) {
 				t.Errorf("on a closed endpoint: %v", err)
 			}
 		})
@@ -299,15 +296,15 @@ func testCancelled(t *testing.T, s setting) {
 func TestRefusedBeforehand(t *testing.T) {
 	s := inMemory(t)
 	w := s.world(t, EndpointOptions{InjectSize: 32})
-	other := hostKind.make(t, s.open(t, NICOptions{}), 100)
+	other := hostKind.make(t, s.open(t, memory.NICOptions{}), 100)
 	mine, theirs := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 100)
 	ro := must(mine.ReadOnlySlice(0, 50))(t)
 	closing(t, ro)
 	all := w.share(theirs.All(), allAccess)
 	read := w.share(theirs.All(), ibvfd.AccessRemoteRead)
 	write := w.share(theirs.All(), ibvfd.AccessRemoteWrite)
-	split := must(all.View(must(SG(Extent{Off: 8, Len: 4}, Extent{Off: 40, Len: 4}))(t)))(t)
-	both := must(NewRegion(theirs, hostKind.make(t, w.b.nic, 100)))(t)
+	split := must(all.View(must(layout.SG(layout.Extent{Off: 8, Len: 4}, layout.Extent{Off: 40, Len: 4}))(t)))(t)
+	both := must(memory.NewRegion(theirs, hostKind.make(t, w.b.nic, 100)))(t)
 	closing(t, both)
 	pair := w.share(both.All(), allAccess)
 	closed := must(w.a.nic.AllocHost(8))(t)
@@ -318,21 +315,21 @@ func TestRefusedBeforehand(t *testing.T) {
 		want error
 	}{
 		"longer here":               {w.a.Write(l, w.ab, all.Part(0, 99), nil), dmabuf.ErrRange},
-		"past the end here":         {w.a.Write(Span{Buf: mine, Offset: 1, Length: 100}, w.ab, all.Part(0, 100), nil), dmabuf.ErrRange},
-		"negative offset":           {w.a.Write(Span{Buf: mine, Offset: -1, Length: 1}, w.ab, all.Part(0, 1), nil), dmabuf.ErrRange},
-		"negative length":           {w.a.Write(Span{Buf: mine, Length: -1}, w.ab, all.Part(0, 1), nil), dmabuf.ErrRange},
+		"past the end here":         {w.a.Write(memory.Span{Buf: mine, Offset: 1, Length: 100}, w.ab, all.Part(0, 100), nil), dmabuf.ErrRange},
+		"negative offset":           {w.a.Write(memory.Span{Buf: mine, Offset: -1, Length: 1}, w.ab, all.Part(0, 1), nil), dmabuf.ErrRange},
+		"negative length":           {w.a.Write(memory.Span{Buf: mine, Length: -1}, w.ab, all.Part(0, 1), nil), dmabuf.ErrRange},
 		"past the end there":        {w.a.Read(l, w.ab, all.Part(1, 100), nil), dmabuf.ErrRange},
 		"overflow there":            {w.a.Read(l, w.ab, all.Part(math.MaxInt64, 100), nil), dmabuf.ErrRange},
-		"no remote memory":          {w.a.Write(l, w.ab, RemoteSpan{Length: 100}, nil), unix.EINVAL},
-		"no local memory":           {w.a.Write(Span{Length: 9}, w.ab, all.Part(0, 9), nil), unix.EINVAL},
+		"no remote memory":          {w.a.Write(l, w.ab, memory.RemoteSpan{Length: 100}, nil), unix.EINVAL},
+		"no local memory":           {w.a.Write(memory.Span{Length: 9}, w.ab, all.Part(0, 9), nil), unix.EINVAL},
 		"write to what is read":     {w.a.Write(l, w.ab, read.All(), nil), unix.EACCES},
 		"read of what is written":   {w.a.Read(l, w.ab, write.All(), nil), unix.EACCES},
-		"atomic on it":              {w.a.FetchAdd(Span{Buf: mine, Length: 8}, w.ab, write.Part(0, 8), 1, nil), unix.EACCES},
+		"atomic on it":              {w.a.FetchAdd(memory.Span{Buf: mine, Length: 8}, w.ab, write.Part(0, 8), 1, nil), unix.EACCES},
 		"read into read-only":       {w.a.Read(ro.All(), w.ab, all.Part(0, 50), nil), unix.EACCES},
 		"receive into read-only":    {w.a.Recv(ro.All(), w.ab, nil), unix.EACCES},
-		"atomic of 4 bytes":         {w.a.FetchAdd(Span{Buf: mine, Length: 4}, w.ab, all.Part(0, 4), 1, nil), dmabuf.ErrRange},
-		"atomic that is askew":      {w.a.CompareSwap(Span{Buf: mine, Length: 8}, w.ab, all.Part(4, 8), 1, 2, nil), unix.EINVAL},
-		"atomic in two pieces":      {w.a.FetchAdd(Span{Buf: mine, Length: 8}, w.ab, split.All(), 1, nil), unix.EINVAL},
+		"atomic of 4 bytes":         {w.a.FetchAdd(memory.Span{Buf: mine, Length: 4}, w.ab, all.Part(0, 4), 1, nil), dmabuf.ErrRange},
+		"atomic that is askew":      {w.a.CompareSwap(memory.Span{Buf: mine, Length: 8}, w.ab, all.Part(4, 8), 1, 2, nil), unix.EINVAL},
+		"atomic in two pieces":      {w.a.FetchAdd(memory.Span{Buf: mine, Length: 8}, w.ab, split.All(), 1, nil), unix.EINVAL},
 		"a buffer of another NIC":   {w.a.Write(other.All(), w.ab, all.All(), nil), unix.EINVAL},
 		"a closed buffer":           {w.a.Write(closed.All(), w.ab, all.Part(0, 8), nil), os.ErrClosed},
 		"too much to inject":        {w.a.InjectWrite(make([]byte, 33), w.ab, all.Part(0, 33)), dmabuf.ErrLimit},
@@ -346,19 +343,19 @@ func TestRefusedBeforehand(t *testing.T) {
 		"an injected atomic":        {w.a.FetchAddMsg(Msg{}, 1, FlagInject), unix.EOPNOTSUPP},
 		"an atomic with data":       {w.a.CompareSwapMsg(Msg{}, 1, 2, FlagRemoteCQData), unix.EOPNOTSUPP},
 		"a durable atomic":          {w.a.FetchAddMsg(Msg{}, 1, FlagCommitComplete), unix.EOPNOTSUPP},
-		"an atomic of two results":  {w.a.FetchAddMsg(Msg{Local: []Span{{Buf: mine, Length: 4}, {Buf: mine, Offset: 8, Length: 4}}, Peer: w.ab, Remote: []RemoteSpan{all.Part(0, 8)}}, 1, 0), unix.EINVAL},
-		"an atomic at two places":   {w.a.CompareSwapMsg(Msg{Local: []Span{{Buf: mine, Length: 8}}, Peer: w.ab, Remote: []RemoteSpan{all.Part(0, 8), all.Part(8, 8)}}, 1, 2, 0), dmabuf.ErrRange},
+		"an atomic of two results":  {w.a.FetchAddMsg(Msg{Local: []memory.Span{{Buf: mine, Length: 4}, {Buf: mine, Offset: 8, Length: 4}}, Peer: w.ab, Remote: []memory.RemoteSpan{all.Part(0, 8)}}, 1, 0), unix.EINVAL},
+		"an atomic at two places":   {w.a.CompareSwapMsg(Msg{Local: []memory.Span{{Buf: mine, Length: 8}}, Peer: w.ab, Remote: []memory.RemoteSpan{all.Part(0, 8), all.Part(8, 8)}}, 1, 2, 0), dmabuf.ErrRange},
 		"an atomic on nothing":      {w.a.FetchAddMsg(Msg{Peer: w.ab}, 1, 0), dmabuf.ErrRange},
 		"an unknown flag":           {w.a.WriteMsg(Msg{}, 1<<30), unix.EOPNOTSUPP},
-		"delivery, not to be read":  {w.a.WriteMsg(Msg{Local: []Span{l}, Peer: w.ab, Remote: []RemoteSpan{write.All()}}, FlagDeliveryComplete), unix.EACCES},
-		"delivery to two":           {w.a.WriteMsg(Msg{Local: []Span{l, l}, Peer: w.ab, Remote: []RemoteSpan{all.All(), w.share(theirs.All(), allAccess).All()}}, FlagDeliveryComplete), unix.EOPNOTSUPP},
-		"delivery to two of a peer": {w.a.WriteMsg(Msg{Local: []Span{l, l}, Peer: w.ab, Remote: []RemoteSpan{pair.All()}}, FlagDeliveryComplete), unix.EOPNOTSUPP},
+		"delivery, not to be read":  {w.a.WriteMsg(Msg{Local: []memory.Span{l}, Peer: w.ab, Remote: []memory.RemoteSpan{write.All()}}, FlagDeliveryComplete), unix.EACCES},
+		"delivery to two":           {w.a.WriteMsg(Msg{Local: []memory.Span{l, l}, Peer: w.ab, Remote: []memory.RemoteSpan{all.All(), w.share(theirs.All(), allAccess).All()}}, FlagDeliveryComplete), unix.EOPNOTSUPP},
+		"delivery to two of a peer": {w.a.WriteMsg(Msg{Local: []memory.Span{l, l}, Peer: w.ab, Remote: []memory.RemoteSpan{pair.All()}}, FlagDeliveryComplete), unix.EOPNOTSUPP},
 		"shared for nothing":        {second(w.a.Share(w.ab, l, 0)), unix.EINVAL},
 		"shared for local use":      {second(w.a.Share(w.ab, l, ibvfd.AccessLocalWrite)), unix.EINVAL},
 		"read-only shared to write": {second(w.a.Share(w.ab, ro.All(), allAccess)), unix.EACCES},
-		"shared beyond":             {second(w.a.Share(w.ab, Span{Buf: mine, Offset: 99, Length: 2}, allAccess)), dmabuf.ErrRange},
-		"depth":                     {second(w.a.nic.NewEndpoint(EndpointOptions{Depth: -1})), dmabuf.ErrRange},
-		"view of what is not there": {second(all.View(must(Contiguous(1, 100))(t))), dmabuf.ErrRange},
+		"shared beyond":             {second(w.a.Share(w.ab, memory.Span{Buf: mine, Offset: 99, Length: 2}, allAccess)), dmabuf.ErrRange},
+		"depth":                     {second(NewEndpoint(w.a.nic, EndpointOptions{Depth: -1})), dmabuf.ErrRange},
+		"view of what is not there": {second(all.View(must(layout.Contiguous(1, 100))(t))), dmabuf.ErrRange},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%s: %v, want %v", name, c.err, c.want)
@@ -396,7 +393,7 @@ func TestPostRefused(t *testing.T) {
 	l := w.a.linkTo(w.ab)
 	const n = 10
 	for i := range n {
-		w.ok(w.a.WriteMsg(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}, Context: i}, FlagMore))
+		w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: i}, FlagMore))
 	}
 	l.Refuse(4)
 	if _, err := w.a.Poll(nil); err != nil {
@@ -445,7 +442,7 @@ func TestRemedies(t *testing.T) {
 		err    error
 		remote bool
 	}{
-		"here":  {w.a.Write(Span{Buf: mine, Offset: 1, Length: 100}, w.ab, all.Part(0, 100), nil), false},
+		"here":  {w.a.Write(memory.Span{Buf: mine, Offset: 1, Length: 100}, w.ab, all.Part(0, 100), nil), false},
 		"there": {w.a.Write(mine.All(), w.ab, all.Part(1, 100), nil), true},
 	} {
 		text := fmt.Sprint(c.err)

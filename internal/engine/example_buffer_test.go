@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // A result in one piece is sent in parts: a slice for each peer. The memory stays until the
@@ -22,7 +23,7 @@ func ExampleBuffer_Slice() {
 }
 
 func sendParts(ctx context.Context) (err error) {
-	nic, err := engine.OpenNIC(exampleNIC, engine.NICOptions{})
+	nic, err := memory.OpenNIC(exampleNIC, memory.NICOptions{})
 	if err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func sendParts(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		if err := receiver.Recv(engine.Span{Buf: inbox, Offset: i * 1000, Length: 1000}, toSender, i); err != nil {
+		if err := receiver.Recv(memory.Span{Buf: inbox, Offset: i * 1000, Length: 1000}, toSender, i); err != nil {
 			return err
 		}
 		if err := errors.Join(sender.Send(part.All(), toReceiver, i), part.Release()); err != nil {
@@ -75,7 +76,7 @@ func sendParts(ctx context.Context) (err error) {
 }
 
 // connectedTo is connected, from the sender's side.
-func connectedTo(ctx context.Context, nic *engine.NIC) (sender, receiver *engine.Endpoint, toReceiver, toSender engine.Peer, done func(*error), err error) {
+func connectedTo(ctx context.Context, nic *memory.NIC) (sender, receiver *engine.Endpoint, toReceiver, toSender engine.Peer, done func(*error), err error) {
 	receiver, sender, toReceiver, toSender, done, err = connected(ctx, nic)
 	return
 }
@@ -89,7 +90,7 @@ func ExampleBuffer_Path() {
 }
 
 func explainPath(ctx context.Context) (err error) {
-	nic, err := engine.OpenNIC(exampleNIC, engine.NICOptions{MaxPinned: 16 << 20})
+	nic, err := memory.OpenNIC(exampleNIC, memory.NICOptions{MaxPinned: 16 << 20})
 	if err != nil {
 		return err
 	}

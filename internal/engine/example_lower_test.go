@@ -6,7 +6,8 @@ import (
 	"fmt"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
 // The blocks of a sequence in a KV cache, of 16 KiB each, at the places of the block table.
@@ -14,25 +15,25 @@ import (
 // caller's memory, a batch at a time.
 func ExampleLower() {
 	const block, blocks = 16 << 10, 4096
-	var table []engine.Extent
+	var table []layout.Extent
 	for i := range int64(blocks) {
 		at := i * 1031 % (2 * blocks) // as an allocator would scatter them
-		table = append(table, engine.Extent{Off: at * block, Len: block})
+		table = append(table, layout.Extent{Off: at * block, Len: block})
 	}
-	cache, err := engine.SG(table...)
+	cache, err := layout.SG(table...)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	sequence, err := engine.Contiguous(0, blocks*block)
+	sequence, err := layout.Contiguous(0, blocks*block)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	lowering, err := engine.Lower(ibvfd.OpWrite,
-		engine.Side{Layout: cache, Memory: []engine.Memory{{{Addr: 1 << 32, Length: 2 * blocks * block, Key: 0x11}}}},
-		engine.Side{Layout: sequence, Memory: []engine.Memory{{{Addr: 1 << 40, Length: blocks * block, Key: 0x22}}}},
-		cache.Size(), engine.Limits{MaxSGE: 30, MaxMsg: 1 << 30})
+	lowering, err := lower.Lower(ibvfd.OpWrite,
+		lower.Side{Layout: cache, Memory: []lower.Memory{{{Addr: 1 << 32, Length: 2 * blocks * block, Key: 0x11}}}},
+		lower.Side{Layout: sequence, Memory: []lower.Memory{{{Addr: 1 << 40, Length: blocks * block, Key: 0x22}}}},
+		cache.Size(), lower.Limits{MaxSGE: 30, MaxMsg: 1 << 30})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -10,7 +10,8 @@ import (
 	"log"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
 // A row, and then a column, of a matrix in one region, whose layout changes
@@ -22,7 +23,7 @@ func ExampleRegion() {
 }
 
 func transpose(ctx context.Context) (err error) {
-	nic, err := engine.OpenNIC(exampleNIC, engine.NICOptions{})
+	nic, err := memory.OpenNIC(exampleNIC, memory.NICOptions{})
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func transpose(ctx context.Context) (err error) {
 	if _, err := from.WriteAt(matrix, 0); err != nil {
 		return err
 	}
-	region, err := engine.NewRegion(from)
+	region, err := memory.NewRegion(from)
 	if err != nil {
 		return err
 	}
@@ -70,10 +71,10 @@ func transpose(ctx context.Context) (err error) {
 	}
 	for i := range int64(n) {
 		// Our row i, contiguous, is their column i, a cell of each row.
-		if err := region.AssignSG(engine.Extent{Off: i * row, Len: row}); err != nil {
+		if err := region.AssignSG(layout.Extent{Off: i * row, Len: row}); err != nil {
 			return err
 		}
-		column, err := engine.Interleaved(engine.Extent{Off: i * cell, Len: cell}, engine.Dim{Count: n, Stride: row})
+		column, err := layout.Interleaved(layout.Extent{Off: i * cell, Len: cell}, layout.Dim{Count: n, Stride: row})
 		if err != nil {
 			return err
 		}
@@ -111,7 +112,7 @@ func ExampleRemoteBuffer_View() {
 }
 
 func pageOut(ctx context.Context) (err error) {
-	nic, err := engine.OpenNIC(exampleNIC, engine.NICOptions{})
+	nic, err := memory.OpenNIC(exampleNIC, memory.NICOptions{})
 	if err != nil {
 		return err
 	}
@@ -133,15 +134,15 @@ func pageOut(ctx context.Context) (err error) {
 		return err
 	}
 	defer released(theirs, &err)
-	var from, to []engine.Extent
+	var from, to []layout.Extent
 	for i := range int64(blocks) {
-		from = append(from, engine.Extent{Off: i * 37 % all * block, Len: block})
-		to = append(to, engine.Extent{Off: (all - 1 - i*3%all) * block, Len: block})
+		from = append(from, layout.Extent{Off: i * 37 % all * block, Len: block})
+		to = append(to, layout.Extent{Off: (all - 1 - i*3%all) * block, Len: block})
 		if _, err := ours.WriteAt(kvBlock(int(i), block), from[i].Off); err != nil {
 			return err
 		}
 	}
-	cache, err := engine.NewRegion(ours)
+	cache, err := memory.NewRegion(ours)
 	if err != nil {
 		return err
 	}
@@ -160,7 +161,7 @@ func pageOut(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	free, err := engine.SG(to...)
+	free, err := layout.SG(to...)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // The NIC and the allocator of the examples are the testbed's when tests run them.
@@ -29,7 +30,7 @@ func ExampleEndpoint() {
 }
 
 func writeAndRead(ctx context.Context) (err error) {
-	nic, err := engine.OpenNIC(exampleNIC, engine.NICOptions{})
+	nic, err := memory.OpenNIC(exampleNIC, memory.NICOptions{})
 	if err != nil {
 		return err
 	}
@@ -41,12 +42,12 @@ func writeAndRead(ctx context.Context) (err error) {
 	defer done(&err)
 
 	// The server gives the client a key to a GPU's memory.
-	memory, err := gpuBuffer(ctx, nic, 1<<20)
+	served, err := gpuBuffer(ctx, nic, 1<<20)
 	if err != nil {
 		return err
 	}
-	defer released(memory, &err)
-	mine, err := server.Share(toClient, memory.All(), ibvfd.AccessRemoteRead|ibvfd.AccessRemoteWrite)
+	defer released(served, &err)
+	mine, err := server.Share(toClient, served.All(), ibvfd.AccessRemoteRead|ibvfd.AccessRemoteWrite)
 	if err != nil {
 		return err
 	}
@@ -68,14 +69,14 @@ func writeAndRead(ctx context.Context) (err error) {
 	if _, err := host.WriteAt(want, 0); err != nil {
 		return err
 	}
-	first := engine.Span{Buf: host, Length: 64 << 10}
-	second := engine.Span{Buf: host, Offset: 64 << 10, Length: 64 << 10}
+	first := memory.Span{Buf: host, Length: 64 << 10}
+	second := memory.Span{Buf: host, Offset: 64 << 10, Length: 64 << 10}
 	there := remote.Part(4096, 64<<10)
 	if err := client.Write(first, toServer, there, "write"); err != nil {
 		return err
 	}
 	err = client.ReadMsg(engine.Msg{
-		Local: []engine.Span{second}, Peer: toServer, Remote: []engine.RemoteSpan{there}, Context: "read",
+		Local: []memory.Span{second}, Peer: toServer, Remote: []memory.RemoteSpan{there}, Context: "read",
 	}, engine.FlagFence)
 	if err != nil {
 		return err
@@ -112,12 +113,12 @@ func await(ctx context.Context, e *engine.Endpoint, n int) error {
 }
 
 // connected makes two connected endpoints.
-func connected(ctx context.Context, nic *engine.NIC) (server, client *engine.Endpoint, toServer, toClient engine.Peer, done func(*error), err error) {
-	server, err = nic.NewEndpoint(engine.EndpointOptions{})
+func connected(ctx context.Context, nic *memory.NIC) (server, client *engine.Endpoint, toServer, toClient engine.Peer, done func(*error), err error) {
+	server, err = engine.NewEndpoint(nic, engine.EndpointOptions{})
 	if err != nil {
 		return
 	}
-	client, err = nic.NewEndpoint(engine.EndpointOptions{})
+	client, err = engine.NewEndpoint(nic, engine.EndpointOptions{})
 	if err != nil {
 		err = errors.Join(err, server.Close())
 		return
@@ -137,18 +138,18 @@ func connected(ctx context.Context, nic *engine.NIC) (server, client *engine.End
 }
 
 // gpuBuffer returns memory of the allocator.
-func gpuBuffer(ctx context.Context, nic *engine.NIC, size int64) (*engine.Buffer, error) {
+func gpuBuffer(ctx context.Context, nic *memory.NIC, size int64) (*memory.Buffer, error) {
 	a, err := gpualloc.Open(exampleSpec, gpualloc.Env{})
 	if err != nil {
 		return nil, err
 	}
-	b, err := nic.Allocate(ctx, a, size, engine.BufferOptions{})
+	b, err := nic.Allocate(ctx, a, size, memory.BufferOptions{})
 	return b, errors.Join(err, a.Close())
 }
 
 func closed(c interface{ Close() error }, err *error) { *err = errors.Join(*err, c.Close()) }
 
 // released releases a Buffer to which a peer may still have a key.
-func released(b *engine.Buffer, err *error) {
+func released(b *memory.Buffer, err *error) {
 	*err = errors.Join(*err, b.Release())
 }

@@ -10,19 +10,21 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/errs"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // names are the memory that the two sides of a connection have offered by name.
 type names struct {
-	exported map[string]*RemoteBuffer // by this side; nil while it is being offered
-	imports  map[string]*RemoteBuffer // by the peer
-	changed  chan struct{}            // closed at the next change of imports; nil unless a goroutine waits
+	exported map[string]*memory.RemoteBuffer // by this side; nil while it is being offered
+	imports  map[string]*memory.RemoteBuffer // by the peer
+	changed  chan struct{}                   // closed at the next change of imports; nil unless a goroutine waits
 }
 
 // Export gives the peer access to local memory, as [Endpoint.Share] does, and offers it under a
 // name, for the peer's Import. It ends with the connection, or with Unexport. A name that is
 // taken is EEXIST.
-func (c *Conn) Export(ctx context.Context, name string, s Span, access ibvfd.Access) error {
+func (c *Conn) Export(ctx context.Context, name string, s memory.Span, access ibvfd.Access) error {
 	if err := checkName("export", name); err != nil {
 		return err
 	}
@@ -34,7 +36,7 @@ func (c *Conn) Export(ctx context.Context, name string, s Span, access ibvfd.Acc
 	_, taken := c.names.exported[name]
 	if !taken {
 		if c.names.exported == nil {
-			c.names.exported = map[string]*RemoteBuffer{}
+			c.names.exported = map[string]*memory.RemoteBuffer{}
 		}
 		c.names.exported[name] = nil
 	}
@@ -45,7 +47,7 @@ func (c *Conn) Export(ctx context.Context, name string, s Span, access ibvfd.Acc
 	rb, err := c.Share(s, access)
 	if err == nil {
 		if err = c.offer(ctx, name, rb); err != nil {
-			err = joined(err, c.e.Unshare(rb))
+			err = errs.Join(err, c.e.Unshare(rb))
 		}
 	}
 	c.mu.Lock()
@@ -82,21 +84,21 @@ func (c *Conn) Unexport(ctx context.Context, name string) error {
 		return &dmabuf.Error{Op: "unexport", Device: name, Detail: "nothing is exported under the name", Err: unix.ENOENT}
 	}
 	err := c.sendOffer(ctx, appendName(nil, name))
-	return joined(err, c.e.Unshare(rb))
+	return errs.Join(err, c.e.Unshare(rb))
 }
 
 // imported notes what the peer offers under a name; nil if it withdraws it. The caller holds
 // the mutex.
-func (c *Conn) imported(name string, rb *RemoteBuffer) {
+func (c *Conn) imported(name string, rb *memory.RemoteBuffer) {
 	if old := c.names.imports[name]; old != nil {
-		c.offerBytes -= old.weight()
+		c.offerBytes -= old.Weight()
 	}
 	switch {
 	case rb == nil:
 		delete(c.names.imports, name)
 		return
 	case c.names.imports == nil:
-		c.names.imports = map[string]*RemoteBuffer{}
+		c.names.imports = map[string]*memory.RemoteBuffer{}
 	}
 	c.names.imports[name] = rb
 	if c.names.changed != nil {
@@ -106,7 +108,7 @@ func (c *Conn) imported(name string, rb *RemoteBuffer) {
 }
 
 // Import waits until the peer has exported memory under a name, and returns its descriptor.
-func (c *Conn) Import(ctx context.Context, name string) (*RemoteBuffer, error) {
+func (c *Conn) Import(ctx context.Context, name string) (*memory.RemoteBuffer, error) {
 	if err := checkName("import", name); err != nil {
 		return nil, err
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memnic"
+	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
@@ -27,6 +29,15 @@ func newFabric() *fabric { return memnic.New(memnic.Manual()) }
 
 // fewSGEs makes operations on more than a few pieces take several work requests.
 var fewSGEs = memnic.Limits{MaxSGE: 5, Inline: 64}
+
+// device is what NICs of tests have: tests may put another device into it.
+type device struct{ rc.Device }
+
+// fakeOf returns the fabric's device that a NIC was opened with.
+func fakeOf(n *memory.NIC) *fakeDevice { return n.Device().(*device).Device.(*fakeDevice) }
+
+// replaceDevice makes a NIC use another device.
+func replaceDevice(n *memory.NIC, d rc.Device) { n.Device().(*device).Device = d }
 
 // accessOf returns what a key of the fabric allows, and the number of bytes that it covers.
 func accessOf(t testing.TB, f *fabric, key uint32) (ibvfd.Access, int) {

@@ -10,8 +10,11 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
 func TestFences(t *testing.T) { testFences(t, inMemory(t), 50) }
@@ -25,16 +28,16 @@ func testFences(t *testing.T, s setting, rounds int) {
 			mine, theirs := k.make(t, w.a.nic, 3000), k.make(t, w.b.nic, 3000)
 			want := random(t, testenv.Seeded(t), mine, 1000)
 			rb := w.share(theirs.All(), allAccess)
-			part := func(i int64) Span { return Span{Buf: mine, Offset: i * 1000, Length: 1000} }
+			part := func(i int64) memory.Span { return memory.Span{Buf: mine, Offset: i * 1000, Length: 1000} }
 			for i := range rounds {
 				m := Msg{Peer: w.ab, Context: i}
-				m.Local, m.Remote = []Span{part(0)}, []RemoteSpan{rb.Part(0, 1000)}
+				m.Local, m.Remote = []memory.Span{part(0)}, []memory.RemoteSpan{rb.Part(0, 1000)}
 				w.ok(w.a.WriteMsg(m, FlagMore))
-				m.Local = []Span{part(1)}
+				m.Local = []memory.Span{part(1)}
 				w.ok(w.a.ReadMsg(m, FlagFence|FlagMore))
 				// 8 bytes would fit into the work request, but only after they have arrived.
 				n := []int64{1000, 8}[i%2]
-				m.Local, m.Remote = []Span{{Buf: mine, Offset: 1000, Length: n}}, []RemoteSpan{rb.Part(1000, n)}
+				m.Local, m.Remote = []memory.Span{{Buf: mine, Offset: 1000, Length: n}}, []memory.RemoteSpan{rb.Part(1000, n)}
 				w.ok(w.a.WriteMsg(m, FlagFence))
 				for _, op := range []Op{OpWrite, OpRead, OpWrite} {
 					w.done(w.a, op, i)
@@ -55,11 +58,11 @@ func testFences(t *testing.T, s setting, rounds int) {
 
 // A read before a fenced atomic finds the old value, and a fenced read behind it the result of
 // the atomic.
-func testFencedAtomics(t *testing.T, w *world, mine, theirs *Buffer, rb *RemoteBuffer) {
+func testFencedAtomics(t *testing.T, w *world, mine, theirs *memory.Buffer, rb *memory.RemoteBuffer) {
 	t.Helper()
 	old := binary.NativeEndian.Uint64(content(t, theirs)[2000:])
 	msg := func(i int64) Msg {
-		return Msg{Local: []Span{{Buf: mine, Offset: 2000 + 8*i, Length: 8}}, Peer: w.ab, Remote: []RemoteSpan{rb.Part(2000, 8)}, Context: i}
+		return Msg{Local: []memory.Span{{Buf: mine, Offset: 2000 + 8*i, Length: 8}}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.Part(2000, 8)}, Context: i}
 	}
 	w.ok(w.a.ReadMsg(msg(0), FlagMore))
 	w.ok(w.a.FetchAddMsg(msg(1), 1, FlagFence|FlagMore))
@@ -91,8 +94,8 @@ func testQueues(t *testing.T, s setting) {
 		for posted < n {
 			off := int64(posted * each)
 			// Every other byte: 32 work requests.
-			l := must(RoundRobin(each/2, Strand{Extent: Extent{Off: off, Len: 1}, Stride: 2}, Strand{Extent: Extent{Off: off + 1, Len: 1}, Stride: 2}))(t)
-			err := w.a.Write(Span{Buf: mine, Offset: off, Length: each}, w.ab, must(rb.View(l))(t).All(), posted)
+			l := must(layout.RoundRobin(each/2, layout.Strand{Extent: layout.Extent{Off: off, Len: 1}, Stride: 2}, layout.Strand{Extent: layout.Extent{Off: off + 1, Len: 1}, Stride: 2}))(t)
+			err := w.a.Write(memory.Span{Buf: mine, Offset: off, Length: each}, w.ab, must(rb.View(l))(t).All(), posted)
 			if errors.Is(err, ErrQueueFull) {
 				refused++
 				break
@@ -108,9 +111,9 @@ func testQueues(t *testing.T, s setting) {
 	}
 	same(t, "there", theirs, want)
 	for range 4 {
-		w.ok(w.a.Recv(Span{}, w.ab, nil))
+		w.ok(w.a.Recv(memory.Span{}, w.ab, nil))
 	}
-	if err := w.a.Recv(Span{}, w.ab, nil); !errors.Is(err, ErrQueueFull) {
+	if err := w.a.Recv(memory.Span{}, w.ab, nil); !errors.Is(err, ErrQueueFull) {
 		t.Errorf("a receive too many: %v", err)
 	}
 }
@@ -124,30 +127,30 @@ func testSelectiveCompletion(t *testing.T, s setting) {
 	for i := range 10 {
 		w.ok(w.a.Write(mine.All(), w.ab, rb.All(), i))
 	}
-	w.ok(w.a.WriteMsg(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}, Context: "asked"}, FlagCompletion))
+	w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: "asked"}, FlagCompletion))
 	w.done(w.a, OpWrite, "asked")
 	// The peer's data arrive without a call of Recv, again and again.
 	for i := range 20 {
-		w.ok(w.a.WriteMsg(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}, Data: uint64(i), Context: i}, FlagCompletion|FlagRemoteCQData))
+		w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Data: uint64(i), Context: i}, FlagCompletion|FlagRemoteCQData))
 		w.done(w.a, OpWrite, i)
 		if c := w.done(w.b, OpRemoteWrite, nil); c.Data != uint32(i) || c.Len != 100 {
 			t.Errorf("%+v", c)
 		}
 	}
 	testSelectiveAtomics(t, w, mine, theirs, rb)
-	bad := forged(rb, func(p *Piece) { p.Key ^= 0xff })
+	bad := forged(rb, func(p *lower.Piece) { p.Key ^= 0xff })
 	w.ok(w.a.Write(mine.All(), w.ab, bad.All(), "fails"))
 	w.failed(w.a, "fails", ibvfd.WCRemAccessErr)
 }
 
 // Atomics make a completion if one is asked for; the result of a silent one has arrived when a
 // later one completes.
-func testSelectiveAtomics(t *testing.T, w *world, mine, theirs *Buffer, rb *RemoteBuffer) {
+func testSelectiveAtomics(t *testing.T, w *world, mine, theirs *memory.Buffer, rb *memory.RemoteBuffer) {
 	t.Helper()
 	counter := rb.Part(16, 8)
-	result := func(i int64) Span { return Span{Buf: mine, Offset: 8 * i, Length: 8} }
+	result := func(i int64) memory.Span { return memory.Span{Buf: mine, Offset: 8 * i, Length: 8} }
 	msg := func(i int64) Msg {
-		return Msg{Local: []Span{result(i)}, Peer: w.ab, Remote: []RemoteSpan{counter}, Context: i}
+		return Msg{Local: []memory.Span{result(i)}, Peer: w.ab, Remote: []memory.RemoteSpan{counter}, Context: i}
 	}
 	old := binary.NativeEndian.Uint64(content(t, theirs)[16:])
 	w.ok(w.a.FetchAdd(result(0), w.ab, counter, 1, int64(0)))
@@ -185,7 +188,7 @@ func TestSilentMakeNoCompletions(t *testing.T) {
 		}
 		flags[5], flags[15] = FlagMore|FlagCompletion, 0
 		for i, f := range flags {
-			w.ok(post(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}, Context: i}, f))
+			w.ok(post(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: i}, f))
 		}
 		var signaled []int
 		for q := range rc.Queues {
@@ -216,9 +219,9 @@ func testSilentBatch(t *testing.T, s setting) {
 	mine, theirs := hostKind.make(t, w.a.nic, 4), hostKind.make(t, w.b.nic, 8)
 	want := random(t, testenv.Seeded(t), mine, 4)
 	rb := w.share(theirs.All(), allAccess)
-	bad := forged(rb, func(p *Piece) { p.Key ^= 0xff })
+	bad := forged(rb, func(p *lower.Piece) { p.Key ^= 0xff })
 	for i := range int64(8) {
-		m := Msg{Local: []Span{{Buf: mine, Offset: i % 4, Length: 1}}, Peer: w.ab, Remote: []RemoteSpan{rb.Part(i, 1)}, Context: i}
+		m := Msg{Local: []memory.Span{{Buf: mine, Offset: i % 4, Length: 1}}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.Part(i, 1)}, Context: i}
 		flags := FlagMore
 		switch i {
 		case 4:
@@ -250,8 +253,8 @@ func testConnectionless(t *testing.T, s setting) {
 	want := random(t, testenv.Seeded(t), mine, 100)
 	type target struct {
 		e    *Endpoint
-		buf  *Buffer
-		rb   *RemoteBuffer
+		buf  *memory.Buffer
+		rb   *memory.RemoteBuffer
 		peer Peer
 	}
 	var targets []target
@@ -262,7 +265,7 @@ func testConnectionless(t *testing.T, s setting) {
 		x.peer = must(a.Insert(addr.String()))(t)
 		mine := must(x.e.Share(0, x.buf.All(), allAccess))(t)
 		wire := must(mine.MarshalBinary())(t)
-		x.rb = new(RemoteBuffer)
+		x.rb = new(memory.RemoteBuffer)
 		w.ok(x.rb.UnmarshalBinary(wire))
 		targets = append(targets, x)
 	}

@@ -12,8 +12,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
 // exchangeFrame returns a message in its wire format.
@@ -24,7 +25,7 @@ func exchangeFrame(k messageKind, body []byte) []byte {
 
 // offerFrame returns an offer of memory under that token.
 func offerFrame(t testing.TB, token uint64) []byte {
-	rb := RemoteBuffer{id: 1, token: token, access: allAccess, spaces: []lower.Space{lower.NewSpace(Memory{{Addr: 1 << 20, Length: 64, Key: 1}})}, layout: must(Interleaved(Extent{Len: 4}, Dim{Count: 9, Stride: 7}))(t)}
+	rb := described(t, token, must(layout.Interleaved(layout.Extent{Len: 4}, layout.Dim{Count: 9, Stride: 7}))(t))
 	return exchangeFrame(msgOffer, append([]byte{0}, must(rb.MarshalBinary())(t)...))
 }
 
@@ -85,7 +86,7 @@ func ends(client bool, data []byte) (up bool, offers int, clean bool) {
 		if len(data) == 0 {
 			return true, offers, true
 		}
-		var rb RemoteBuffer
+		var rb memory.RemoteBuffer
 		body, ok := next(msgOffer)
 		if !ok || len(body) == 0 || len(body) < 1+int(body[0]) {
 			return true, offers, false
@@ -94,7 +95,7 @@ func ends(client bool, data []byte) (up bool, offers int, clean bool) {
 		if len(name) > 0 && len(body) == 0 { // a name that is withdrawn
 			continue
 		}
-		if rb.UnmarshalBinary(body) != nil || rb.token != h.conn && rb.token != h.endpoint {
+		if rb.UnmarshalBinary(body) != nil || rb.Token() != h.conn && rb.Token() != h.endpoint {
 			return true, offers, false
 		}
 		if len(name) == 0 {
@@ -109,8 +110,8 @@ func ends(client bool, data []byte) (up bool, offers int, clean bool) {
 // if no invalid bytes follow. Afterwards everything is closed.
 func hostile(t testing.TB, client bool, data []byte) {
 	f := newFabric()
-	n := newNIC(f.Device("fake0", fewSGEs), NICOptions{})
-	e := must(n.NewEndpoint(EndpointOptions{AllowPlaintext: true, AutoReceive: 2, MaxPeers: 1}))(t)
+	n := memory.NewNIC(f.Device("fake0", fewSGEs), memory.NICOptions{})
+	e := must(NewEndpoint(n, EndpointOptions{AllowPlaintext: true, AutoReceive: 2, MaxPeers: 1}))(t)
 	ours, theirs := net.Pipe()
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()

@@ -4,12 +4,8 @@ package engine
 
 import (
 	"errors"
-	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/rc"
@@ -59,62 +55,4 @@ func TestLinkGivenUpUnwatched(t *testing.T) {
 		t.Errorf("waiting for an offer ended with %v", err)
 	}
 	w.lost(w.b, w.ba)
-}
-
-// NICOptions.Event may call the NIC, even while the NIC is closed.
-func TestEventDuringClose(t *testing.T) {
-	inside, closing := make(chan struct{}), make(chan struct{})
-	var n *NIC
-	dev := &listeningDevice{fakeDevice: newFabric().Device("fake0", fewSGEs), done: make(chan struct{})}
-	n = newNIC(dev, NICOptions{})
-	go func() {
-		defer close(dev.done)
-		close(inside)
-		<-closing
-		n.Stats()
-	}()
-	<-inside
-	go func() {
-		for dev.closes.Load() == 0 {
-			runtime.Gosched()
-		}
-		close(closing)
-	}()
-	for range 2 {
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// listeningDevice has a goroutine while it is open.
-type listeningDevice struct {
-	*fakeDevice
-	closes atomic.Int32
-	done   chan struct{}
-}
-
-func (l *listeningDevice) Close() error {
-	l.closes.Add(1)
-	return nil
-}
-
-func (l *listeningDevice) Ended() { <-l.done }
-
-// Flush does not wait for READs of queue pairs that the NIC has given up.
-func TestFlushGivenUp(t *testing.T) {
-	s := inMemory(t)
-	n := s.open(t, NICOptions{})
-	b := s.kinds[1].make(t, n, 64)
-	b.core.gpu = true
-	if err := b.Flush(limited(t)); err != nil {
-		t.Fatal(err)
-	}
-	n.readBack.link.(*fakeLink).Break(unix.EIO)
-	if err := b.Flush(limited(t)); !errors.Is(err, unix.EIO) {
-		t.Errorf("%v", err)
-	}
-	if err := b.Flush(limited(t)); err != nil {
-		t.Errorf("with new ones: %v", err)
-	}
 }

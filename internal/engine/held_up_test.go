@@ -11,7 +11,9 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rc"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
 // gate blocks goroutines that pass it, until it is opened.
@@ -127,15 +129,15 @@ type threesome struct {
 	*world
 	dev   *slowDevice
 	other Peer
-	there *RemoteBuffer // of the other peer
-	mine  *Buffer
+	there *memory.RemoteBuffer // of the other peer
+	mine  *memory.Buffer
 }
 
 func newThreesome(t *testing.T, opt EndpointOptions) *threesome {
 	s := inMemory(t)
 	x := &threesome{world: s.world(t, opt)}
-	x.dev = &slowDevice{fakeDevice: x.a.nic.dev.(*fakeDevice)}
-	x.a.nic.dev = x.dev
+	x.dev = &slowDevice{fakeDevice: fakeOf(x.a.nic)}
+	replaceDevice(x.a.nic, x.dev)
 	server := s.endpoint(t, opt)
 	addr := must(server.Listen("127.0.0.1:0"))(t).String()
 	x.other = must(x.a.Connect(limited(t), addr))(t)
@@ -168,7 +170,7 @@ func TestNothingHoldsOthersUp(t *testing.T) {
 		x := newThreesome(t, EndpointOptions{})
 		to := x.share(hostKind.make(t, x.b.nic, 64).All(), allAccess)
 		src := &slowSource{memSource: memSource{mem: make([]byte, 64)}}
-		b := must(x.a.nic.Register(src, BufferOptions{}))(t)
+		b := must(x.a.nic.Register(src, memory.BufferOptions{}))(t)
 		closingBuffer(t, b)
 		g := newGate()
 		defer g.lift()
@@ -185,7 +187,7 @@ func TestNothingHoldsOthersUp(t *testing.T) {
 		x := newThreesome(t, EndpointOptions{})
 		from := x.share(hostKind.make(t, x.b.nic, 64).All(), allAccess)
 		src := &slowSource{memSource: memSource{mem: make([]byte, 64)}}
-		b := must(x.a.nic.Register(src, BufferOptions{}))(t)
+		b := must(x.a.nic.Register(src, memory.BufferOptions{}))(t)
 		closingBuffer(t, b)
 		g := newGate()
 		defer g.lift()
@@ -227,7 +229,7 @@ func TestNothingHoldsOthersUp(t *testing.T) {
 		x.dev.set(nil, newGate(), false)
 		_, g, _ := x.dev.gates()
 		defer g.lift()
-		var shared []*RemoteBuffer
+		var shared []*memory.RemoteBuffer
 		for range 2 {
 			shared = append(shared, must(x.a.Share(x.ab, b.All(), allAccess))(t))
 		}
@@ -247,9 +249,9 @@ func TestNothingHoldsOthersUp(t *testing.T) {
 	})
 	t.Run("a message that is packed", func(t *testing.T) {
 		x := newThreesome(t, EndpointOptions{})
-		r := must(NewRegion(x.mine))(t)
+		r := must(memory.NewRegion(x.mine))(t)
 		defer r.Close()
-		x.ok(r.AssignInterleaved(Extent{Len: 1}, Dim{Count: 20, Stride: 2}))
+		x.ok(r.AssignInterleaved(layout.Extent{Len: 1}, layout.Dim{Count: 20, Stride: 2}))
 		x.ok(x.b.Recv(hostKind.make(t, x.b.nic, 64).All(), x.ba, nil))
 		g := newGate()
 		defer g.lift()
@@ -268,7 +270,7 @@ func TestNothingHoldsOthersUp(t *testing.T) {
 		var peers []Peer
 		for range n {
 			p := must(x.a.Connect(limited(t), addr))(t)
-			x.ok(x.a.Recv(Span{}, p, nil))
+			x.ok(x.a.Recv(memory.Span{}, p, nil))
 			peers = append(peers, p)
 		}
 		began := time.Now()
@@ -295,7 +297,7 @@ func TestEndWaitsForCopies(t *testing.T) {
 	x := newThreesome(t, EndpointOptions{})
 	to := x.share(hostKind.make(t, x.b.nic, 64).All(), allAccess)
 	src := &slowSource{memSource: memSource{mem: make([]byte, 64)}}
-	b := must(x.a.nic.Register(src, BufferOptions{}))(t)
+	b := must(x.a.nic.Register(src, memory.BufferOptions{}))(t)
 	closingBuffer(t, b)
 	g := newGate()
 	defer g.lift()

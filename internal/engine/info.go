@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // PeerInfo is what is known of a peer.
@@ -44,7 +46,7 @@ func (c *Conn) Path() ConnPath {
 }
 
 // NIC returns the NIC of the connection.
-func (c *Conn) NIC() *NIC { return c.e.nic }
+func (c *Conn) NIC() *memory.NIC { return c.e.nic }
 
 // ID returns the number that the connection has in the endpoint.
 func (c *Conn) ID() Peer {

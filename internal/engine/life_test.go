@@ -16,7 +16,9 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
 // An endpoint that closes frees everything, including operations under way and memory that
@@ -66,7 +68,7 @@ func TestConcurrentUse(t *testing.T) { testConcurrentUse(t, inMemory(t), 200) }
 func testConcurrentUse(t *testing.T, s setting, each int) {
 	w := s.world(t, EndpointOptions{Depth: 32, AutoReceive: 8})
 	mine, theirs := hostKind.make(t, w.a.nic, 4096), hostKind.make(t, w.b.nic, 4096)
-	region := must(NewRegion(mine))(t)
+	region := must(memory.NewRegion(mine))(t)
 	closing(t, region)
 	rb := w.share(theirs.All(), allAccess)
 	const users = 4
@@ -102,11 +104,11 @@ func testConcurrentUse(t *testing.T, s setting, each int) {
 		posting.Go(func() {
 			at := int64(u) * 512
 			for i := 0; i < each; {
-				err := region.AssignInterleaved(Extent{Off: at, Len: 64}, Dim{Count: 4, Stride: 128})
+				err := region.AssignInterleaved(layout.Extent{Off: at, Len: 64}, layout.Dim{Count: 4, Stride: 128})
 				if err == nil && i%2 == 0 {
-					err = w.a.Write(Span{Region: region, Length: 200}, w.ab, rb.Part(at, 200), u)
+					err = w.a.Write(memory.Span{Region: region, Length: 200}, w.ab, rb.Part(at, 200), u)
 				} else if err == nil {
-					err = w.a.ReadMsg(Msg{Local: []Span{{Buf: mine, Offset: at, Length: 64}}, Peer: w.ab, Remote: []RemoteSpan{rb.Part(at, 64)}}, FlagFence)
+					err = w.a.ReadMsg(Msg{Local: []memory.Span{{Buf: mine, Offset: at, Length: 64}}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.Part(at, 64)}}, FlagFence)
 				}
 				switch {
 				case errors.Is(err, ErrQueueFull):
@@ -147,23 +149,23 @@ func (e *Endpoint) untaken() int {
 
 func TestRegions(t *testing.T) {
 	s := inMemory(t)
-	n, other := s.open(t, NICOptions{}), s.open(t, NICOptions{})
+	n, other := s.open(t, memory.NICOptions{}), s.open(t, memory.NICOptions{})
 	a, b := hostKind.make(t, n, 10), hostKind.make(t, n, 20)
 	elsewhere := hostKind.make(t, other, 10)
-	if _, err := NewRegion(a, elsewhere); !errors.Is(err, unix.EINVAL) {
+	if _, err := memory.NewRegion(a, elsewhere); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("buffers of two NICs: %v", err)
 	}
-	if _, err := NewRegion(); !errors.Is(err, dmabuf.ErrRange) {
+	if _, err := memory.NewRegion(); !errors.Is(err, dmabuf.ErrRange) {
 		t.Errorf("no buffers: %v", err)
 	}
-	r := must(NewRegion(a, b))(t)
+	r := must(memory.NewRegion(a, b))(t)
 	if r.Size() != 30 {
 		t.Errorf("size %d", r.Size())
 	}
 	if _, err := r.WriteAt([]byte("0123456789abcdefghijklmnopqrst"), 0); err != nil {
 		t.Error(err)
 	}
-	if err := r.AssignSG(Extent{Source: 1, Off: 18, Len: 2}, Extent{Off: 3, Len: 4}); err != nil {
+	if err := r.AssignSG(layout.Extent{Source: 1, Off: 18, Len: 2}, layout.Extent{Off: 3, Len: 4}); err != nil {
 		t.Error(err)
 	}
 	p := make([]byte, 4)
@@ -171,10 +173,10 @@ func TestRegions(t *testing.T) {
 		t.Errorf("%q, %v", p, err)
 	}
 	for name, err := range map[string]error{
-		"past a buffer":      r.AssignSG(Extent{Off: 8, Len: 3}),
-		"no such buffer":     r.AssignSG(Extent{Source: 2, Len: 1}),
-		"past its end":       r.AssignInterleaved(Extent{Source: 1, Len: 2}, Dim{Count: 4, Stride: 7}),
-		"no bytes":           r.AssignSG(Extent{}),
+		"past a buffer":      r.AssignSG(layout.Extent{Off: 8, Len: 3}),
+		"no such buffer":     r.AssignSG(layout.Extent{Source: 2, Len: 1}),
+		"past its end":       r.AssignInterleaved(layout.Extent{Source: 1, Len: 2}, layout.Dim{Count: 4, Stride: 7}),
+		"no bytes":           r.AssignSG(layout.Extent{}),
 		"read before it":     second(r.ReadAt(p, -1)),
 		"write before it":    second(r.WriteAt(p, -1)),
 		"write past the end": second(r.WriteAt(make([]byte, 7), 0)),
@@ -204,7 +206,7 @@ func TestRegions(t *testing.T) {
 		}
 	}
 	for name, err := range map[string]error{
-		"AssignSG": r.AssignSG(Extent{Len: 1}), "ReadAt": second(r.ReadAt(p, 0)), "WriteAt": second(r.WriteAt(p, 0)),
+		"AssignSG": r.AssignSG(layout.Extent{Len: 1}), "ReadAt": second(r.ReadAt(p, 0)), "WriteAt": second(r.WriteAt(p, 0)),
 	} {
 		if !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%s of a closed region: %v", name, err)
@@ -215,12 +217,12 @@ func TestRegions(t *testing.T) {
 // A write that cannot reach all of its bytes changes none, even if the first ones are
 // writable.
 func TestRegionWritesAllOrNothing(t *testing.T) {
-	n := inMemory(t).open(t, NICOptions{})
+	n := inMemory(t).open(t, memory.NICOptions{})
 	whole := hostKind.make(t, n, 30)
 	want := random(t, testenv.Seeded(t), whole, 30)
 	ro, gone := must(whole.ReadOnlySlice(10, 10))(t), must(whole.Slice(20, 10))(t)
 	closing(t, ro)
-	r := must(NewRegion(whole, ro, gone))(t)
+	r := must(memory.NewRegion(whole, ro, gone))(t)
 	// Release the reference that the region had retained.
 	if err := errors.Join(gone.Release(), gone.Release()); err != nil {
 		t.Fatal(err)
@@ -229,7 +231,7 @@ func TestRegionWritesAllOrNothing(t *testing.T) {
 		source int
 		want   error
 	}{{1, unix.EACCES}, {2, os.ErrClosed}} {
-		if err := r.AssignSG(Extent{Len: 4}, Extent{Source: x.source, Len: 4}, Extent{Off: 4, Len: 2}); err != nil {
+		if err := r.AssignSG(layout.Extent{Len: 4}, layout.Extent{Source: x.source, Len: 4}, layout.Extent{Off: 4, Len: 2}); err != nil {
 			t.Fatal(err)
 		}
 		if k, err := r.WriteAt(make([]byte, 10), 0); k != 0 || !errors.Is(err, x.want) {
@@ -262,13 +264,13 @@ func TestRegionsRights(t *testing.T) {
 	rw, ro := must(whole.Slice(0, 32))(t), must(whole.ReadOnlySlice(32, 32))(t)
 	closing(t, rw)
 	closing(t, ro)
-	g := must(NewRegion(rw, ro))(t)
+	g := must(memory.NewRegion(rw, ro))(t)
 	closing(t, g)
 	rb := w.share(theirs.All(), allAccess)
 	// change changes 8 bytes from off on.
 	change := func(off int64, want error) {
 		t.Helper()
-		s := Span{Region: g, Offset: off, Length: 8}
+		s := memory.Span{Region: g, Offset: off, Length: 8}
 		for name, err := range map[string]error{
 			"read":             w.a.Read(s, w.ab, rb.Part(0, 8), nil),
 			"receive":          w.a.Recv(s, w.ab, nil),
@@ -282,7 +284,7 @@ func TestRegionsRights(t *testing.T) {
 	}
 	taken := func() {
 		t.Helper()
-		w.ok(w.b.Send(Span{Buf: theirs, Length: 8}, w.ba, "message"))
+		w.ok(w.b.Send(memory.Span{Buf: theirs, Length: 8}, w.ba, "message"))
 		w.done(w.b, OpSend, "message")
 		for range 4 {
 			if c := w.wait(w.a); c.Err != nil {
@@ -291,12 +293,12 @@ func TestRegionsRights(t *testing.T) {
 		}
 	}
 
-	w.ok(g.AssignSG(Extent{Off: 8, Len: 16}))
+	w.ok(g.AssignSG(layout.Extent{Off: 8, Len: 16}))
 	w.ok(w.a.Read(g.All(), w.ab, rb.Part(0, 16), "all"))
 	w.done(w.a, OpRead, "all")
 	change(0, nil)
 	taken()
-	w.ok(g.AssignSG(Extent{Off: 8, Len: 8}, Extent{Source: 1, Len: 8}, Extent{Off: 16, Len: 8}))
+	w.ok(g.AssignSG(layout.Extent{Off: 8, Len: 8}, layout.Extent{Source: 1, Len: 8}, layout.Extent{Off: 16, Len: 8}))
 	if err := w.a.Read(g.All(), w.ab, rb.Part(0, 24), nil); !errors.Is(err, unix.EACCES) {
 		t.Errorf("read into all: %v", err)
 	}
@@ -307,7 +309,7 @@ func TestRegionsRights(t *testing.T) {
 		change(off, nil)
 		taken()
 	}
-	w.ok(g.AssignSG(Extent{Off: 16, Len: 8}))
+	w.ok(g.AssignSG(layout.Extent{Off: 16, Len: 8}))
 	w.ok(w.a.Read(g.All(), w.ab, rb.Part(40, 8), "again"))
 	w.done(w.a, OpRead, "again")
 	copy(here[16:24], there[40:])
@@ -315,12 +317,12 @@ func TestRegionsRights(t *testing.T) {
 		t.Errorf("other bytes have changed:\n%x, want\n%x", got, here)
 	}
 	// Reading from it needs no right.
-	w.ok(g.AssignSG(Extent{Source: 1, Len: 32}))
+	w.ok(g.AssignSG(layout.Extent{Source: 1, Len: 32}))
 	w.ok(w.a.Write(g.All(), w.ab, rb.Part(0, 32), "write"))
 	w.done(w.a, OpWrite, "write")
 
 	// A peer sees a region through any layout.
-	w.ok(g.AssignSG(Extent{Len: 32}))
+	w.ok(g.AssignSG(layout.Extent{Len: 32}))
 	for _, access := range []ibvfd.Access{ibvfd.AccessRemoteWrite, ibvfd.AccessRemoteAtomic, allAccess} {
 		if _, err := w.a.Share(w.ab, g.All(), access); !errors.Is(err, unix.EACCES) {
 			t.Errorf("shared with %v: %v", access, err)
@@ -356,7 +358,7 @@ func TestUnshareViews(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
 	rb := must(w.b.Share(w.ba, theirs.All(), allAccess))(t)
-	decoded := new(RemoteBuffer)
+	decoded := new(memory.RemoteBuffer)
 	w.ok(decoded.UnmarshalBinary(must(rb.MarshalBinary())(t)))
 	for name, err := range map[string]error{
 		"what was received":  w.a.Unshare(decoded),
@@ -370,7 +372,7 @@ func TestUnshareViews(t *testing.T) {
 	}
 	w.ok(w.a.Write(mine.All(), w.ab, decoded.All(), "kept"))
 	w.done(w.a, OpWrite, "kept")
-	half := must(Contiguous(0, 32))(t)
+	half := must(layout.Contiguous(0, 32))(t)
 	w.ok(w.b.Unshare(must(rb.View(half))(t)))
 	w.ok(w.b.Unshare(rb))
 	w.ok(w.a.Write(mine.All(), w.ab, decoded.All(), "gone"))

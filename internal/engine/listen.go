@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/cmstream"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/handshake"
 )
 
@@ -60,14 +61,14 @@ func (e *Endpoint) listen(addr string, opt *EndpointOptions, accepted chan *peer
 	}
 	if opt.TLS == nil {
 		if err := opt.mayBePlain(nl.Addr()); err != nil {
-			return nil, joinClose(err, nl)
+			return nil, errs.Close(err, nl)
 		}
 	}
 	l := &Listener{e: e, opt: opt, net: nl, accepted: accepted, done: make(chan struct{})}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed != nil {
-		return nil, joinClose(os.ErrClosed, nl)
+		return nil, errs.Close(os.ErrClosed, nl)
 	}
 	e.listeners = append(e.listeners, l)
 	e.tasks.Go(l.serve)

@@ -12,10 +12,11 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memnic"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
-func deviceOf(e *Endpoint) *memnic.Device { return e.nic.dev.(*memnic.Device) }
+func deviceOf(e *Endpoint) *memnic.Device { return e.nic.Device().(*memnic.Device) }
 
 // A connection over a path that is cut is lost when an operation has used up its retries, and
 // can be made again when the path is mended.
@@ -66,8 +67,8 @@ func TestLiveRemoved(t *testing.T) {
 func TestLiveMachineLost(t *testing.T) {
 	f := memnic.New(memnic.Exchanges(), memnic.TimeScale(0.01))
 	s := live(t)
-	s.open = func(t testing.TB, opt NICOptions) *NIC {
-		n := newNIC(f.Device("mem0", fewSGEs), opt)
+	s.open = func(t testing.TB, opt memory.NICOptions) *memory.NIC {
+		n := memory.NewNIC(f.Device("mem0", fewSGEs), opt)
 		closing(t, n)
 		return n
 	}
@@ -101,15 +102,15 @@ func TestLivePlacement(t *testing.T) {
 	same(t, "acknowledged", theirs, before)
 
 	want := put(2)
-	w.ok(w.a.WriteMsg(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}, Context: "delivered"}, FlagDeliveryComplete))
+	w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: "delivered"}, FlagDeliveryComplete))
 	w.done(w.a, OpWrite, "delivered")
 	same(t, "delivered", theirs, want)
 
 	want = put(3)
-	w.ok(w.b.Recv(Span{}, w.ba, "message"))
+	w.ok(w.b.Recv(memory.Span{}, w.ba, "message"))
 	w.ok(w.a.Write(mine.All(), w.ab, rb.All(), "acknowledged"))
 	w.done(w.a, OpWrite, "acknowledged")
-	w.ok(w.a.Send(Span{}, w.ab, "sent"))
+	w.ok(w.a.Send(memory.Span{}, w.ab, "sent"))
 	w.done(w.a, OpSend, "sent")
 	w.done(w.b, OpRecv, "message")
 	same(t, "before a message", theirs, want)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/memnic"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -19,10 +20,10 @@ func live(t testing.TB) setting {
 		}
 	})
 	return setting{
-		open: func(t testing.TB, opt NICOptions) *NIC {
+		open: func(t testing.TB, opt memory.NICOptions) *memory.NIC {
 			d := f.Device("mem0", fewSGEs)
 			d.OnEvent(opt.Event)
-			n := newNIC(d, opt)
+			n := memory.NewNIC(d, opt)
 			closing(t, n)
 			return n
 		},
@@ -32,17 +33,16 @@ func live(t testing.TB) setting {
 
 // ofMemory returns the network's own memory.
 func ofMemory(name string, staged bool) kind {
-	return kind{name, staged, false, func(t testing.TB, n *NIC, size int64) *Buffer {
+	return kind{name, staged, false, func(t testing.TB, n *memory.NIC, size int64) *memory.Buffer {
 		m := must(memnic.NewMemory(size, memnic.MemoryOptions{Staged: staged}))(t)
 		closing(t, m)
-		b := must(n.Register(m, BufferOptions{}))(t)
+		b := must(n.Register(m, memory.BufferOptions{}))(t)
 		closingBuffer(t, b)
 		return b
 	}}
 }
 
 func TestLiveOperations(t *testing.T)       { testOperations(t, live(t)) }
-func TestLiveFlush(t *testing.T)            { testFlush(t, live(t)) }
 func TestLiveRandomOperations(t *testing.T) { testRandomOperations(t, live(t), testenv.Count(300)) }
 func TestLiveMessagesOfLayouts(t *testing.T) {
 	testMessagesOfLayouts(t, live(t))

@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -52,15 +53,15 @@ type letter struct {
 
 // mailbox is the memory of a connection's messages.
 type mailbox struct {
-	buf     *Buffer // the slots; nil without MailDepth
-	piece   Piece   // of buf
-	depth   int     // receives for messages that took a credit
-	in, out int     // sizes of a receiving and a sending slot
-	sent    int     // offset of the first sending slot
-	free    []int   // sending slots
-	control []int   // sending slots of messages that need no credit
-	credits int     // messages that may be sent
-	owed    int     // messages that the program has taken since the last mailCredit
+	buf     *memory.Buffer // the slots; nil without MailDepth
+	piece   lower.Piece    // of buf
+	depth   int            // receives for messages that took a credit
+	in, out int            // sizes of a receiving and a sending slot
+	sent    int            // offset of the first sending slot
+	free    []int          // sending slots
+	control []int          // sending slots of messages that need no credit
+	credits int            // messages that may be sent
+	owed    int            // messages that the program has taken since the last mailCredit
 	lists   [MailNote + 1]mailList
 }
 
@@ -102,14 +103,14 @@ func (c *Conn) openMail(ours, theirs mailLimits) error {
 	if m.buf, err = c.e.nic.AllocHost(int64(m.sent + (slots+mailControls)*m.out)); err != nil {
 		return err
 	}
-	m.piece = m.buf.core.local.Memory[0]
+	m.piece = m.buf.Piece()
 	for k := range m.lists {
 		m.lists[k].arrived = make(chan struct{}, 1)
 	}
 	for i := range m.depth + mailControls {
 		o := c.e.newWork(OpRecv, 0, nil)
 		o.letter = letter{kind: mailReceive, slot: i + 1}
-		o.local = append(o.local, lower.Window{Layout: m.buf.layout, Spaces: m.buf.mem, Off: int64(i * m.in), Len: int64(m.in)})
+		o.local = append(o.local, m.buf.Window(int64(i*m.in), int64(m.in)))
 		o.length = int64(m.in)
 		c.rq.waiting.push(o)
 	}
@@ -127,7 +128,7 @@ func (c *Conn) closeMail() {
 // slot returns the offset of a sending slot.
 func (m *mailbox) slot(i int) int { return m.sent + (i-1)*m.out }
 
-func (m *mailbox) bytes(off, n int) []byte { return m.buf.core.hostMem.Bytes()[off : off+n] }
+func (m *mailbox) bytes(off, n int) []byte { return m.buf.HostBytes()[off : off+n] }
 
 // mayStart reports whether the message of a work has a credit and a slot, if it has a message.
 func (m *mailbox) mayStart(o *Work) bool {

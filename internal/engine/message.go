@@ -10,14 +10,15 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // Send sends a message, which a receive of the peer takes (fi_send). A message or a receive
 // with more pieces than a work request may have is packed into host memory. With DirectOnly
 // memory it completes with EOPNOTSUPP instead: the limit is known only when the connection is
 // up.
-func (e *Endpoint) Send(from Span, peer Peer, context any) error {
-	return e.SendMsg(Msg{Local: []Span{from}, Peer: peer, Context: context}, 0)
+func (e *Endpoint) Send(from memory.Span, peer Peer, context any) error {
+	return e.SendMsg(Msg{Local: []memory.Span{from}, Peer: peer, Context: context}, 0)
 }
 
 // SendMsg sends several spans as one message, with flags (fi_sendmsg). Msg.Remote is not used.
@@ -36,12 +37,12 @@ func (e *Endpoint) SendMsg(m Msg, flags Flags) error {
 // and writes with data take receives in order; such writes put no bytes into the span. A
 // message that is longer than its receive ends the connection. With AutoReceive, Recv returns
 // EINVAL.
-func (e *Endpoint) Recv(into Span, peer Peer, context any) error {
-	return e.RecvV([]Span{into}, peer, context)
+func (e *Endpoint) Recv(into memory.Span, peer Peer, context any) error {
+	return e.RecvV([]memory.Span{into}, peer, context)
 }
 
 // RecvV is Recv into several spans, one after the other (fi_recvv).
-func (e *Endpoint) RecvV(into []Span, peer Peer, context any) error {
+func (e *Endpoint) RecvV(into []memory.Span, peer Peer, context any) error {
 	if e.opt.AutoReceive > 0 {
 		return &dmabuf.Error{
 			Op: OpRecv.String(), Device: e.nic.Name(), Detail: "the endpoint posts its receives itself (AutoReceive)", Err: unix.EINVAL,
@@ -63,8 +64,8 @@ func (e *Endpoint) RecvV(into []Span, peer Peer, context any) error {
 // With EndpointOptions.Selective it makes no completion unless it fails, as other operations
 // without FlagCompletion: the result has arrived when a later write, message or atomic to that
 // peer has completed. FetchAddMsg can ask for a completion of its own.
-func (e *Endpoint) FetchAdd(result Span, peer Peer, to RemoteSpan, add uint64, context any) error {
-	return e.atomic(OpFetchAdd, []Span{result}, peer, []RemoteSpan{to}, add, 0, 0, context)
+func (e *Endpoint) FetchAdd(result memory.Span, peer Peer, to memory.RemoteSpan, add uint64, context any) error {
+	return e.atomic(OpFetchAdd, []memory.Span{result}, peer, []memory.RemoteSpan{to}, add, 0, 0, context)
 }
 
 // FetchAddMsg is FetchAdd with flags (fi_fetch_atomicmsg): Msg.Local is the result, Msg.Remote
@@ -75,8 +76,8 @@ func (e *Endpoint) FetchAddMsg(m Msg, add uint64, flags Flags) error {
 
 // CompareSwap writes swap to the 8 bytes at to if they equal compare, and puts their old value
 // into result (fi_compare_atomic of a swap). Its conditions and completions are FetchAdd's.
-func (e *Endpoint) CompareSwap(result Span, peer Peer, to RemoteSpan, compare, swap uint64, context any) error {
-	return e.atomic(OpCompareSwap, []Span{result}, peer, []RemoteSpan{to}, compare, swap, 0, context)
+func (e *Endpoint) CompareSwap(result memory.Span, peer Peer, to memory.RemoteSpan, compare, swap uint64, context any) error {
+	return e.atomic(OpCompareSwap, []memory.Span{result}, peer, []memory.RemoteSpan{to}, compare, swap, 0, context)
 }
 
 // CompareSwapMsg is CompareSwap with flags (fi_compare_atomicmsg); its Msg is that of
@@ -87,7 +88,7 @@ func (e *Endpoint) CompareSwapMsg(m Msg, compare, swap uint64, flags Flags) erro
 
 // atomic has the slices as parameters: in a Msg, which keeps its context, they would be
 // allocated.
-func (e *Endpoint) atomic(kind Op, result []Span, peer Peer, to []RemoteSpan, add, swap uint64, flags Flags, context any) error {
+func (e *Endpoint) atomic(kind Op, result []memory.Span, peer Peer, to []memory.RemoteSpan, add, swap uint64, flags Flags, context any) error {
 	o, err := e.start(kind, flags, context)
 	if err != nil {
 		return err
@@ -96,7 +97,7 @@ func (e *Endpoint) atomic(kind Op, result []Span, peer Peer, to []RemoteSpan, ad
 	return e.post(peer, o, o.takeAtomic(e, result, to))
 }
 
-func (o *Work) takeAtomic(e *Endpoint, result []Span, to []RemoteSpan) error {
+func (o *Work) takeAtomic(e *Endpoint, result []memory.Span, to []memory.RemoteSpan) error {
 	if err := o.take(e, result...); err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func (o *Work) takeAtomic(e *Endpoint, result []Span, to []RemoteSpan) error {
 
 // checkAtomic checks what a NIC would refuse.
 func (o *Work) checkAtomic(e *Endpoint) error {
-	if err := e.nic.atomics(o.kind.String()); err != nil {
+	if err := e.nic.NeedAtomics(o.kind.String()); err != nil {
 		return err
 	}
 	if o.length != resultSize || o.there != resultSize {

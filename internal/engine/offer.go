@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/errs"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
@@ -18,7 +20,7 @@ import (
 // peer's Offered returns it. A program may also send descriptors by its own means, encoded by
 // MarshalBinary. An offer that is cut short, for example by the end of ctx, ends the
 // connection.
-func (e *Endpoint) Offer(ctx context.Context, to Peer, rb *RemoteBuffer) error {
+func (e *Endpoint) Offer(ctx context.Context, to Peer, rb *memory.RemoteBuffer) error {
 	if rb == nil {
 		return &dmabuf.Error{Op: "offer", Detail: "no descriptor", Remedy: "give what Share returned, or a View of that", Err: unix.EINVAL}
 	}
@@ -30,15 +32,15 @@ func (e *Endpoint) Offer(ctx context.Context, to Peer, rb *RemoteBuffer) error {
 }
 
 // offer sends a descriptor, under a name if that is not empty.
-func (c *Conn) offer(ctx context.Context, name string, rb *RemoteBuffer) error {
+func (c *Conn) offer(ctx context.Context, name string, rb *memory.RemoteBuffer) error {
 	e := c.e
 	wire, err := rb.MarshalBinary()
 	if err != nil {
 		return err
 	}
-	if rb.token != c.token && rb.token != e.token {
+	if rb.Token() != c.token && rb.Token() != e.token {
 		return &dmabuf.Error{
-			Op: "offer", Device: fmt.Sprintf("remote buffer %x", rb.id), Detail: "its keys are of another connection", Err: ErrStaleKey,
+			Op: "offer", Device: fmt.Sprintf("remote buffer %x", rb.ID()), Detail: "its keys are of another connection", Err: ErrStaleKey,
 			Remedy: "Share with this peer, once for each connection, and offer what that returns",
 		}
 	}
@@ -50,7 +52,7 @@ const maxName = 255
 
 // maxOffer is the longest offer: the length of the name, the name, and the descriptor, or
 // nothing if the name is not offered any more.
-const maxOffer = 1 + maxName + MaxRemoteWire
+const maxOffer = 1 + maxName + memory.MaxRemoteWire
 
 func appendName(b []byte, name string) []byte { return append(append(b, byte(len(name))), name...) }
 
@@ -114,7 +116,7 @@ func send(ctx context.Context, tcp net.Conn, wire []byte) error {
 		<-ended
 		_ = tcp.SetWriteDeadline(time.Time{})
 		if err != nil {
-			return joined(err, ctx.Err())
+			return errs.Join(err, ctx.Err())
 		}
 	}
 	return err
@@ -122,7 +124,7 @@ func send(ctx context.Context, tcp net.Conn, wire []byte) error {
 
 // Offered waits for a descriptor that the peer has offered, and returns it. Offers that were
 // not taken are dropped when the connection ends.
-func (e *Endpoint) Offered(ctx context.Context, from Peer) (*RemoteBuffer, error) {
+func (e *Endpoint) Offered(ctx context.Context, from Peer) (*memory.RemoteBuffer, error) {
 	c, err := e.connFor(from)
 	if err != nil {
 		return nil, err
@@ -131,7 +133,7 @@ func (e *Endpoint) Offered(ctx context.Context, from Peer) (*RemoteBuffer, error
 		c.mu.Lock()
 		if c.offers.len() > 0 {
 			rb := c.offers.pop()
-			c.offerBytes -= rb.weight()
+			c.offerBytes -= rb.Weight()
 			if c.offers.len() > 0 {
 				c.tell() // for another goroutine that waits
 			}
@@ -160,15 +162,6 @@ func (c *Conn) tell() {
 // maxOffered bounds the memory of a peer's offers that wait for Offered.
 const maxOffered = 16 << 20
 
-// weight returns about how much memory a descriptor takes.
-func (r *RemoteBuffer) weight() int {
-	n := 256
-	for _, s := range r.spaces {
-		n += 64 + 32*len(s.Memory)
-	}
-	return n + r.layout.Weight()
-}
-
 // takeOffer takes an offer of the peer.
 func (c *Conn) takeOffer(body []byte) error {
 	in := wire.NewReader("offer", body)
@@ -176,9 +169,9 @@ func (c *Conn) takeOffer(body []byte) error {
 	if in.Err != nil {
 		return in.Err
 	}
-	var rb *RemoteBuffer
+	var rb *memory.RemoteBuffer
 	if rest := in.Rest(); len(rest) > 0 || name == "" {
-		rb = new(RemoteBuffer)
+		rb = new(memory.RemoteBuffer)
 		if err := rb.UnmarshalBinary(rest); err != nil {
 			return err
 		}
@@ -192,7 +185,7 @@ func (c *Conn) takeOffer(body []byte) error {
 		if err := c.permits(rb); err != nil {
 			return err
 		}
-		c.offerBytes += rb.weight()
+		c.offerBytes += rb.Weight()
 	}
 	if name == "" {
 		c.offers.push(rb)

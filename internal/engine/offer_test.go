@@ -8,6 +8,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/gpurdma/gpurdma/layout"
 )
 
 // The weight of a waiting offer is the memory that it takes, not the memory that it describes.
@@ -15,7 +17,7 @@ func TestOffersOfManyBlocks(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	theirs := hostKind.make(t, w.b.nic, 100)
 	rb := must(w.b.Share(w.ba, theirs.All(), allAccess))(t)
-	view := must(rb.View(must(Interleaved(Extent{Len: 1}, Dim{Count: 1 << 40}))(t)))(t)
+	view := must(rb.View(must(layout.Interleaved(layout.Extent{Len: 1}, layout.Dim{Count: 1 << 40}))(t)))(t)
 	const n = 20
 	for range n {
 		w.ok(w.b.Offer(limited(t), w.ba, view))
@@ -25,15 +27,15 @@ func TestOffersOfManyBlocks(t *testing.T) {
 			t.Fatalf("%d bytes", got.Size())
 		}
 	}
-	if got := must(SG(make4(1000)...))(t).Weight(); got < 32*1000 {
+	if got := must(layout.SG(make4(1000)...))(t).Weight(); got < 32*1000 {
 		t.Errorf("1000 extents weigh %d bytes", got)
 	}
 }
 
 // make4 returns n extents of 4 bytes with holes between them.
-func make4(n int) (list []Extent) {
+func make4(n int) (list []layout.Extent) {
 	for i := range n {
-		list = append(list, Extent{Off: int64(8 * i), Len: 4})
+		list = append(list, layout.Extent{Off: int64(8 * i), Len: 4})
 	}
 	return list
 }

@@ -17,7 +17,9 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/layouttest"
 	"github.com/gpurdma/gpurdma/internal/memnic"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
 func TestOperations(t *testing.T) { testOperations(t, inMemory(t)) }
@@ -37,7 +39,7 @@ func testOperations(t *testing.T, s setting) {
 			same(t, what+", here", mine, here)
 			same(t, what+", there", theirs, there)
 		}
-		l := func(off, n int64) Span { return Span{Buf: mine, Offset: off, Length: n} }
+		l := func(off, n int64) memory.Span { return memory.Span{Buf: mine, Offset: off, Length: n} }
 
 		w.ok(w.a.Write(l(100, 500), w.ab, rb.Part(7, 500), "w"))
 		if c := w.done(w.a, OpWrite, "w"); c.Len != 500 || c.Peer != w.ab {
@@ -46,14 +48,14 @@ func testOperations(t *testing.T, s setting) {
 		copy(there[7:], here[100:600])
 		check("Write")
 
-		w.ok(w.a.WriteV([]Span{l(0, 3), l(5000, 70), l(64, 1)}, w.ab, rb.Part(9000, 74), 1))
+		w.ok(w.a.WriteV([]memory.Span{l(0, 3), l(5000, 70), l(64, 1)}, w.ab, rb.Part(9000, 74), 1))
 		w.done(w.a, OpWrite, 1)
 		copy(there[9000:], slices.Concat(here[:3], here[5000:5070], here[64:65]))
 		check("WriteV")
 
 		w.ok(w.a.WriteMsg(Msg{
-			Local: []Span{l(0, 100), l(200, 50)}, Peer: w.ab, Context: 2,
-			Remote: []RemoteSpan{rb.Part(1000, 30), rb.Part(3000, 110), rb.Part(2000, 10)},
+			Local: []memory.Span{l(0, 100), l(200, 50)}, Peer: w.ab, Context: 2,
+			Remote: []memory.RemoteSpan{rb.Part(1000, 30), rb.Part(3000, 110), rb.Part(2000, 10)},
 		}, FlagDeliveryComplete))
 		w.done(w.a, OpWrite, 2)
 		sent := slices.Concat(here[:100], here[200:250])
@@ -67,21 +69,21 @@ func testOperations(t *testing.T, s setting) {
 		copy(here[300:], there[4000:4200])
 		check("Read")
 
-		w.ok(w.a.Read(Span{}, w.ab, RemoteSpan{}, "nothing"))
+		w.ok(w.a.Read(memory.Span{}, w.ab, memory.RemoteSpan{}, "nothing"))
 		if c := w.done(w.a, OpRead, "nothing"); c.Len != 0 {
 			t.Errorf("%+v", c)
 		}
 		check("Read of no bytes")
 
-		w.ok(w.a.ReadV([]Span{l(900, 10), l(700, 20)}, w.ab, rb.Part(0, 30), 4))
+		w.ok(w.a.ReadV([]memory.Span{l(900, 10), l(700, 20)}, w.ab, rb.Part(0, 30), 4))
 		w.done(w.a, OpRead, 4)
 		copy(here[900:910], there)
 		copy(here[700:720], there[10:])
 		check("ReadV")
 
 		w.ok(w.a.ReadMsg(Msg{
-			Local: []Span{l(8000, 64)}, Peer: w.ab, Context: 5,
-			Remote: []RemoteSpan{rb.Part(50, 60), rb.Part(9996, 4)},
+			Local: []memory.Span{l(8000, 64)}, Peer: w.ab, Context: 5,
+			Remote: []memory.RemoteSpan{rb.Part(50, 60), rb.Part(9996, 4)},
 		}, FlagFence|FlagCompletion))
 		w.done(w.a, OpRead, 5)
 		copy(here[8000:8060], there[50:])
@@ -116,14 +118,14 @@ func testOperations(t *testing.T, s setting) {
 }
 
 // testMessages sends from a to b.
-func testMessages(t *testing.T, w *world, mine, theirs *Buffer, here, there []byte, check func(string)) {
+func testMessages(t *testing.T, w *world, mine, theirs *memory.Buffer, here, there []byte, check func(string)) {
 	t.Helper()
-	w.ok(w.b.Recv(Span{Buf: theirs, Offset: 6000, Length: 1000}, w.ba, "r1"))
-	w.ok(w.b.RecvV([]Span{{Buf: theirs, Offset: 5000, Length: 10}, {Buf: theirs, Offset: 5100, Length: 400}}, w.ba, "r2"))
-	w.ok(w.b.Recv(Span{}, w.ba, "r3"))
-	w.ok(w.a.Send(Span{Buf: mine, Offset: 10, Length: 300}, w.ab, "s1"))
+	w.ok(w.b.Recv(memory.Span{Buf: theirs, Offset: 6000, Length: 1000}, w.ba, "r1"))
+	w.ok(w.b.RecvV([]memory.Span{{Buf: theirs, Offset: 5000, Length: 10}, {Buf: theirs, Offset: 5100, Length: 400}}, w.ba, "r2"))
+	w.ok(w.b.Recv(memory.Span{}, w.ba, "r3"))
+	w.ok(w.a.Send(memory.Span{Buf: mine, Offset: 10, Length: 300}, w.ab, "s1"))
 	w.ok(w.a.SendMsg(Msg{
-		Local: []Span{{Buf: mine, Offset: 1, Length: 99}, {Buf: mine, Offset: 2000, Length: 201}},
+		Local: []memory.Span{{Buf: mine, Offset: 1, Length: 99}, {Buf: mine, Offset: 2000, Length: 201}},
 		Peer:  w.ab, Data: 0xfeedf00d, Context: "s2",
 	}, FlagRemoteCQData))
 	w.ok(w.a.SendMsg(Msg{Peer: w.ab, Data: 7, Context: "s3"}, FlagRemoteCQData|FlagInject))
@@ -147,19 +149,19 @@ func testMessages(t *testing.T, w *world, mine, theirs *Buffer, here, there []by
 }
 
 // testData tests writes with data for the peer, and injected ones.
-func testData(t *testing.T, w *world, rb *RemoteBuffer, mine *Buffer, here, there []byte, check func(string)) {
+func testData(t *testing.T, w *world, rb *memory.RemoteBuffer, mine *memory.Buffer, here, there []byte, check func(string)) {
 	t.Helper()
 	for i := range 3 {
-		w.ok(w.b.Recv(Span{}, w.ba, i))
+		w.ok(w.b.Recv(memory.Span{}, w.ba, i))
 	}
-	w.ok(w.a.WriteData(Span{Buf: mine, Offset: 77, Length: 1111}, 0x80000001, w.ab, rb.Part(33, 1111), "d"))
+	w.ok(w.a.WriteData(memory.Span{Buf: mine, Offset: 77, Length: 1111}, 0x80000001, w.ab, rb.Part(33, 1111), "d"))
 	p := []byte("injected, from Go memory")
 	w.ok(w.a.InjectWrite(p, w.ab, rb.Part(8000, int64(len(p)))))
 	copy(there[8000:], p)
 	w.ok(w.a.InjectWriteData(p[:8], 5, w.ab, rb.Part(8100, 8)))
 	copy(there[8100:], p[:8])
 	clear(p) // inject has copied it
-	w.ok(w.a.WriteData(Span{}, 6, w.ab, RemoteSpan{}, "nothing"))
+	w.ok(w.a.WriteData(memory.Span{}, 6, w.ab, memory.RemoteSpan{}, "nothing"))
 	copy(there[33:], here[77:77+1111])
 	w.done(w.a, OpWrite, "d")
 	w.done(w.a, OpWrite, "nothing")
@@ -170,7 +172,7 @@ func testData(t *testing.T, w *world, rb *RemoteBuffer, mine *Buffer, here, ther
 	}
 	check("data")
 	// Memory may change as soon as it was injected from.
-	w.ok(w.a.WriteMsg(Msg{Local: []Span{{Buf: mine, Length: 40}}, Peer: w.ab, Remote: []RemoteSpan{rb.Part(100, 40)}, Context: "i"}, FlagInject|FlagMore))
+	w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{{Buf: mine, Length: 40}}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.Part(100, 40)}, Context: "i"}, FlagInject|FlagMore))
 	copy(there[100:140], here)
 	random(t, rand.New(rand.NewPCG(1, 1)), mine, 40)
 	copy(here, content(t, mine)[:40])
@@ -183,7 +185,7 @@ func TestReadSGE(t *testing.T) {
 	for most, want := range map[int]int{0: 5, 1: 1, 2: 2, 30: 5} {
 		s := inMemory(t)
 		e := s.endpoint(t, EndpointOptions{})
-		e.nic.dev.(*fakeDevice).Configure(func(l *memnic.Limits) { l.MaxSGERead = most })
+		fakeOf(e.nic).Configure(func(l *memnic.Limits) { l.MaxSGERead = most })
 		w := &world{t: t, a: e, b: s.endpoint(t, EndpointOptions{})}
 		w.connect()
 		if c := w.a.connTo(w.ab); c.a.ReadSGE != want || c.a.SGE != 5 {
@@ -194,9 +196,9 @@ func TestReadSGE(t *testing.T) {
 		mine, theirs := hostKind.make(t, w.a.nic, size), hostKind.make(t, w.b.nic, size)
 		here, there := random(t, r, mine, size), random(t, r, theirs, size)
 		rb := w.share(theirs.All(), allAccess)
-		var into []Span
+		var into []memory.Span
 		for i := range int64(7) {
-			into = append(into, Span{Buf: mine, Offset: i * 100, Length: 10})
+			into = append(into, memory.Span{Buf: mine, Offset: i * 100, Length: 10})
 			copy(here[i*100:], there[i*10:][:10])
 		}
 		w.ok(w.a.ReadV(into, w.ab, rb.Part(0, 70), "r"))
@@ -215,8 +217,8 @@ func TestNoAtomics(t *testing.T) {
 	mine, theirs := hostKind.make(t, w.a.nic, 16), hostKind.make(t, w.b.nic, 16)
 	here := random(t, testenv.Seeded(t), mine, 16)
 	rb := w.share(theirs.All(), allAccess) // the peer's NIC has atomics
-	w.a.nic.dev.(*fakeDevice).Configure(func(l *memnic.Limits) { l.NoAtomics = true })
-	result := Span{Buf: mine, Length: 8}
+	fakeOf(w.a.nic).Configure(func(l *memnic.Limits) { l.NoAtomics = true })
+	result := memory.Span{Buf: mine, Length: 8}
 	for name, err := range map[string]error{
 		"fetch-and-add":     w.a.FetchAdd(result, w.ab, rb.Part(0, 8), 1, 1),
 		"compare-and-swap":  w.a.CompareSwap(result, w.ab, rb.Part(0, 8), 0, 1, 1),
@@ -236,34 +238,34 @@ func TestNoAtomics(t *testing.T) {
 	same(t, "afterwards", theirs, here)
 }
 
-func regionOf(t testing.TB, r *rand.Rand, n *NIC, k kind, s layouttest.Shape, o Ordering) (*Region, [][]byte) {
+func regionOf(t testing.TB, r *rand.Rand, n *memory.NIC, k kind, s layouttest.Shape, o memory.Ordering) (*memory.Region, [][]byte) {
 	t.Helper()
-	var bufs []*Buffer
+	var bufs []*memory.Buffer
 	for range s.Sources {
 		b := k.make(t, n, s.Room)
-		if o == StrictOrdering {
+		if o == memory.StrictOrdering {
 			b = must(b.StrictSlice(0, s.Room))(t)
 			closingBuffer(t, b)
 		}
 		bufs = append(bufs, b)
 	}
-	g := must(NewRegion(bufs...))(t)
+	g := must(memory.NewRegion(bufs...))(t)
 	closing(t, g)
 	bytes := make([][]byte, s.Sources)
 	refill(t, r, g, bytes)
 	return g, bytes
 }
 
-func refill(t testing.TB, r *rand.Rand, g *Region, bytes [][]byte) {
+func refill(t testing.TB, r *rand.Rand, g *memory.Region, bytes [][]byte) {
 	t.Helper()
-	for i, b := range g.bufs {
-		bytes[i] = random(t, r, b, b.size)
+	for i, b := range g.Buffers() {
+		bytes[i] = random(t, r, b, b.Size())
 	}
 }
 
 func TestMessagesOfLayouts(t *testing.T) {
 	s := inMemory(t)
-	s.kinds = append(s.kinds, ofSource("only", true, DirectOnly))
+	s.kinds = append(s.kinds, ofSource("only", true, memory.DirectOnly))
 	testMessagesOfLayouts(t, s)
 }
 
@@ -276,12 +278,12 @@ func testMessagesOfLayouts(t *testing.T, s setting) {
 		const cells, row, length = 100, 40, 800
 		mine, theirs := local.make(t, w.a.nic, cells*row), remote.make(t, w.b.nic, cells*row)
 		here, there := random(t, r, mine, cells*row), random(t, r, theirs, cells*row)
-		column := must(Interleaved(Extent{Off: 8, Len: 8}, Dim{Count: cells, Stride: row}))(t)
-		from, to := must(NewRegion(mine))(t), must(NewRegion(theirs))(t)
+		column := must(layout.Interleaved(layout.Extent{Off: 8, Len: 8}, layout.Dim{Count: cells, Stride: row}))(t)
+		from, to := must(memory.NewRegion(mine))(t), must(memory.NewRegion(theirs))(t)
 		closing(t, from)
 		closing(t, to)
 		w.ok(from.Assign(column))
-		w.ok(to.AssignInterleaved(Extent{Len: 16}, Dim{Count: cells / 2, Stride: row}))
+		w.ok(to.AssignInterleaved(layout.Extent{Len: 16}, layout.Dim{Count: cells / 2, Stride: row}))
 		sending, receiving := from.All(), to.All()
 		var message []byte
 		for i := range cells {
@@ -290,12 +292,12 @@ func testMessagesOfLayouts(t *testing.T, s setting) {
 		if remote.only {
 			w.ok(w.b.Recv(receiving, w.ba, "refused"))
 			w.unpacked(w.b, OpRecv, cells/2)
-			receiving = Span{Buf: theirs, Length: length}
+			receiving = memory.Span{Buf: theirs, Length: length}
 		}
 		if local.only {
 			w.ok(w.a.Send(sending, w.ab, "refused"))
 			w.unpacked(w.a, OpSend, cells)
-			sending = Span{Buf: mine, Length: length}
+			sending = memory.Span{Buf: mine, Length: length}
 			message = here[:length]
 		}
 		was := [2]int64{w.a.nic.Stats().Staged, w.b.nic.Stats().Staged}
@@ -356,12 +358,12 @@ func TestPackedMessagesKeepTheirMemory(t *testing.T) {
 			// region returns a Region on a column of a Buffer, which holds the only reference to
 			// the Buffer, and another Buffer of the same memory for checks. Neither begins where
 			// the memory does.
-			region := func(n *NIC) (*Region, *Buffer, []byte) {
+			region := func(n *memory.NIC) (*memory.Region, *memory.Buffer, []byte) {
 				whole := k.make(t, n, row+cells*row)
 				part, seen := must(whole.Slice(row, cells*row))(t), must(whole.Slice(row, cells*row))(t)
 				closingBuffer(t, seen)
-				g := must(NewRegion(part))(t)
-				w.ok(g.AssignInterleaved(Extent{Off: 8, Len: 8}, Dim{Count: cells, Stride: row}))
+				g := must(memory.NewRegion(part))(t)
+				w.ok(g.AssignInterleaved(layout.Extent{Off: 8, Len: 8}, layout.Dim{Count: cells, Stride: row}))
 				w.ok(part.Release())
 				return g, seen, random(t, r, seen, cells*row)
 			}

@@ -195,7 +195,7 @@ func TestOffersEndWithTheirConnection(t *testing.T) {
 	}
 	for ctx := limited(t); ; runtime.Gosched() {
 		w.inTime(ctx)
-		if k, bytes := has(); k == n && bytes == n*rb.weight() {
+		if k, bytes := has(); k == n && bytes == n*rb.Weight() {
 			break
 		}
 	}

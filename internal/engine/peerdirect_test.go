@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/region"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -59,35 +60,35 @@ func (s *pointerSource) Segments() []gpualloc.Segment {
 // and Path reports it. If they cannot be registered either the Buffer is staged.
 func TestPeerDirect(t *testing.T) {
 	for name, c := range map[string]struct {
-		opt    BufferOptions
+		opt    memory.BufferOptions
 		addr   uint64
 		staged bool
 		bare   bool // the memory was never exported
 	}{
-		"not asked for":               {opt: BufferOptions{}, addr: 1 << 40, staged: true},
-		"asked for":                   {opt: BufferOptions{PeerDirect: true}, addr: 1 << 40},
-		"asked for, and direct":       {opt: BufferOptions{PeerDirect: true, Policy: DirectOnly}, addr: 1 << 40},
-		"there is no pointer":         {opt: BufferOptions{PeerDirect: true}, staged: true},
-		"not exported":                {opt: BufferOptions{PeerDirect: true}, addr: 1<<40 + 100, bare: true},
-		"not exported, nor asked for": {opt: BufferOptions{}, addr: 1<<40 + 100, bare: true, staged: true},
-		"staged by policy":            {opt: BufferOptions{PeerDirect: true, Policy: StagedOnly}, addr: 1 << 40, staged: true},
+		"not asked for":               {opt: memory.BufferOptions{}, addr: 1 << 40, staged: true},
+		"asked for":                   {opt: memory.BufferOptions{PeerDirect: true}, addr: 1 << 40},
+		"asked for, and direct":       {opt: memory.BufferOptions{PeerDirect: true, Policy: memory.DirectOnly}, addr: 1 << 40},
+		"there is no pointer":         {opt: memory.BufferOptions{PeerDirect: true}, staged: true},
+		"not exported":                {opt: memory.BufferOptions{PeerDirect: true}, addr: 1<<40 + 100, bare: true},
+		"not exported, nor asked for": {opt: memory.BufferOptions{}, addr: 1<<40 + 100, bare: true, staged: true},
+		"staged by policy":            {opt: memory.BufferOptions{PeerDirect: true, Policy: memory.StagedOnly}, addr: 1 << 40, staged: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := inMemory(t)
 			w := s.world(t, EndpointOptions{})
-			dev := &pointerDevice{fakeDevice: w.a.nic.dev.(*fakeDevice)}
-			w.a.nic.dev = dev
+			dev := &pointerDevice{fakeDevice: fakeOf(w.a.nic)}
+			replaceDevice(w.a.nic, dev)
 			src := &pointerSource{memSource{mem: make([]byte, 8192)}, c.addr, c.bare}
 			b := must(w.a.nic.Register(src, c.opt))(t)
 			closingBuffer(t, b)
 			p := b.Path()
-			if c.staged != (p.Direct == Staged) || !c.staged && p.Route != ibvfd.RoutePeerDirect || b.GPUDirect() == c.staged {
+			if c.staged != (p.Direct == memory.Staged) || !c.staged && p.Route != ibvfd.RoutePeerDirect || b.GPUDirect() == c.staged {
 				t.Errorf("%+v", p)
 			}
 			// Memory shared with peers is registered in the same way.
 			theirs := hostKind.make(t, w.b.nic, 100)
 			want := random(t, testenv.Seeded(t), theirs, 100)
-			rb := must(w.a.Share(w.ab, Span{Buf: b, Offset: 4090, Length: 100}, allAccess))(t)
+			rb := must(w.a.Share(w.ab, memory.Span{Buf: b, Offset: 4090, Length: 100}, allAccess))(t)
 			w.ok(w.a.Offer(limited(t), w.ab, rb))
 			got := must(w.b.Offered(limited(t), w.ba))(t)
 			w.ok(w.b.Write(theirs.All(), w.ba, got.All(), 1))
@@ -96,7 +97,7 @@ func TestPeerDirect(t *testing.T) {
 			if string(src.mem[4090:4190]) != string(want) {
 				t.Error("other bytes arrived")
 			}
-			if asked := len(dev.asked); !c.staged && asked != 2 || c.staged && c.opt.Policy == StagedOnly && asked != 0 {
+			if asked := len(dev.asked); !c.staged && asked != 2 || c.staged && c.opt.Policy == memory.StagedOnly && asked != 0 {
 				t.Errorf("%d registrations were tried", asked)
 			}
 			for _, a := range dev.asked {

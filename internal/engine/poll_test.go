@@ -7,6 +7,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -19,7 +20,7 @@ func TestPollDrives(t *testing.T) {
 	to := w.share(theirs.All(), allAccess)
 	more := func(context any) {
 		t.Helper()
-		w.ok(w.a.WriteMsg(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{to.All()}, Context: context}, FlagMore))
+		w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{to.All()}, Context: context}, FlagMore))
 		if n := w.a.unposted(w.ab); n != 1 {
 			t.Fatalf("%d operations wait, want the one with FlagMore", n)
 		}
@@ -61,7 +62,7 @@ func TestPollLeavesWhatItHasNoRoomFor(t *testing.T) {
 	const receives = 4
 	w := inMemory(t).world(t, EndpointOptions{AutoReceive: receives})
 	for i := range receives {
-		w.ok(w.a.WriteData(Span{}, uint64(i), w.ab, RemoteSpan{}, i))
+		w.ok(w.a.WriteData(memory.Span{}, uint64(i), w.ab, memory.RemoteSpan{}, i))
 		w.done(w.a, OpWrite, i)
 	}
 	var c [1]Completion
@@ -72,7 +73,7 @@ func TestPollLeavesWhatItHasNoRoomFor(t *testing.T) {
 		}
 	}
 	take(0) // and leaves the others to the NIC
-	w.ok(w.a.WriteData(Span{}, receives, w.ab, RemoteSpan{}, receives))
+	w.ok(w.a.WriteData(memory.Span{}, receives, w.ab, memory.RemoteSpan{}, receives))
 	w.done(w.a, OpWrite, receives)
 	for i := 1; i < receives; i++ {
 		take(uint32(i))
@@ -96,7 +97,7 @@ func (w *world) inTime(ctx context.Context) {
 	w.ok(ctx.Err())
 }
 
-func zero(b *Buffer) error {
+func zero(b *memory.Buffer) error {
 	_, err := b.WriteAt(bytes.Repeat([]byte{0}, int(b.Size())), 0)
 	return err
 }

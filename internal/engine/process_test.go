@@ -17,7 +17,9 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/layouttest"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
 // The other process is the test binary, running TestPeerProcess with these set.
@@ -58,9 +60,9 @@ const (
 )
 
 // receiveInto is where the other process receives a message.
-func receiveInto(i int) [2]Extent {
+func receiveInto(i int) [2]layout.Extent {
 	off := int64(i * receiveRoom)
-	return [2]Extent{{Off: off, Len: receiveHead}, {Source: 1, Off: off, Len: receiveRoom - receiveHead}}
+	return [2]layout.Extent{{Off: off, Len: receiveHead}, {Source: 1, Off: off, Len: receiveRoom - receiveHead}}
 }
 
 // noted returns the hashed part of a message's completion. For a write in several work
@@ -98,7 +100,7 @@ func TestPeerProcess(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 	}
-	g, bufs := regionOf(t, rand.New(rand.NewPCG(0, 0)), e.nic, k, procShape, RelaxedOrdering)
+	g, bufs := regionOf(t, rand.New(rand.NewPCG(0, 0)), e.nic, k, procShape, memory.RelaxedOrdering)
 	cmd, answer := hostKind.make(t, e.nic, commandSize), hostKind.make(t, e.nic, sha256.Size)
 	w.ok(e.Recv(cmd.All(), w.ab, "command"))
 	w.ok(e.Offer(limited(t), w.ab, must(e.Share(w.ab, g.All(), allAccess))(t)))
@@ -118,16 +120,16 @@ func TestPeerProcess(t *testing.T) {
 			refill(t, rand.New(rand.NewPCG(binary.NativeEndian.Uint64(p[1:]), 0)), g, bufs)
 		case cmdReceive:
 			for i := range int(binary.NativeEndian.Uint64(p[1:])) {
-				var into []Span
+				var into []memory.Span
 				for _, r := range receiveInto(i) {
-					into = append(into, Span{Buf: g.bufs[r.Source], Offset: r.Off, Length: r.Len})
+					into = append(into, memory.Span{Buf: g.Buffers()[r.Source], Offset: r.Off, Length: r.Len})
 				}
 				w.ok(e.RecvV(into, w.ab, "message"))
 			}
 		case cmdQuit:
 			return
 		}
-		for i, b := range g.bufs {
+		for i, b := range g.Buffers() {
 			bufs[i] = content(t, b)
 		}
 		sum := hash(append(bufs[:len(bufs):len(bufs)], notes))
@@ -169,10 +171,10 @@ func hash(bufs [][]byte) [sha256.Size]byte {
 type other struct {
 	*world
 	cmd         *exec.Cmd
-	rb          *RemoteBuffer
+	rb          *memory.RemoteBuffer
 	there       [][]byte // expected bytes of its buffers
 	notes       []byte   // expected completions since its last answer
-	ask, answer *Buffer
+	ask, answer *memory.Buffer
 }
 
 func startOther(t *testing.T, s setting, k kind, at site) *other {
@@ -261,7 +263,7 @@ func testTwoProcesses(t *testing.T, s setting, at site, rounds int) {
 		t.Run(k.name, func(t *testing.T) {
 			r := testenv.Seeded(t)
 			o := startOther(t, s, k, at)
-			mine, here := regionOf(t, r, o.a.nic, k, procShape, RelaxedOrdering)
+			mine, here := regionOf(t, r, o.a.nic, k, procShape, memory.RelaxedOrdering)
 			o.tell("filled", cmdFill, r.Uint64())
 			c := newContest(t, r, procShape)
 			c.side = [2]*side{{e: o.a, peer: o.ab, mine: mine, bytes: here, far: o.rb}, {bytes: o.there}}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 
 	"github.com/gpurdma/gpurdma/internal/layouttest"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // moves are the operations of a contest, each dealt as often as the others. They return false
@@ -148,7 +149,7 @@ func (c *contest) inject(by int, flags Flags) bool {
 		return false
 	}
 	remote, _ := c.remote(by, to)
-	remote = append(remote, RemoteSpan{})
+	remote = append(remote, memory.RemoteSpan{})
 	c.post(f, "%d bytes to %v, injected", n, to)
 	c.put(1-by, to.at, p)
 	s := c.side[by]

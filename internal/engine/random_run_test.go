@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/layouttest"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -17,9 +18,9 @@ func testRandomOperations(t *testing.T, s setting, steps int) {
 		r := testenv.Seeded(t)
 		c := newContest(t, r, layouttest.Shape{Sources: 2, Room: 1000, Blocks: 60})
 		c.strict = r.IntN(2) == 0
-		order := RelaxedOrdering
+		order := memory.RelaxedOrdering
 		if c.strict {
-			order = StrictOrdering
+			order = memory.StrictOrdering
 		}
 		// Few SGEs and short queues make many work requests, some of which wait.
 		w := s.world(t, EndpointOptions{MaxSGE: 1 + r.IntN(6), SendDepth: []int{3, 16, 128}[r.IntN(3)]})

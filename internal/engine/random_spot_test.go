@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/layouttest"
+	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
 // spot is a set of bytes that an operation reads or writes.
@@ -17,7 +19,7 @@ type spot struct {
 
 // stretch is a run of bytes of one source, or a part of a layout's run.
 type stretch struct {
-	layout  *Layout
+	layout  *layout.Layout
 	source  int
 	off, n  int64
 	spanned bool // take the run by a view of its source alone
@@ -70,15 +72,15 @@ func (c *contest) choose(n int, target bool) spot {
 }
 
 // layout returns a random layout, or one of all bytes: across the end of a source, too.
-func (c *contest) layout() (Layout, layouttest.Model) {
+func (c *contest) layout() (layout.Layout, layouttest.Model) {
 	if c.r.IntN(4) > 0 {
 		return c.shape.Layout(c.t, c.r, 3)
 	}
 	var m layouttest.Model
 	for i := range c.shape.Sources {
-		m = append(m, Extent{Source: i, Len: c.shape.Room})
+		m = append(m, layout.Extent{Source: i, Len: c.shape.Room})
 	}
-	return must(SG(m...))(c.t), m
+	return must(layout.SG(m...))(c.t), m
 }
 
 func (c *contest) flat(source int, off int64) int { return source*int(c.shape.Room) + int(off) }
@@ -112,23 +114,23 @@ func (c *contest) set(p spot) set { return set(nil).with(p.at, c.size()) }
 
 // spans returns the local memory of a spot. It assigns a layout to the region, even while
 // operations with another layout are under way.
-func (c *contest) spans(by int, p spot) (list []Span) {
+func (c *contest) spans(by int, p spot) (list []memory.Span) {
 	s := c.side[by]
 	for _, x := range p.parts {
 		if x.layout == nil {
-			list = append(list, Span{Buf: s.mine.bufs[x.source], Offset: x.off, Length: x.n})
+			list = append(list, memory.Span{Buf: s.mine.Buffers()[x.source], Offset: x.off, Length: x.n})
 			continue
 		}
 		if err := s.mine.Assign(*x.layout); err != nil {
 			c.t.Fatal(err)
 		}
-		list = append(list, Span{Region: s.mine, Offset: x.off, Length: x.n})
+		list = append(list, memory.Span{Region: s.mine, Offset: x.off, Length: x.n})
 	}
 	return list
 }
 
 // remote returns the remote memory of a spot. several reports more than one buffer.
-func (c *contest) remote(by int, p spot) (list []RemoteSpan, several bool) {
+func (c *contest) remote(by int, p spot) (list []memory.RemoteSpan, several bool) {
 	far := c.side[by].far
 	for _, x := range p.parts {
 		switch {
@@ -136,7 +138,7 @@ func (c *contest) remote(by int, p spot) (list []RemoteSpan, several bool) {
 			list = append(list, must(far.View(*x.layout))(c.t).Part(x.off, x.n))
 			several = several || x.layout.DistinctSources() > 1
 		case x.spanned:
-			run := must(SG(Extent{Source: x.source, Len: c.shape.Room}))(c.t)
+			run := must(layout.SG(layout.Extent{Source: x.source, Len: c.shape.Room}))(c.t)
 			list = append(list, must(far.View(run))(c.t).Part(x.off, x.n))
 		default:
 			list = append(list, far.Part(int64(x.source)*c.shape.Room+x.off, x.n))

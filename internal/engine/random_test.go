@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/layouttest"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // contest is two endpoints that carry out random operations on each other's memory, several at
@@ -40,11 +41,11 @@ func newContest(t testing.TB, r *rand.Rand, s layouttest.Shape) *contest {
 
 // side is one of the two endpoints.
 type side struct {
-	e     *Endpoint // nil: in another process, which carries out no operations
-	peer  Peer      // the other side
-	mine  *Region   // nil in another process
-	bytes [][]byte  // the expected bytes
-	far   *RemoteBuffer
+	e     *Endpoint      // nil: in another process, which carries out no operations
+	peer  Peer           // the other side
+	mine  *memory.Region // nil in another process
+	bytes [][]byte       // the expected bytes
+	far   *memory.RemoteBuffer
 	// In order: receives for which nothing was sent, all receives, and all other operations
 	// that complete in order.
 	ready, received, sent []*flight
@@ -229,7 +230,7 @@ func (c *contest) reap() bool {
 			if i == 1 { // a later operation in the same queue shows that it has completed
 				f := &flight{by: by, op: OpWrite}
 				c.post(f, "nothing")
-				c.ok(s.e.Write(Span{}, s.peer, RemoteSpan{}, f.number))
+				c.ok(s.e.Write(memory.Span{}, s.peer, memory.RemoteSpan{}, f.number))
 			}
 			c.completed(by, func(dst []Completion) (int, error) {
 				ctx, cancel := context.WithTimeout(context.Background(), bound)
@@ -319,7 +320,7 @@ func (c *contest) compare(side int) {
 		}
 	}
 	s := c.side[side]
-	for i, b := range s.mine.bufs {
+	for i, b := range s.mine.Buffers() {
 		want := s.bytes[i]
 		for k := 0; k < len(want); {
 			if busy.has(c.flat(i, int64(k))) { // it is written while we look

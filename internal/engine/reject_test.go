@@ -140,7 +140,7 @@ func TestRejectedWithoutDetail(t *testing.T) {
 	s := inMemory(t)
 	heard, tell := rejections()
 	server := s.endpoint(t, EndpointOptions{OnReject: tell})
-	server.nic.dev = brokenDevice{server.nic.dev}
+	replaceDevice(server.nic, brokenDevice{fakeOf(server.nic)})
 	addr := must(server.Listen("127.0.0.1:0"))(t).String()
 	_, err := s.endpoint(t, EndpointOptions{}).Connect(limited(t), addr)
 	if !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), `"refused"`) || strings.Contains(err.Error(), errBroken.Error()) {

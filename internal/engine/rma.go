@@ -8,20 +8,21 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"golang.org/x/sys/unix"
 )
 
 // Msg is an operation with all its parameters (struct fi_msg_rma).
 type Msg struct {
-	Local   []Span       // memory to read from or write to, one span after the other
-	Peer    Peer         // the other side
-	Remote  []RemoteSpan // the peer's memory, as many bytes, one span after the other
-	Data    uint64       // for the peer, with FlagRemoteCQData: 32 bits
-	Context any          // returned in the Completion
+	Local   []memory.Span       // memory to read from or write to, one span after the other
+	Peer    Peer                // the other side
+	Remote  []memory.RemoteSpan // the peer's memory, as many bytes, one span after the other
+	Data    uint64              // for the peer, with FlagRemoteCQData: 32 bits
+	Context any                 // returned in the Completion
 }
 
 // Read reads the peer's memory (fi_read).
-func (e *Endpoint) Read(into Span, peer Peer, from RemoteSpan, context any) error {
+func (e *Endpoint) Read(into memory.Span, peer Peer, from memory.RemoteSpan, context any) error {
 	o, err := e.start(OpRead, 0, context)
 	if err != nil {
 		return err
@@ -33,8 +34,8 @@ func (e *Endpoint) Read(into Span, peer Peer, from RemoteSpan, context any) erro
 }
 
 // ReadV reads one range of the peer's memory into several spans (fi_readv).
-func (e *Endpoint) ReadV(into []Span, peer Peer, from RemoteSpan, context any) error {
-	return e.ReadMsg(Msg{Local: into, Peer: peer, Remote: []RemoteSpan{from}, Context: context}, 0)
+func (e *Endpoint) ReadV(into []memory.Span, peer Peer, from memory.RemoteSpan, context any) error {
+	return e.ReadMsg(Msg{Local: into, Peer: peer, Remote: []memory.RemoteSpan{from}, Context: context}, 0)
 }
 
 // ReadMsg reads with flags (fi_readmsg).
@@ -50,7 +51,7 @@ func (e *Endpoint) ReadMsg(m Msg, flags Flags) error {
 }
 
 // Write writes to the peer's memory (fi_write).
-func (e *Endpoint) Write(from Span, peer Peer, to RemoteSpan, context any) error {
+func (e *Endpoint) Write(from memory.Span, peer Peer, to memory.RemoteSpan, context any) error {
 	o, err := e.start(OpWrite, 0, context)
 	if err != nil {
 		return err
@@ -62,8 +63,8 @@ func (e *Endpoint) Write(from Span, peer Peer, to RemoteSpan, context any) error
 }
 
 // WriteV writes several spans to one range of the peer's memory (fi_writev).
-func (e *Endpoint) WriteV(from []Span, peer Peer, to RemoteSpan, context any) error {
-	return e.WriteMsg(Msg{Local: from, Peer: peer, Remote: []RemoteSpan{to}, Context: context}, 0)
+func (e *Endpoint) WriteV(from []memory.Span, peer Peer, to memory.RemoteSpan, context any) error {
+	return e.WriteMsg(Msg{Local: from, Peer: peer, Remote: []memory.RemoteSpan{to}, Context: context}, 0)
 }
 
 // WriteMsg writes with flags (fi_writemsg).
@@ -84,23 +85,23 @@ func (e *Endpoint) WriteMsg(m Msg, flags Flags) error {
 // WriteData is Write with 32 bits of data for the peer, which complete a receive there when
 // the bytes have been written (fi_writedata). Data without bytes is possible: both spans are
 // zero then.
-func (e *Endpoint) WriteData(from Span, data uint64, peer Peer, to RemoteSpan, context any) error {
-	return e.WriteMsg(Msg{Local: []Span{from}, Peer: peer, Remote: []RemoteSpan{to}, Data: data, Context: context}, FlagRemoteCQData)
+func (e *Endpoint) WriteData(from memory.Span, data uint64, peer Peer, to memory.RemoteSpan, context any) error {
+	return e.WriteMsg(Msg{Local: []memory.Span{from}, Peer: peer, Remote: []memory.RemoteSpan{to}, Data: data, Context: context}, FlagRemoteCQData)
 }
 
 // InjectWrite writes p, which may be changed when the call returns, and makes no completion
 // unless it fails (fi_inject_write). p may be in any memory, and may have at most
 // EndpointOptions.InjectSize bytes.
-func (e *Endpoint) InjectWrite(p []byte, peer Peer, to RemoteSpan) error {
+func (e *Endpoint) InjectWrite(p []byte, peer Peer, to memory.RemoteSpan) error {
 	return e.injectWrite(p, 0, peer, to, FlagInject)
 }
 
 // InjectWriteData is InjectWrite with data for the peer (fi_inject_writedata).
-func (e *Endpoint) InjectWriteData(p []byte, data uint64, peer Peer, to RemoteSpan) error {
+func (e *Endpoint) InjectWriteData(p []byte, data uint64, peer Peer, to memory.RemoteSpan) error {
 	return e.injectWrite(p, data, peer, to, FlagInject|FlagRemoteCQData)
 }
 
-func (e *Endpoint) injectWrite(p []byte, data uint64, peer Peer, to RemoteSpan, flags Flags) error {
+func (e *Endpoint) injectWrite(p []byte, data uint64, peer Peer, to memory.RemoteSpan, flags Flags) error {
 	o, err := e.start(OpWrite, flags, nil)
 	if err != nil {
 		return err
@@ -128,7 +129,7 @@ func (o *Work) setData(data uint64) error {
 }
 
 // takeOrInject adds local memory, or copies its bytes into the slab with FlagInject.
-func (o *Work) takeOrInject(e *Endpoint, spans []Span) error {
+func (o *Work) takeOrInject(e *Endpoint, spans []memory.Span) error {
 	if err := o.take(e, spans...); err != nil || o.flags&FlagInject == 0 {
 		return err
 	}
@@ -142,7 +143,7 @@ func (o *Work) takeOrInject(e *Endpoint, spans []Span) error {
 		return err
 	}
 	for i := range o.operands {
-		o.operands[i].drop()
+		o.operands[i].Drop()
 	}
 	o.operands = o.operands[:0]
 	return nil

@@ -3,40 +3,21 @@
 package engine
 
 import (
-	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/internal/lower"
-	"github.com/gpurdma/gpurdma/internal/rc"
+	"github.com/gpurdma/gpurdma/internal/errs"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // share is memory for which a peer was given keys.
 type share struct {
-	e     *Endpoint
-	conn  *Conn // the keys end with it; nil if they end with the endpoint
-	regs  []*rc.Registration
-	cores []*core
-}
-
-// close withdraws the keys. Keys that cannot be withdrawn stay, with their memory, for the
-// next call.
-func (s *share) close() error {
-	regs, cores := s.regs, s.cores
-	s.regs, s.cores = nil, nil
-	var err error
-	for i, r := range regs {
-		if e := r.Close(); e != nil {
-			err = joined(err, e)
-			s.regs, s.cores = append(s.regs, r), append(s.cores, cores[i])
-			continue
-		}
-		cores[i].unuse()
-	}
-	return err
+	e    *Endpoint
+	conn *Conn // the keys end with it; nil if they end with the endpoint
+	keys *memory.Grant
 }
 
 // Share gives a peer access to local memory. Of a Buffer it shares just the span. A Region
@@ -56,7 +37,7 @@ func (s *share) close() error {
 // protection domain: the NIC lets each of them use any key that it knows or guesses, even one
 // that was given to another peer. Peers that must not reach memory shared with others need a
 // domain of their own: open the device again, with OpenNIC.
-func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (*RemoteBuffer, error) {
+func (e *Endpoint) Share(peer Peer, s memory.Span, access ibvfd.Access) (*memory.RemoteBuffer, error) {
 	if peer == 0 {
 		return e.share(nil, s, access)
 	}
@@ -68,25 +49,11 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (*RemoteBuffer,
 }
 
 // Share is [Endpoint.Share] with this peer.
-func (c *Conn) Share(s Span, access ibvfd.Access) (*RemoteBuffer, error) {
+func (c *Conn) Share(s memory.Span, access ibvfd.Access) (*memory.RemoteBuffer, error) {
 	return c.e.share(c, s, access)
 }
 
-func (e *Endpoint) share(c *Conn, s Span, access ibvfd.Access) (_ *RemoteBuffer, err error) {
-	if access == 0 || access&^remoteAccess != 0 {
-		return nil, &dmabuf.Error{Op: "share", Detail: fmt.Sprintf("access %v", access), Remedy: "remote-read, remote-write, remote-atomic", Err: unix.EINVAL}
-	}
-	if access&ibvfd.AccessRemoteAtomic != 0 {
-		if err := e.nic.atomics("share for atomics"); err != nil {
-			return nil, err
-		}
-	}
-	if s.View != nil && (s.Offset != 0 || s.Length != s.View.layout.Size()) {
-		return nil, &dmabuf.Error{Op: "share", Detail: "a part of a view", Remedy: "make a view of that part", Err: unix.EINVAL}
-	}
-	if s.Region != nil && s.Buf == nil && (s.Offset != 0 || s.Length != s.shape().Size()) {
-		return nil, &dmabuf.Error{Op: "share", Detail: "a part of a region", Remedy: "assign it a layout of that part, or share slices", Err: unix.EINVAL}
-	}
+func (e *Endpoint) share(c *Conn, s memory.Span, access ibvfd.Access) (*memory.RemoteBuffer, error) {
 	sh, token := &share{e: e, conn: c}, e.token
 	if c != nil {
 		token = c.token
@@ -94,49 +61,14 @@ func (e *Endpoint) share(c *Conn, s Span, access ibvfd.Access) (_ *RemoteBuffer,
 	if err := sh.refusal(); err != nil {
 		return nil, err
 	}
-	o, err := s.take(e.nic, OpRemoteWrite, false)
+	rb, err := e.nic.Grant(s, access, token)
 	if err != nil {
 		return nil, err
 	}
-	defer o.drop()
-	for _, b := range o.bufs() { // the peer gets keys for all, whatever the layout reaches
-		if b.readOnly && access != ibvfd.AccessRemoteRead {
-			return nil, b.denied(OpRemoteWrite.String())
-		}
-	}
-	if s.Length == 0 {
-		return nil, outOfRange("share", s.Offset, 0, 0)
-	}
-	if err := o.staged(s.Length, (*stagingBuffer).sync); err != nil {
-		return nil, err
-	}
-	rb := &RemoteBuffer{id: o.bufs()[0].id, token: token, access: access, share: sh}
-	have := access
-	if access != ibvfd.AccessRemoteRead {
-		have |= ibvfd.AccessLocalWrite
-	}
-	for _, b := range o.bufs() {
-		off, n := b.off, b.size
-		if s.Buf != nil {
-			off, n = b.off+s.Offset, s.Length
-		}
-		r, err := b.core.share(off, n, have|b.order.access())
-		if err != nil {
-			return nil, joined(err, e.nic.end(sh.close))
-		}
-		sh.regs, sh.cores = append(sh.regs, r), append(sh.cores, b.core)
-		rb.spaces = append(rb.spaces, lower.NewSpace(r.Remote))
-	}
-	if s.Buf != nil {
-		rb.layout, err = Contiguous(0, s.Length)
-		if err != nil {
-			return nil, joined(err, e.nic.end(sh.close))
-		}
-	} else {
-		rb.layout = o.Layout
-	}
+	sh.keys = rb.Grant()
+	sh.keys.Owner = sh
 	if err := sh.publish(); err != nil {
-		return nil, joined(err, e.nic.end(sh.close))
+		return nil, errs.Join(err, e.nic.End(sh.keys.Withdraw))
 	}
 	return rb, nil
 }
@@ -197,17 +129,20 @@ func (s *share) claim() bool {
 // Unshare returns an error, and may be tried again. If the keys are already withdrawn it does
 // nothing. For a descriptor that this endpoint's Share did not return, and for any decoded
 // descriptor, it returns EINVAL.
-func (e *Endpoint) Unshare(rb *RemoteBuffer) error {
-	if rb == nil || rb.share == nil || rb.share.e != e {
+func (e *Endpoint) Unshare(rb *memory.RemoteBuffer) error {
+	var sh *share
+	if rb != nil && rb.Grant() != nil {
+		sh, _ = rb.Grant().Owner.(*share)
+	}
+	if sh == nil || sh.e != e {
 		return &dmabuf.Error{Op: "unshare", Detail: "this endpoint has not shared it", Remedy: "give what its Share returned, or a View of that", Err: unix.EINVAL}
 	}
-	sh := rb.share
 	if !sh.claim() {
 		return nil
 	}
-	if err := sh.close(); err != nil {
+	if err := sh.keys.Withdraw(); err != nil {
 		if sh.publish() != nil { // the connection or endpoint has ended since
-			_ = e.nic.end(sh.close)
+			_ = e.nic.End(sh.keys.Withdraw)
 		}
 		return err
 	}

@@ -8,7 +8,9 @@ import (
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // slab is registered host memory in slots: injected data is sent from one, and the result of
@@ -17,14 +19,14 @@ type slab struct {
 	mu     sync.Mutex
 	closed bool
 	size   int64 // of a slot
-	chunks []*Buffer
+	chunks []*memory.Buffer
 	free   []slot
-	sink   Piece // memory for bytes that are read only for the sake of the read; set once
+	sink   lower.Piece // memory for bytes that are read only for the sake of the read; set once
 }
 
 // slot is one of a chunk.
 type slot struct {
-	chunk *Buffer
+	chunk *memory.Buffer
 	off   int64
 }
 
@@ -60,8 +62,8 @@ func (s *slab) grow(e *Endpoint) error {
 	if len(s.chunks) > 1 {
 		return nil
 	}
-	local := buf.core.local.Memory[0]
-	s.sink = Piece{Addr: local.Addr + uint64(s.size*int64(slots)), Length: 8, Key: local.Key}
+	local := buf.Piece()
+	s.sink = lower.Piece{Addr: local.Addr + uint64(s.size*int64(slots)), Length: 8, Key: local.Key}
 	return nil
 }
 
@@ -90,26 +92,26 @@ func (s *slab) put(x slot) {
 }
 
 // bytes returns the first n bytes of a slot.
-func (x slot) bytes(n int64) []byte { return x.chunk.core.hostMem.Bytes()[x.off : x.off+n] }
+func (x slot) bytes(n int64) []byte { return x.chunk.HostBytes()[x.off : x.off+n] }
 
 // window returns the first n bytes of a slot as memory of an operation.
 func (x slot) window(n int64) lower.Window {
-	return lower.Window{Layout: x.chunk.layout, Spaces: x.chunk.mem, Off: x.off, Len: n}
+	return x.chunk.Window(x.off, n)
 }
 
 // hold keeps the memory until the returned function is called.
 func (s *slab) hold() func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var held []*core
+	var held []*memory.Buffer
 	for _, b := range s.chunks {
-		if b.use() == nil {
-			held = append(held, b.core)
+		if b.Use() == nil {
+			held = append(held, b)
 		}
 	}
 	return func() {
-		for _, c := range held {
-			c.unuse()
+		for _, b := range held {
+			b.Unuse()
 		}
 	}
 }
@@ -121,7 +123,7 @@ func (s *slab) release() error {
 	s.closed = true
 	var err error
 	for _, b := range s.chunks {
-		err = joined(err, b.Release())
+		err = errs.Join(err, b.Release())
 	}
 	s.chunks = nil
 	return err
@@ -140,10 +142,10 @@ func (o *Work) inject(e *Endpoint, n int64, fill func(p []byte) error) error {
 		return err
 	}
 	o.slot, o.injected = x, true
-	if err := x.chunk.use(); err != nil { // the endpoint is closed
+	if err := x.chunk.Use(); err != nil { // the endpoint is closed
 		return err
 	}
-	defer x.chunk.core.unuse()
+	defer x.chunk.Unuse()
 	if err := fill(x.bytes(n)); err != nil {
 		return err
 	}

@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
 // All fixes the bytes of a Span: a layout that its region is assigned later changes nothing.
@@ -15,14 +17,14 @@ func TestSpanKeepsItsLayout(t *testing.T) {
 	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
 	want := random(t, testenv.Seeded(t), mine, 64)
 	to := w.share(theirs.All(), allAccess)
-	r := must(NewRegion(mine))(t)
+	r := must(memory.NewRegion(mine))(t)
 	closing(t, r)
-	w.ok(r.AssignSG(Extent{Off: 0, Len: 16}))
+	w.ok(r.AssignSG(layout.Extent{Off: 0, Len: 16}))
 	first := r.All()
-	w.ok(r.AssignSG(Extent{Off: 32, Len: 16}))
+	w.ok(r.AssignSG(layout.Extent{Off: 32, Len: 16}))
 	w.ok(w.a.Write(first, w.ab, to.Part(0, 16), "the first layout"))
 	w.ok(w.a.Write(r.All(), w.ab, to.Part(16, 16), "the second"))
-	w.ok(w.a.Write(Span{Region: r, Length: 16}, w.ab, to.Part(32, 16), "the one of now"))
+	w.ok(w.a.Write(memory.Span{Region: r, Length: 16}, w.ab, to.Part(32, 16), "the one of now"))
 	for _, what := range []string{"the first layout", "the second", "the one of now"} {
 		w.done(w.a, OpWrite, what)
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"golang.org/x/sys/unix"
 )
@@ -27,13 +28,13 @@ func (s *fullSource) WriteAt(p []byte, off int64) (int, error) {
 // Bytes that an operation has received and the source has refused are not lost: the next sync
 // copies them. It does not take the source's old bytes for newer ones.
 func TestArrivedAtASourceThatFails(t *testing.T) {
-	const size = 2*syncChunk + 77
+	const size = 2*64<<10 + 77 // more than is compared at a time
 	r := testenv.Seeded(t)
 	for _, op := range []string{"read", "receive"} {
 		t.Run(op, func(t *testing.T) {
 			w := inMemory(t).world(t, EndpointOptions{})
 			src := &fullSource{memSource: memSource{mem: make([]byte, size)}}
-			into := must(w.a.nic.Register(src, BufferOptions{}))(t)
+			into := must(w.a.nic.Register(src, memory.BufferOptions{}))(t)
 			closingBuffer(t, into)
 			random(t, r, into, size) // bytes that must not come back
 			theirs := hostKind.make(t, w.b.nic, size)

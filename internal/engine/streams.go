@@ -16,7 +16,7 @@ import (
 // streamConfig returns what streams over rdma_cm need of the endpoint. Only a device of this
 // machine has rdma_cm.
 func (e *Endpoint) streamConfig(opt *EndpointOptions) (*cmstream.Config, error) {
-	d, ok := e.nic.dev.(*rc.Verbs)
+	d, ok := e.nic.Device().(*rc.Verbs)
 	if !ok {
 		return nil, &dmabuf.Error{
 			Op: "use rdma_cm", Device: e.nic.Name(), Detail: "the device is not one of this machine",
@@ -25,7 +25,7 @@ func (e *Endpoint) streamConfig(opt *EndpointOptions) (*cmstream.Config, error) 
 	}
 	return &cmstream.Config{
 		Device: d, Connect: opt.Connect, GID: opt.GID, Port: opt.Port, KeepAlive: opt.keepIdle,
-		Pin: e.nic.pin, Unpin: e.nic.unpin, End: e.nic.end,
+		Pin: e.nic.Pin, Unpin: e.nic.Unpin, End: e.nic.End,
 	}, nil
 }
 
@@ -45,7 +45,7 @@ func (e *Endpoint) dialStream(ctx context.Context, opt *EndpointOptions, addr st
 // network returns the device's own network, which endpoints use instead of TCP; nil if it has
 // none.
 func (e *Endpoint) network() rc.Network {
-	if d, ok := e.nic.dev.(rc.Networked); ok {
+	if d, ok := e.nic.Device().(rc.Networked); ok {
 		return d.Network()
 	}
 	return nil

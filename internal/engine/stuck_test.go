@@ -4,127 +4,46 @@ package engine
 
 import (
 	"errors"
-	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
-// ownedSource is a source that a core owns, and that may refuse to be closed.
-type ownedSource struct {
-	memSource
-	refuse, closed int
+// stubbornDevice refuses to end the next registration as often as refuse says.
+type stubbornDevice struct {
+	*fakeDevice
+	refuse int
 }
 
-func (o *ownedSource) Close() error {
-	if o.refuse--; o.refuse >= 0 {
-		return unix.EIO
+func (d *stubbornDevice) Host(mem *hostmem.Buf, off, n int64, access ibvfd.Access) (*rc.Registration, error) {
+	r, err := d.fakeDevice.Host(mem, off, n, access)
+	if err != nil {
+		return nil, err
 	}
-	o.closed++
-	return nil
-}
-
-// stubborn makes the first refuse calls of r's close fail.
-func stubborn(r *rc.Registration, refuse int) {
-	end := r.Close
+	end, refuse := r.Close, d.refuse
+	d.refuse = 0
 	r.Close = func() error {
 		if refuse--; refuse >= 0 {
 			return unix.EBUSY
 		}
 		return end()
 	}
-}
-
-// A second Close frees what the first could not free; the first one returns an error.
-func TestCloseAgain(t *testing.T) {
-	n := inMemory(t).open(t, NICOptions{})
-	src := &ownedSource{memSource: memSource{mem: make([]byte, 64)}, refuse: 2}
-	c := must(n.register(src, BufferOptions{}))(t)
-	c.owned = src
-	b := c.all(64)
-	stubborn(c.reg, 1)
-	if err := b.Close(); !errors.Is(err, unix.EBUSY) {
-		t.Errorf("close while the registration does not end: %v", err)
-	}
-	if _, err := b.WriteAt([]byte{1}, 0); err != nil {
-		t.Errorf("nothing was let go: %v", err)
-	}
-	for range 2 {
-		if err := b.Close(); !errors.Is(err, unix.EIO) {
-			t.Errorf("close while the memory is not freed: %v", err)
-		}
-		for name, err := range map[string]error{"WriteAt": second(b.WriteAt([]byte{1}, 0)), "Slice": second(b.Slice(0, 1)), "Sync": b.Sync()} {
-			if !errors.Is(err, os.ErrClosed) {
-				t.Errorf("%s without a registration: %v", name, err)
-			}
-		}
-		if err := n.Close(); !errors.Is(err, dmabuf.ErrInUse) {
-			t.Errorf("close the NIC: %v", err)
-		}
-	}
-	for range 2 {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	if src.closed != 1 || src.holds != 0 || n.Stats().Pinned != 0 {
-		t.Errorf("closed %d times, held %d times, %+v", src.closed, src.holds, n.Stats())
-	}
-}
-
-// The NIC's Close frees memory that could not be freed in the background.
-func TestReleaseAgain(t *testing.T) {
-	for name, release := range map[string]func(b *Buffer) error{
-		"Release": (*Buffer).Release,
-		"the last slice": func(b *Buffer) error {
-			s, err := b.Slice(1, 2)
-			if err != nil {
-				return err
-			}
-			if err := b.Release(); err != nil {
-				return err
-			}
-			err = s.Close()
-			return errors.Join(err, s.Close())
-		},
-		"the last operation": func(b *Buffer) error {
-			if err := b.use(); err != nil {
-				return err
-			}
-			err := b.Release()
-			b.core.unuse()
-			return errors.Join(err, unix.EBUSY) // no caller got this error
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := inMemory(t).open(t, NICOptions{})
-			b := must(n.AllocHost(64))(t)
-			stubborn(b.core.reg, 2)
-			if err := release(b); !errors.Is(err, unix.EBUSY) {
-				t.Errorf("%v", err)
-			}
-			if err := n.Close(); !errors.Is(err, unix.EBUSY) || !errors.Is(err, dmabuf.ErrInUse) {
-				t.Errorf("close the NIC, the first time: %v", err)
-			}
-			if err := n.Close(); err != nil {
-				t.Errorf("close the NIC again: %v", err)
-			}
-			if n.Stats().Pinned != 0 {
-				t.Errorf("%+v", n.Stats())
-			}
-		})
-	}
+	return r, nil
 }
 
 // A key that was not withdrawn keeps its memory.
 func TestUnshareAgain(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
+	dev := &stubbornDevice{fakeDevice: fakeOf(w.b.nic)}
+	replaceDevice(w.b.nic, dev)
 	b := hostKind.make(t, w.b.nic, 64)
+	dev.refuse = 2
 	rb := must(w.b.Share(w.ba, b.All(), allAccess))(t)
-	stubborn(rb.share.regs[0], 2)
 	for range 2 {
 		if err := w.b.Unshare(rb); !errors.Is(err, unix.EBUSY) {
 			t.Errorf("%v", err)
@@ -138,8 +57,8 @@ func TestUnshareAgain(t *testing.T) {
 
 	// The connection's end withdraws keys, too.
 	b = hostKind.make(t, w.b.nic, 64)
-	rb = must(w.b.Share(w.ba, b.All(), allAccess))(t)
-	stubborn(rb.share.regs[0], 1)
+	dev.refuse = 1
+	must(w.b.Share(w.ba, b.All(), allAccess))(t)
 	w.ok(w.b.Remove(w.ba))
 	if err := b.Close(); !errors.Is(err, dmabuf.ErrInUse) {
 		t.Errorf("close of memory to which there is a key: %v", err)

@@ -7,14 +7,15 @@ package engine
 import (
 	"testing"
 
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // ofGPU returns memory of a software GPU that stays where registration has put it.
 func ofGPU(p testenv.GPUPlace) kind {
-	k := exported(p.Name, p.Spec, PreferDirect)
+	k := exported(p.Name, p.Spec, memory.PreferDirect)
 	allocate := k.make
-	k.make = func(t testing.TB, n *NIC, size int64) *Buffer {
+	k.make = func(t testing.TB, n *memory.NIC, size int64) *memory.Buffer {
 		t.Helper()
 		b := allocate(t, n, size)
 		at, ok := b.GPU()
@@ -22,17 +23,19 @@ func ofGPU(p testenv.GPUPlace) kind {
 			t.Errorf("%s: on GPU %v, %v; GPUDirect %v", p.Spec, at, ok, b.GPUDirect())
 		}
 		check := func() {
-			if at := p.GPU.Place(t, b.core.inodes[0]); at != p.Where {
+			if at := p.GPU.Place(t, inodeOf(b)); at != p.Where {
 				t.Errorf("%s: the driver has it in %q, want %q", p.Spec, at, p.Where)
 			}
 		}
 		check()
 		t.Cleanup(func() {
-			if b.use() != nil {
+			if b.Retain() != nil {
 				return // the endpoint is closed
 			}
 			check()
-			b.core.unuse()
+			if err := b.Release(); err != nil {
+				t.Error(err)
+			}
 		})
 		return b
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -37,7 +38,7 @@ func linkDown(t *testing.T, s setting, k kind) {
 	same(t, "before", theirs, want)
 
 	heard := make(chan ibvfd.Event, 64)
-	s.open(t, NICOptions{Event: func(e ibvfd.Event) { heard <- e }})
+	s.open(t, memory.NICOptions{Event: func(e ibvfd.Event) { heard <- e }})
 	hears := func(want ibvfd.EventType) {
 		t.Helper()
 		for ctx := limited(t); ; {
@@ -51,8 +52,8 @@ func linkDown(t *testing.T, s setting, k kind) {
 			}
 		}
 	}
-	w.ok(w.a.Recv(Span{}, w.ab, "receive"))
-	w.ok(w.b.Recv(Span{}, w.ba, "receive"))
+	w.ok(w.a.Recv(memory.Span{}, w.ab, "receive"))
+	w.ok(w.b.Recv(memory.Span{}, w.ba, "receive"))
 	for i := range writes {
 		w.ok(w.a.Write(mine.All(), w.ab, rb.All(), i))
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -19,7 +20,7 @@ import (
 //testbed:kernel 6.12
 func TestVMNearest(t *testing.T) {
 	testenv.VM(t)
-	n := hostOnly(testNIC).open(t, NICOptions{})
+	n := hostOnly(testNIC).open(t, memory.NICOptions{})
 	gpus := testenv.SoftGPUs(t, "personality=amdgpu")
 	if len(gpus) < 4 {
 		t.Fatalf("%d GPUs", len(gpus))
@@ -28,7 +29,7 @@ func TestVMNearest(t *testing.T) {
 		t.Run(g.Name, func(t *testing.T) {
 			a := must(gpualloc.Open("drm:"+g.PCI, gpualloc.Env{}))(t)
 			closing(t, a)
-			b := must(n.Allocate(t.Context(), a, 4096, BufferOptions{}))(t)
+			b := must(n.Allocate(t.Context(), a, 4096, memory.BufferOptions{}))(t)
 			closingBuffer(t, b)
 			if at, ok := b.GPU(); !ok || at.String() != g.PCI {
 				t.Fatalf("it is on %v, %v", at, ok)
@@ -37,7 +38,7 @@ func TestVMNearest(t *testing.T) {
 			if want := "rxe" + strings.TrimPrefix(g.Name, "gpu"); near.Name != want || !strings.Contains(near.Why, g.PCI) {
 				t.Errorf("%s: %s; want %s", near.Name, near.Why, want)
 			}
-			system := exported("system", "drm:"+g.PCI+"/system", PreferDirect).make(t, n, 4096)
+			system := exported("system", "drm:"+g.PCI+"/system", memory.PreferDirect).make(t, n, 4096)
 			if at, ok := system.GPU(); ok {
 				t.Errorf("the host's memory, exported by %s, is on %v", g.PCI, at)
 			}
@@ -51,7 +52,7 @@ func TestVMNearest(t *testing.T) {
 			}
 		})
 	}
-	vgem := exported("drm:vgem", "drm:vgem", PreferDirect)
+	vgem := exported("drm:vgem", "drm:vgem", memory.PreferDirect)
 	for _, k := range []kind{hostKind, vgem} {
 		b := k.make(t, n, 4096)
 		if near := must(b.Nearest())(t); near.Name == "" || !strings.Contains(near.Why, "on no PCI device") {

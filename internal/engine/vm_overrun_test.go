@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -23,8 +24,8 @@ func TestVMCQOverrun(t *testing.T) {
 	mine, theirs := hostKind.make(t, w.a.nic, size), hostKind.make(t, w.b.nic, size)
 	here := random(t, testenv.Seeded(t), mine, size)
 	old := w.share(theirs.All(), allAccess)
-	w.ok(w.a.Recv(Span{}, w.ab, "receive"))
-	w.ok(w.b.Recv(Span{}, w.ba, "receive"))
+	w.ok(w.a.Recv(memory.Span{}, w.ab, "receive"))
+	w.ok(w.b.Recv(memory.Span{}, w.ba, "receive"))
 
 	// The package does not count these work requests, and no goroutine takes the completions.
 	c := w.a.connTo(w.ab)

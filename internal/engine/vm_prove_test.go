@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/placement"
 	"github.com/gpurdma/gpurdma/trace"
@@ -26,22 +27,22 @@ func TestVMBufferProve(t *testing.T) {
 		for _, p := range places {
 			t.Run(p.Name, func(t *testing.T) {
 				noGrowth(t, testNIC)
-				direct, memory := Registered, placement.SystemMemory
+				direct, where := memory.Registered, placement.SystemMemory
 				if p.Where == "vram" {
-					direct, memory = Proven, placement.PeerToPeer
+					direct, where = memory.Proven, placement.PeerToPeer
 				}
 				// GPUDirect depends on the memory that was asked for: it stays true after a move.
-				got := proven(t, tr, ofGPU(p), direct, memory, p.Name != "system")
-				if bar := p.GPU.PCI + " BAR 2"; (direct == Proven) != strings.Contains(got.String(), "peer-to-peer: "+bar) ||
-					direct == Proven && (!got.GPU() || got.Direct() != placement.Yes) {
+				got := proven(t, tr, ofGPU(p), direct, where, p.Name != "system")
+				if bar := p.GPU.PCI + " BAR 2"; (direct == memory.Proven) != strings.Contains(got.String(), "peer-to-peer: "+bar) ||
+					direct == memory.Proven && (!got.GPU() || got.Direct() != placement.Yes) {
 					t.Errorf("%v; VRAM is behind %s", got, bar)
 				}
 			})
 		}
 		t.Run("staged", func(t *testing.T) {
 			noGrowth(t, testNIC)
-			b := exported("staged", places[0].Spec, StagedOnly).make(t, openTestNIC(t), 64<<10)
-			if _, err := b.Prove(limited(t), tr); !errors.Is(err, errStaged) || b.Path().Direct != Staged || b.GPUDirect() ||
+			b := exported("staged", places[0].Spec, memory.StagedOnly).make(t, openTestNIC(t), 64<<10)
+			if _, err := b.Prove(limited(t), tr); !errors.Is(err, memory.ErrStaged) || b.Path().Direct != memory.Staged || b.GPUDirect() ||
 				!reflect.DeepEqual(b.Path().Proof, placement.Placement{}) {
 				t.Errorf("%v, %v, GPUDirect %v", err, b.Path(), b.GPUDirect())
 			}
@@ -52,12 +53,12 @@ func TestVMBufferProve(t *testing.T) {
 	for _, spec := range []string{"drm:vgem", "udmabuf"} {
 		t.Run(spec, func(t *testing.T) {
 			noGrowth(t, testNIC)
-			proven(t, tr, exported(spec, spec, DirectOnly), Registered, placement.SystemMemory, false)
+			proven(t, tr, exported(spec, spec, memory.DirectOnly), memory.Registered, placement.SystemMemory, false)
 		})
 	}
 }
 
-func openTestNIC(t *testing.T) *NIC { return hostOnly(testNIC).open(t, NICOptions{}) }
+func openTestNIC(t *testing.T) *memory.NIC { return hostOnly(testNIC).open(t, memory.NICOptions{}) }
 
 // tracing returns a tracer that watches this process from now on.
 func tracing(t *testing.T) *trace.Tracer {
@@ -69,21 +70,21 @@ func tracing(t *testing.T) *trace.Tracer {
 
 // proven makes two traced Buffers, so that the tracer could confuse them, and returns the
 // placement.
-func proven(t *testing.T, tr *trace.Tracer, k kind, direct Direct, memory placement.Memory, gpu bool) placement.Placement {
+func proven(t *testing.T, tr *trace.Tracer, k kind, direct memory.Direct, where placement.Memory, gpu bool) placement.Placement {
 	t.Helper()
 	n := openTestNIC(t)
 	var got placement.Placement
 	for range 2 {
 		b := k.make(t, n, 64<<10)
-		if p := b.Path(); p.Direct != Registered || p.Proof.Memory != placement.Unknown || b.GPUDirect() != gpu {
+		if p := b.Path(); p.Direct != memory.Registered || p.Proof.Memory != placement.Unknown || b.GPUDirect() != gpu {
 			t.Errorf("before anybody was asked: %v, GPUDirect %v", p, b.GPUDirect())
 		}
 		var err error
 		if got, err = b.Prove(limited(t), tr); err != nil {
 			t.Fatal(err)
 		}
-		if p := b.Path(); got.Memory != memory || p.Direct != direct || !reflect.DeepEqual(p.Proof, got) || b.GPUDirect() != gpu {
-			t.Errorf("proven: %v; path %v; GPUDirect %v, want %v in %v, %v", got, p, b.GPUDirect(), direct, memory, gpu)
+		if p := b.Path(); got.Memory != where || p.Direct != direct || !reflect.DeepEqual(p.Proof, got) || b.GPUDirect() != gpu {
+			t.Errorf("proven: %v; path %v; GPUDirect %v, want %v in %v, %v", got, p, b.GPUDirect(), direct, where, gpu)
 		}
 	}
 	return got

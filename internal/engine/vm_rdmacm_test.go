@@ -92,7 +92,7 @@ func TestVMHostileCallersOverRDMACM(t *testing.T) {
 	addr := must(w.b.Listen(cmListen))(t).String()
 	at := strings.TrimPrefix(addr, cmstream.Scheme)
 
-	d := w.a.nic.dev.(*rc.Verbs)
+	d := w.a.nic.Device().(*rc.Verbs)
 	cq := must(d.Context().CreateCQ(4))(t)
 	closing(t, cq)
 	pd := must(d.Context().AllocPD())(t)

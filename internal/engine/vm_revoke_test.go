@@ -19,6 +19,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -33,13 +34,13 @@ func besideGPU(t *testing.T, importer string) (setting, testenv.GPUPlace) {
 	return hostOnly(testNIC), vram
 }
 
-func inode(b *Buffer) string { return fmt.Sprint(b.core.inodes[0]) }
+func inode(b *memory.Buffer) string { return fmt.Sprint(inodeOf(b)) }
 
 // traffic writes, reads back, compares and counts, until it is stopped or an operation fails.
 type traffic struct {
 	w      *world
-	mine   *Buffer
-	rb     *RemoteBuffer
+	mine   *memory.Buffer
+	rb     *memory.RemoteBuffer
 	rounds atomic.Int64
 	stop   atomic.Bool
 	ended  chan struct{}
@@ -49,7 +50,7 @@ type traffic struct {
 // trafficSize is the part of each buffer that it uses: half of the buffer, and a counter.
 const trafficSize, trafficPart = 64 << 10, 24 << 10
 
-func (w *world) traffic(t *testing.T, mine *Buffer, rb *RemoteBuffer) *traffic {
+func (w *world) traffic(t *testing.T, mine *memory.Buffer, rb *memory.RemoteBuffer) *traffic {
 	x := &traffic{w: w, mine: mine, rb: rb, ended: make(chan struct{})}
 	r := testenv.Seeded(t)
 	ctx := limited(t)
@@ -110,7 +111,7 @@ func (x *traffic) round(ctx context.Context, r *rand.Rand) error {
 	if _, err := x.mine.WriteAt(want, 0); err != nil {
 		return err
 	}
-	part := func(off, n int64) Span { return Span{Buf: x.mine, Offset: off, Length: n} }
+	part := func(off, n int64) memory.Span { return memory.Span{Buf: x.mine, Offset: off, Length: n} }
 	const at, counter = 4099, 60 << 10
 	e, peer := x.w.a, x.w.ab
 	for _, post := range []func() error{
@@ -165,10 +166,10 @@ func TestVMEvictedUnderTraffic(t *testing.T) {
 			x := w.traffic(t, mine, w.share(theirs.All(), allAccess))
 			moves := testenv.Count(20)
 			for range moves {
-				for _, b := range []*Buffer{mine, theirs} {
-					if b.core.gpu {
+				for _, b := range []*memory.Buffer{mine, theirs} {
+					if _, ok := b.GPU(); ok {
 						// Traffic has moved it back.
-						if at := vram.GPU.Place(t, b.core.inodes[0]); at != "vram" {
+						if at := vram.GPU.Place(t, inodeOf(b)); at != "vram" {
 							t.Errorf("it is in %q", at)
 						}
 						vram.GPU.Set(t, "evict", inode(b))
@@ -204,7 +205,7 @@ func TestVMPinnedUnderTraffic(t *testing.T) {
 	}
 	x := w.traffic(t, mine, w.share(theirs.All(), allAccess))
 	for range testenv.Count(10) {
-		for _, b := range []*Buffer{mine, theirs} {
+		for _, b := range []*memory.Buffer{mine, theirs} {
 			for _, file := range []string{"evict", "revoke"} {
 				if err := vram.GPU.TrySet(file, inode(b)); !errors.Is(err, unix.EBUSY) {
 					t.Errorf("%s of memory that is pinned: %v, want EBUSY", file, err)
@@ -231,14 +232,14 @@ func TestVMRevokedUnderTraffic(t *testing.T) {
 	closing(t, a)
 	mem := must(a.Alloc(t.Context(), trafficSize, gpualloc.Options{}))(t)
 	closing(t, mem)
-	theirs := must(w.b.nic.Register(mem, BufferOptions{Policy: DirectOnly}))(t)
+	theirs := must(w.b.nic.Register(mem, memory.BufferOptions{Policy: memory.DirectOnly}))(t)
 	closingBuffer(t, theirs)
 	for range testenv.Count(5) {
 		if _, err := theirs.WriteAt(make([]byte, trafficSize), 0); err != nil {
 			t.Fatal(err)
 		}
 		old := must(w.b.Share(0, theirs.All(), allAccess))(t) // lives on, whatever becomes of the connection
-		w.ok(w.b.Recv(Span{}, w.ba, "receive"))
+		w.ok(w.b.Recv(memory.Span{}, w.ba, "receive"))
 		x := w.traffic(t, mine, old)
 		vram.GPU.Set(t, "revoke", inode(theirs))
 		want := random(t, testenv.Seeded(t), theirs, trafficSize)
@@ -287,7 +288,7 @@ func TestVMRevokedUnderTraffic(t *testing.T) {
 		// After a new registration the memory works, both ways.
 		w.connect()
 		w.ok(theirs.Close())
-		theirs = must(w.b.nic.Register(mem, BufferOptions{Policy: DirectOnly}))(t)
+		theirs = must(w.b.nic.Register(mem, memory.BufferOptions{Policy: memory.DirectOnly}))(t)
 		closingBuffer(t, theirs)
 		if _, err := theirs.WriteAt(make([]byte, trafficSize), 0); err != nil {
 			t.Fatal(err)

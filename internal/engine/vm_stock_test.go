@@ -16,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -25,7 +26,7 @@ import (
 func TestVMStockRefusedIsStaged(t *testing.T) {
 	testenv.VM(t)
 	noGrowth(t, testNIC)
-	size := int64(3*syncChunk + os.Getpagesize()) // of whole pages: the allocator does not round it up
+	size := int64(3*64<<10 + os.Getpagesize()) // of whole pages: the allocator does not round it up
 	w := hostOnly(testNIC).world(t, EndpointOptions{})
 	refused := func(what string, err error) {
 		t.Helper()
@@ -39,14 +40,14 @@ func TestVMStockRefusedIsStaged(t *testing.T) {
 	}
 	vgem := must(gpualloc.Open("drm:vgem", gpualloc.Env{}))(t)
 	closing(t, vgem)
-	alloc := func(n *NIC) (*gpualloc.Buffer, *Buffer) {
+	alloc := func(n *memory.NIC) (*gpualloc.Buffer, *memory.Buffer) {
 		t.Helper()
 		src := must(vgem.Alloc(t.Context(), size, gpualloc.Options{}))(t)
 		closing(t, src)
-		b := must(n.Register(src, BufferOptions{Policy: PreferDirect}))(t)
+		b := must(n.Register(src, memory.BufferOptions{Policy: memory.PreferDirect}))(t)
 		closingBuffer(t, b)
 		p := b.Path()
-		if p.Direct != Staged || p.Route != "" || b.GPUDirect() {
+		if p.Direct != memory.Staged || p.Route != "" || b.GPUDirect() {
 			t.Fatalf("%+v", p)
 		}
 		refused("the reason", p.Reason)
@@ -55,18 +56,18 @@ func TestVMStockRefusedIsStaged(t *testing.T) {
 
 	src := must(vgem.Alloc(t.Context(), size, gpualloc.Options{}))(t)
 	pinned := w.a.nic.Stats().Pinned
-	b, err := w.a.nic.Register(src, BufferOptions{Policy: DirectOnly})
+	b, err := w.a.nic.Register(src, memory.BufferOptions{Policy: memory.DirectOnly})
 	if b != nil {
 		t.Error("registered by a driver that cannot")
 	}
 	refused("direct only", err)
-	b, err = w.a.nic.Allocate(t.Context(), vgem, size, BufferOptions{Policy: DirectOnly})
+	b, err = w.a.nic.Allocate(t.Context(), vgem, size, memory.BufferOptions{Policy: memory.DirectOnly})
 	if b != nil {
 		t.Error("registered by a driver that cannot")
 	}
 	refused("allocated, direct only", err)
 	// Device pointers are not known here either, and the error says so.
-	_, err = w.a.nic.Allocate(t.Context(), vgem, size, BufferOptions{Policy: DirectOnly, PeerDirect: true})
+	_, err = w.a.nic.Allocate(t.Context(), vgem, size, memory.BufferOptions{Policy: memory.DirectOnly, PeerDirect: true})
 	refused("by a device pointer", err)
 	if !strings.Contains(err.Error(), "no peer-memory client is registered") {
 		t.Error(err)

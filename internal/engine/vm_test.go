@@ -5,11 +5,14 @@
 package engine
 
 import (
+	"context"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rdmanl"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -31,17 +34,17 @@ func allKinds(t testing.TB, nic string) setting {
 	for _, x := range testenv.Exporters() {
 		if x.Expected(t) {
 			x.Need(t)
-			s.kinds = append(s.kinds, exported(x.Spec, x.Spec, PreferDirect))
+			s.kinds = append(s.kinds, exported(x.Spec, x.Spec, memory.PreferDirect))
 		}
 	}
-	s.kinds = append(s.kinds, exported("staged", "drm:vgem", StagedOnly))
+	s.kinds = append(s.kinds, exported("staged", "drm:vgem", memory.StagedOnly))
 	return s
 }
 
 func hostOnly(nic string) setting {
 	return setting{
-		open: func(t testing.TB, opt NICOptions) *NIC {
-			n := must(OpenNIC(nic, opt))(t)
+		open: func(t testing.TB, opt memory.NICOptions) *memory.NIC {
+			n := must(memory.OpenNIC(nic, opt))(t)
 			closing(t, n)
 			return n
 		},
@@ -51,18 +54,21 @@ func hostOnly(nic string) setting {
 
 // few returns the setting with one kind of each sort.
 func (s setting) few() setting {
-	s.kinds = []kind{hostKind, exported("drm:vgem", "drm:vgem", PreferDirect), s.kinds[len(s.kinds)-1]}
+	s.kinds = []kind{hostKind, exported("drm:vgem", "drm:vgem", memory.PreferDirect), s.kinds[len(s.kinds)-1]}
 	return s
 }
 
-func exported(name, spec string, p Policy) kind {
-	return kind{name, p == StagedOnly, p == DirectOnly, func(t testing.TB, n *NIC, size int64) *Buffer {
+func exported(name, spec string, p memory.Policy) kind {
+	return kind{name, p == memory.StagedOnly, p == memory.DirectOnly, func(t testing.TB, n *memory.NIC, size int64) *memory.Buffer {
 		t.Helper()
-		a := must(gpualloc.Open(spec, gpualloc.Env{}))(t)
+		a := &lastAllocated{Allocator: must(gpualloc.Open(spec, gpualloc.Env{}))(t)}
 		closing(t, a)
-		b := must(n.Allocate(t.Context(), a, size, BufferOptions{Policy: p}))(t)
+		b := must(n.Allocate(t.Context(), a, size, memory.BufferOptions{Policy: p}))(t)
+		if s := a.last.Segments(); len(s) > 0 {
+			inodes.Store(b, s[0].Buf.Inode())
+		}
 		closingBuffer(t, b)
-		if path := b.Path(); (path.Direct == Staged) != (p == StagedOnly) || path.Reason != nil {
+		if path := b.Path(); (path.Direct == memory.Staged) != (p == memory.StagedOnly) || path.Reason != nil {
 			t.Fatalf("%s: %+v", name, path)
 		}
 		if at, ok := b.GPU(); ok && a.Describe().Kind == gpualloc.KindSystem {
@@ -70,6 +76,29 @@ func exported(name, spec string, p Policy) kind {
 		}
 		return b
 	}}
+}
+
+// inodes are the inodes of the dma-bufs of exported memory, by its Buffer.
+var inodes sync.Map
+
+func inodeOf(b *memory.Buffer) uint64 {
+	i, ok := inodes.Load(b)
+	if !ok {
+		panic("the buffer has no dma-buf")
+	}
+	return i.(uint64)
+}
+
+// lastAllocated keeps what an allocator has allocated last.
+type lastAllocated struct {
+	gpualloc.Allocator
+	last *gpualloc.Buffer
+}
+
+func (a *lastAllocated) Alloc(ctx context.Context, size int64, opt gpualloc.Options) (*gpualloc.Buffer, error) {
+	var err error
+	a.last, err = a.Allocator.Alloc(ctx, size, opt)
+	return a.last, err
 }
 
 // usage counts resources that a test must free.
@@ -94,13 +123,12 @@ func noGrowth(t testing.TB, nic string) {
 }
 
 func TestVMOperations(t *testing.T) { testOperations(t, onNIC(t)) }
-func TestVMFlush(t *testing.T)      { testFlush(t, onNIC(t)) }
 func TestVMRandomOperations(t *testing.T) {
 	testRandomOperations(t, onNIC(t).few(), testenv.Count(300))
 }
 func TestVMMessagesOfLayouts(t *testing.T) {
 	s := onNIC(t).few()
-	s.kinds = append(s.kinds, exported("only", "drm:vgem", DirectOnly))
+	s.kinds = append(s.kinds, exported("only", "drm:vgem", memory.DirectOnly))
 	testMessagesOfLayouts(t, s)
 }
 func TestVMRemoteRefusals(t *testing.T)    { testRemoteRefusals(t, onNIC(t).few()) }

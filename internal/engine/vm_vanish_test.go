@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -84,12 +85,12 @@ func TestVMPeerVanishes(t *testing.T) {
 	mine, theirs := hostKind.make(t, w.a.nic, size), hostKind.make(t, w.b.nic, size)
 	r := testenv.Seeded(t)
 	here := random(t, r, mine, size)
-	keys := map[string]*RemoteBuffer{"idle": quiet.share(theirs.All(), allAccess), "unacknowledged": busy.share(theirs.All(), allAccess)}
+	keys := map[string]*memory.RemoteBuffer{"idle": quiet.share(theirs.All(), allAccess), "unacknowledged": busy.share(theirs.All(), allAccess)}
 	for name, x := range map[string]*world{"idle": quiet, "unacknowledged": busy} {
 		w.ok(w.a.Write(mine.All(), x.ab, keys[name].All(), name))
 		w.done(w.a, OpWrite, name)
-		w.ok(w.a.Recv(Span{}, x.ab, name))
-		w.ok(w.b.Recv(Span{}, x.ba, name))
+		w.ok(w.a.Recv(memory.Span{}, x.ab, name))
+		w.ok(w.b.Recv(memory.Span{}, x.ba, name))
 	}
 	same(t, "while it lasts", theirs, here)
 	there := random(t, r, theirs, size)
@@ -113,8 +114,7 @@ func TestVMPeerVanishes(t *testing.T) {
 		if err := w.a.Write(mine.All(), w.ab, keys[name].All(), nil); !errors.Is(err, ErrStaleKey) {
 			t.Errorf("%s: an old key as it is: %v", name, err)
 		}
-		forged := *keys[name]
-		forged.token = w.share(theirs.All(), allAccess).token
+		forged := withToken(keys[name], w.share(theirs.All(), allAccess).Token())
 		w.ok(w.a.Write(mine.All(), w.ab, forged.All(), "forged"))
 		w.failed(w.a, "forged", ibvfd.WCRemAccessErr)
 		w.lost(w.b, w.ba)

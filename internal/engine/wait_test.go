@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // asleep waits until that many goroutines sleep in e's Wait.
@@ -68,7 +70,7 @@ func testWaitSleeps(t *testing.T, s setting) {
 	for i, flags := range []Flags{0, FlagMore} {
 		ended := waiting(ctx, w.a)
 		asleep(w.a, 1)
-		w.ok(w.a.WriteMsg(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}, Context: i}, flags))
+		w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: i}, flags))
 		w.got(ended, OpWrite, i)
 	}
 

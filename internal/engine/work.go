@@ -14,6 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -36,19 +37,19 @@ type Work struct {
 	ready  []func(context.Context) error // what says that the sources may be read
 	cancel context.CancelFunc            // ends these
 
-	operands []operand
+	operands []memory.Operand
 	local    []lower.Window // of the operands, or of the memory sent in their place
 	remote   []lower.Window
-	bufs     []*RemoteBuffer
+	bufs     []*memory.RemoteBuffer
 	add      uint64 // of an atomic: the number to add, or to compare with
 	swap     uint64
 
-	low      Lowering
-	last     Piece // the remote memory of the last work request
-	slot     slot  // of the slab, if injected, or if result
+	low      lower.Lowering
+	last     lower.Piece // the remote memory of the last work request
+	slot     slot        // of the slab, if injected, or if result
 	injected bool
-	result   bool    // an atomic's old value goes to the slot
-	pack     *Buffer // memory of a message with more pieces than a work request may have
+	result   bool           // an atomic's old value goes to the slot
+	pack     *memory.Buffer // memory of a message with more pieces than a work request may have
 
 	started, begun, made, ended bool // begun: the NIC has got a work request
 	busy                        bool // slow work of this op is under way
@@ -94,7 +95,7 @@ func (e *Endpoint) newWork(kind Op, flags Flags, context any) *Work {
 // recycle frees all that the op kept.
 func (e *Endpoint) recycle(o *Work) {
 	for i := range o.operands {
-		o.operands[i].drop()
+		o.operands[i].Drop()
 	}
 	if o.injected || o.result {
 		e.slab.put(o.slot)
@@ -103,7 +104,7 @@ func (e *Endpoint) recycle(o *Work) {
 		o.cancel()
 	}
 	if o.pack != nil {
-		o.pack.core.unuseLater()
+		o.pack.UnuseLater()
 	}
 	clear(o.operands)
 	clear(o.local)
@@ -124,14 +125,14 @@ func (o *Work) reset() {
 	o.length, o.there, o.data, o.silent, o.auto, o.queue = 0, 0, 0, false, false, 0
 	o.letter, o.ready, o.cancel = letter{}, nil, nil
 	o.operands, o.local, o.remote, o.bufs = o.operands[:0], o.local[:0], o.remote[:0], o.bufs[:0]
-	o.add, o.swap, o.last = 0, 0, Piece{}
+	o.add, o.swap, o.last = 0, 0, lower.Piece{}
 	o.slot, o.injected, o.result, o.pack = slot{}, false, false, nil
 	o.started, o.begun, o.made, o.ended, o.busy, o.staged, o.flushing, o.noting = false, false, false, false, false, false, false, false
 	o.err, o.withdrawn = nil, nil
 }
 
 // take adds local memory.
-func (o *Work) take(e *Endpoint, spans ...Span) error {
+func (o *Work) take(e *Endpoint, spans ...memory.Span) error {
 	for i := range spans {
 		if err := o.addLocal(e, &spans[i]); err != nil {
 			return err
@@ -140,32 +141,32 @@ func (o *Work) take(e *Endpoint, spans ...Span) error {
 	return nil
 }
 
-func (o *Work) addLocal(e *Endpoint, s *Span) error {
+func (o *Work) addLocal(e *Endpoint, s *memory.Span) error {
 	write := o.kind != OpWrite && o.kind != OpSend
-	x, err := s.take(e.nic, o.kind, write)
+	x, err := s.Use(e.nic, o.kind.String(), write)
 	if err != nil {
 		return err
 	}
 	if s.Length == 0 {
-		x.drop()
+		x.Drop()
 		return nil
 	}
 	if s.Length > math.MaxInt64-o.length {
-		x.drop()
-		return outOfRange(o.kind.String(), s.Offset, s.Length, math.MaxInt64-o.length)
+		x.Drop()
+		return memory.OutOfRange(o.kind.String(), s.Offset, s.Length, math.MaxInt64-o.length)
 	}
 	o.operands = append(o.operands, x)
 	o.local = append(o.local, x.Window)
 	o.length += s.Length
 	if !write {
-		o.staged = o.staged || x.isStaged()
-		o.ready = x.appendReady(o.ready)
+		o.staged = o.staged || x.Staged()
+		o.ready = x.AppendReady(o.ready)
 	}
 	return nil
 }
 
 // takeRemote adds the peer's memory, which must be as long as the local memory.
-func (o *Work) takeRemote(need ibvfd.Access, spans ...RemoteSpan) error {
+func (o *Work) takeRemote(need ibvfd.Access, spans ...memory.RemoteSpan) error {
 	for i := range spans {
 		if err := o.addRemote(need, &spans[i]); err != nil {
 			return err
@@ -174,28 +175,28 @@ func (o *Work) takeRemote(need ibvfd.Access, spans ...RemoteSpan) error {
 	return o.matched()
 }
 
-func (o *Work) addRemote(need ibvfd.Access, s *RemoteSpan) error {
+func (o *Work) addRemote(need ibvfd.Access, s *memory.RemoteSpan) error {
 	if o.flags&FlagDeliveryComplete != 0 && o.kind == OpWrite {
 		need |= ibvfd.AccessRemoteRead
 	}
-	if err := s.check(o.kind, need); err != nil {
+	if err := s.Check(o.kind.String(), need); err != nil {
 		return err
 	}
 	if s.Length == 0 {
 		return nil
 	}
 	if s.Length > math.MaxInt64-o.there {
-		return outOfRange(o.kind.String(), s.Offset, s.Length, math.MaxInt64-o.there)
+		return memory.OutOfRange(o.kind.String(), s.Offset, s.Length, math.MaxInt64-o.there)
 	}
 	o.there += s.Length
-	several := len(o.bufs) > 0 && o.bufs[0] != s.Buf || s.Buf.layout.DistinctSources() > 1
+	several := len(o.bufs) > 0 && o.bufs[0] != s.Buf || s.Buf.Layout().DistinctSources() > 1
 	if need&ibvfd.AccessRemoteRead != 0 && o.kind == OpWrite && several {
 		return &dmabuf.Error{
 			Op: o.kind.String(), Detail: "delivery-complete to several buffers of the peer", Err: unix.EOPNOTSUPP,
 			Remedy: "write to one at a time: reading back from one says nothing of the others",
 		}
 	}
-	o.remote = append(o.remote, s.window())
+	o.remote = append(o.remote, s.Window())
 	o.bufs = append(o.bufs, s.Buf)
 	return nil
 }
@@ -214,8 +215,7 @@ func (o *Work) matched() error {
 // stage copies the bytes that the NIC will read into staging buffers. It takes long.
 func (o *Work) stage(*Endpoint) error {
 	for i := range o.operands {
-		x := &o.operands[i]
-		if err := x.staged(x.Len, (*stagingBuffer).sync); err != nil {
+		if err := o.operands[i].Sync(); err != nil {
 			return err
 		}
 	}

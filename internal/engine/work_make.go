@@ -10,6 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // begin prepares work requests within the limits of the connection.
@@ -25,9 +26,9 @@ func (o *Work) begin(c *Conn) error {
 			Remedy: "leave Connect.MaxRead at its default, here and at the peer",
 		}
 	}
-	lim := Limits{MaxSGE: c.a.SGE, MaxMsg: c.a.MaxMsg, MaxInline: c.a.Inline}
+	lim := lower.Limits{MaxSGE: c.a.SGE, MaxMsg: c.a.MaxMsg, MaxInline: c.a.Inline}
 	for i := range o.operands {
-		if !o.operands[i].host() {
+		if !o.operands[i].Host() {
 			lim.MaxInline = 0
 		}
 	}
@@ -76,9 +77,9 @@ func (o *Work) beginMessage(c *Conn) error {
 
 // refusesPack returns a Buffer of the message whose bytes the CPU must not move, nil if there
 // is none.
-func (o *Work) refusesPack() *Buffer {
+func (o *Work) refusesPack() *memory.Buffer {
 	for i := range o.operands {
-		if b := o.operands[i].findBuffer((*Buffer).directOnly); b != nil {
+		if b := o.operands[i].DirectOnly(); b != nil {
 			return b
 		}
 	}
@@ -91,23 +92,23 @@ func (o *Work) packInto(e *Endpoint) error {
 	if err != nil {
 		return err
 	}
-	if err := pack.use(); err != nil {
+	if err := pack.Use(); err != nil {
 		return err
 	}
 	_ = pack.Release() // from here on it is freed when the op is recycled
 	o.pack = pack
 	if o.kind == OpSend {
-		if err := o.gather(pack.core.hostMem.Bytes()); err != nil {
+		if err := o.gather(pack.HostBytes()); err != nil {
 			return err
 		}
-		e.nic.staged.Add(o.length)
+		e.nic.CountStaged(o.length)
 	}
-	o.local = append(o.local[:0], lower.Window{Layout: pack.layout, Spaces: pack.mem, Len: o.length})
+	o.local = append(o.local[:0], pack.Window(0, o.length))
 	return nil
 }
 
 // unpacked returns the error for a message with bytes of b that cannot be packed.
-func (o *Work) unpacked(b *Buffer, pieces, most int) error {
+func (o *Work) unpacked(b *memory.Buffer, pieces, most int) error {
 	return &dmabuf.Error{
 		Op: o.kind.String(), Device: b.String(), Err: unix.EOPNOTSUPP,
 		Detail: fmt.Sprintf("%d pieces; a work request of this connection has at most %d (MaxSGE), and the policy DirectOnly lets no CPU pack them", pieces, most),
@@ -126,7 +127,7 @@ func (o *Work) pieces() int {
 func (o *Work) gather(p []byte) error {
 	for i := range o.operands {
 		x := &o.operands[i]
-		if err := x.copy(p[:x.Len], (*core).readAt); err != nil {
+		if err := x.Gather(p[:x.Len]); err != nil {
 			return err
 		}
 		p = p[x.Len:]
@@ -172,7 +173,7 @@ func (o *Work) inline(c *Conn) bool {
 		return false
 	}
 	for i := range o.operands {
-		if !o.operands[i].host() {
+		if !o.operands[i].Host() {
 			return false
 		}
 	}
@@ -216,7 +217,7 @@ func (o *Work) transfer(c *Conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used 
 		return n, used
 	}
 	end := &wrs[n-1]
-	o.last = Piece{Addr: end.RemoteAddr, Key: end.RKey}
+	o.last = lower.Piece{Addr: end.RemoteAddr, Key: end.RKey}
 	if o.flags&FlagRemoteCQData != 0 {
 		end.Op, end.Imm = ibvfd.OpWriteImm, o.data
 	}
@@ -248,7 +249,7 @@ func (o *Work) slowEnd() bool {
 		return false
 	}
 	for i := range o.operands {
-		if o.operands[i].isStaged() {
+		if o.operands[i].Staged() {
 			return true
 		}
 	}
@@ -260,18 +261,18 @@ func (o *Work) arrive(e *Endpoint) error {
 	n := o.length
 	if o.pack != nil {
 		defer func() {
-			o.pack.core.unuse()
+			o.pack.Unuse()
 			o.pack = nil
 		}()
 		if o.kind != OpRecv {
 			return nil
 		}
-		p := o.pack.core.hostMem.Bytes()[:n]
-		e.nic.staged.Add(n)
+		p := o.pack.HostBytes()[:n]
+		e.nic.CountStaged(n)
 		for i := range o.operands {
 			x := &o.operands[i]
 			k := min(x.Len, int64(len(p)))
-			if err := x.copy(p[:k], (*core).writeAt); err != nil {
+			if err := x.Scatter(p[:k]); err != nil {
 				return err
 			}
 			p = p[k:]
@@ -281,7 +282,7 @@ func (o *Work) arrive(e *Endpoint) error {
 	for i := range o.operands {
 		x := &o.operands[i]
 		k := min(x.Len, n)
-		if err := x.staged(k, (*stagingBuffer).arrived); err != nil {
+		if err := x.Arrived(k); err != nil {
 			return err
 		}
 		n -= k

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -21,12 +22,12 @@ type kind struct {
 	name   string
 	staged bool
 	only   bool // by DirectOnly only
-	make   func(t testing.TB, n *NIC, size int64) *Buffer
+	make   func(t testing.TB, n *memory.NIC, size int64) *memory.Buffer
 }
 
 // setting is where tests run: over a fabric in memory, or a NIC.
 type setting struct {
-	open   func(t testing.TB, opt NICOptions) *NIC
+	open   func(t testing.TB, opt memory.NICOptions) *memory.NIC
 	kinds  []kind
 	listen string // where the second endpoint of a world listens; "" is TCP's loopback
 }
@@ -65,10 +66,10 @@ func closing(t testing.TB, c interface{ Close() error }) {
 // to which peers have keys.
 var endpointsOf sync.Map
 
-func closingBuffer(t testing.TB, b *Buffer) {
+func closingBuffer(t testing.TB, b *memory.Buffer) {
 	closing(t, b)
 	t.Cleanup(func() {
-		if list, ok := endpointsOf.Load(b.core.nic); ok {
+		if list, ok := endpointsOf.Load(b.NIC()); ok {
 			for _, e := range list.([]*Endpoint) {
 				if err := e.Close(); err != nil {
 					t.Error(err)
@@ -79,15 +80,15 @@ func closingBuffer(t testing.TB, b *Buffer) {
 }
 
 func (s setting) endpoint(t testing.TB, opt EndpointOptions) *Endpoint {
-	n := s.open(t, NICOptions{})
-	e := must(n.NewEndpoint(opt))(t)
+	n := s.open(t, memory.NICOptions{})
+	e := must(NewEndpoint(n, opt))(t)
 	endpointsOf.Store(n, []*Endpoint{e})
 	closing(t, e)
 	t.Cleanup(func() { endpointsOf.Delete(n) })
 	return e
 }
 
-var hostKind = kind{"host", false, false, func(t testing.TB, n *NIC, size int64) *Buffer {
+var hostKind = kind{"host", false, false, func(t testing.TB, n *memory.NIC, size int64) *memory.Buffer {
 	b := must(n.AllocHost(size))(t)
 	closingBuffer(t, b)
 	return b
@@ -103,25 +104,25 @@ func inMemory(t testing.TB) setting {
 		}
 	})
 	return setting{
-		open: func(t testing.TB, opt NICOptions) *NIC {
-			n := newNIC(f.Device("fake0", fewSGEs), opt)
+		open: func(t testing.TB, opt memory.NICOptions) *memory.NIC {
+			n := memory.NewNIC(&device{f.Device("fake0", fewSGEs)}, opt)
 			closing(t, n)
 			return n
 		},
-		kinds: []kind{hostKind, ofSource("direct", true, PreferDirect), ofSource("staged", false, PreferDirect)},
+		kinds: []kind{hostKind, ofSource("direct", true, memory.PreferDirect), ofSource("staged", false, memory.PreferDirect)},
 	}
 }
 
 // ofSource returns memory with access by its source only, and by the fabric if it is direct.
-func ofSource(name string, direct bool, p Policy) kind {
-	return kind{name, !direct, p == DirectOnly, func(t testing.TB, n *NIC, size int64) *Buffer {
+func ofSource(name string, direct bool, p memory.Policy) kind {
+	return kind{name, !direct, p == memory.DirectOnly, func(t testing.TB, n *memory.NIC, size int64) *memory.Buffer {
 		src := &memSource{mem: make([]byte, size), direct: direct}
 		t.Cleanup(func() {
 			if src.holds != 0 {
 				t.Errorf("the source is held %d times", src.holds)
 			}
 		})
-		b := must(n.Register(src, BufferOptions{Policy: p}))(t)
+		b := must(n.Register(src, memory.BufferOptions{Policy: p}))(t)
 		closingBuffer(t, b)
 		return b
 	}}
@@ -182,7 +183,7 @@ func (w *world) done(e *Endpoint, op Op, context any) Completion {
 }
 
 // share shares memory at b and gives the descriptor to a.
-func (w *world) share(s Span, access ibvfd.Access) *RemoteBuffer {
+func (w *world) share(s memory.Span, access ibvfd.Access) *memory.RemoteBuffer {
 	w.t.Helper()
 	rb := must(w.b.Share(w.ba, s, access))(w.t)
 	w.ok(w.b.Offer(limited(w.t), w.ba, rb))
@@ -211,7 +212,7 @@ func random(t testing.TB, r *rand.Rand, b interface {
 }
 
 // content returns the bytes of a buffer.
-func content(t testing.TB, b *Buffer) []byte {
+func content(t testing.TB, b *memory.Buffer) []byte {
 	t.Helper()
 	p := make([]byte, b.Size())
 	if n, err := b.ReadAt(p, 0); n != len(p) || err != nil {
@@ -221,7 +222,7 @@ func content(t testing.TB, b *Buffer) []byte {
 }
 
 // same compares all bytes.
-func same(t testing.TB, what string, b *Buffer, want []byte) {
+func same(t testing.TB, what string, b *memory.Buffer, want []byte) {
 	t.Helper()
 	got := content(t, b)
 	if bytes.Equal(got, want) {

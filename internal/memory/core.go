@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package memory
 
 import (
 	"errors"
@@ -8,8 +8,6 @@ import (
 	"io"
 	"os"
 	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
@@ -75,7 +73,7 @@ func (c *core) open() (err error) {
 		c.release()
 		return errors.Join(err, c.path.Reason)
 	}
-	c.staging = &stagingBuffer{nic: c.nic, src: c.src, mem: c.hostMem.Bytes(), seen: make([]byte, c.size)}
+	c.staging = &stagingBuffer{src: c.src, mem: c.hostMem.Bytes(), moved: &c.nic.staged, seen: make([]byte, c.size)}
 	return nil
 }
 
@@ -101,20 +99,20 @@ func (c *core) openHost() error {
 
 // pinned registers host memory of the core's size, and allocates it if mem is nil.
 func (c *core) pinned(what string, mem *hostmem.Buf) error {
-	if err := c.nic.pin(c.size, what); err != nil {
+	if err := c.nic.Pin(c.size, what); err != nil {
 		return err
 	}
 	c.lent = mem != nil
 	if mem == nil {
 		var err error
 		if mem, err = hostmem.Alloc(int(c.size)); err != nil {
-			c.nic.unpin(c.size)
+			c.nic.Unpin(c.size)
 			return err
 		}
 	}
 	reg, err := c.nic.dev.Host(mem, 0, c.size, ibvfd.AccessLocalWrite|c.order.access())
 	if err != nil {
-		c.nic.unpin(c.size)
+		c.nic.Unpin(c.size)
 		if c.lent {
 			return err
 		}
@@ -140,7 +138,7 @@ func (c *core) share(off, length int64, access ibvfd.Access) (r *rc.Registration
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
-		return nil, errors.Join(os.ErrClosed, c.nic.end(r.Close))
+		return nil, errors.Join(os.ErrClosed, c.nic.End(r.Close))
 	}
 	c.uses++
 	return r, nil
@@ -224,7 +222,7 @@ func (c *core) decrement(count *int) error {
 	if !c.last(count) {
 		return nil
 	}
-	return c.nic.end(c.freeLast)
+	return c.nic.End(c.freeLast)
 }
 
 // last decrements a count, and reports whether the memory is to be freed.
@@ -259,7 +257,7 @@ func (c *core) freeLocked() error {
 				return err
 			}
 		}
-		c.nic.unpin(c.size)
+		c.nic.Unpin(c.size)
 		c.hostMem = nil
 	}
 	if c.release != nil {
@@ -272,13 +270,6 @@ func (c *core) freeLocked() error {
 		}
 		c.owned = nil
 	}
-	c.nic.leave()
+	c.nic.Leave()
 	return nil
 }
-
-// noBuffer returns the error for a *Buffer that is nil.
-func noBuffer(op string) error {
-	return &dmabuf.Error{Op: op, Detail: "a Buffer that is nil", Remedy: "look at the error of the call that was to return it", Err: unix.EINVAL}
-}
-
-var errNotHere = &dmabuf.Error{Op: "use a buffer", Detail: "it was registered with another NIC", Remedy: "register it with the endpoint's NIC", Err: unix.EINVAL}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package memory
 
 import (
 	"fmt"
@@ -14,6 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -65,13 +66,11 @@ func OpenNIC(name string, opt NICOptions) (*NIC, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newNIC(dev, opt), nil
+	return NewNIC(dev, opt), nil
 }
 
 // NewNIC makes a NIC of an opened device, which it takes over.
-func NewNIC(dev rc.Device, opt NICOptions) *NIC { return newNIC(dev, opt) }
-
-func newNIC(dev rc.Device, opt NICOptions) *NIC {
+func NewNIC(dev rc.Device, opt NICOptions) *NIC {
 	if opt.MaxPinned == 0 {
 		opt.MaxPinned = defaultMaxPinned
 	}
@@ -93,7 +92,7 @@ func (n *NIC) Stats() Stats {
 
 // atomics refuses an operation if the NIC has no atomics: otherwise the queue pair would go
 // into an error state.
-func (n *NIC) atomics(what string) error {
+func (n *NIC) NeedAtomics(what string) error {
 	if n.dev.Atomics() {
 		return nil
 	}
@@ -102,6 +101,12 @@ func (n *NIC) atomics(what string) error {
 		Remedy: "use reads, writes and messages, or a NIC whose atomic_cap is not ATOMIC_NONE (ibv_devinfo -v)",
 	}
 }
+
+// countStaged counts bytes that were copied for an operation, for Stats.Staged.
+func (n *NIC) CountStaged(bytes int64) { n.staged.Add(bytes) }
+
+// device returns the device.
+func (n *NIC) Device() rc.Device { return n.dev }
 
 // SetMaxPinned changes NICOptions.MaxPinned.
 func (n *NIC) SetMaxPinned(bytes int64) {
@@ -120,7 +125,7 @@ func (n *NIC) PKeyIndex(port int, key ibdev.PKey) (int, error) {
 }
 
 // enter counts a buffer or an endpoint; leave uncounts it.
-func (n *NIC) enter() error {
+func (n *NIC) Enter() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
@@ -130,14 +135,14 @@ func (n *NIC) enter() error {
 	return nil
 }
 
-func (n *NIC) leave() {
+func (n *NIC) Leave() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.users--
 }
 
 // pin reserves host memory that will be pinned; unpin gives it back.
-func (n *NIC) pin(size int64, what string) error {
+func (n *NIC) Pin(size int64, what string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if size > n.opt.MaxPinned-n.pinned {
@@ -151,17 +156,17 @@ func (n *NIC) pin(size int64, what string) error {
 	return nil
 }
 
-func (n *NIC) unpin(size int64) {
+func (n *NIC) Unpin(size int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.pinned -= size
 }
 
 // end calls what. After an error, Close calls it again.
-func (n *NIC) end(what func() error) error {
+func (n *NIC) End(what func() error) error {
 	err := what()
 	if err != nil {
-		n.keep(what)
+		n.Keep(what)
 	}
 	return err
 }
@@ -172,7 +177,7 @@ func (n *NIC) later(what func() error) {
 	n.ending++
 	n.mu.Unlock()
 	go func() {
-		_ = n.end(what)
+		_ = n.End(what)
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.ending--
@@ -180,7 +185,7 @@ func (n *NIC) later(what func() error) {
 	}()
 }
 
-func (n *NIC) keep(what func() error) {
+func (n *NIC) Keep(what func() error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.kept = append(n.kept, what)
@@ -193,7 +198,7 @@ func (n *NIC) endKept() (err error) {
 	n.kept = nil
 	n.mu.Unlock()
 	for _, what := range list {
-		err = joined(err, n.end(what))
+		err = errs.Join(err, n.End(what))
 	}
 	return err
 }
@@ -225,17 +230,17 @@ func (n *NIC) close() error {
 		return nil
 	}
 	if n.users > 0 {
-		return joined(refused, &dmabuf.Error{
+		return errs.Join(refused, &dmabuf.Error{
 			Op: "close", Device: n.dev.Name(), Err: dmabuf.ErrInUse,
 			Detail: fmt.Sprintf("buffers and endpoints still open: %d", n.users),
 			Remedy: "close them first",
 		})
 	}
 	if err := n.readBack.close(); err != nil {
-		return joined(refused, err)
+		return errs.Join(refused, err)
 	}
 	if err := n.dev.Close(); err != nil {
-		return joined(refused, err)
+		return errs.Join(refused, err)
 	}
 	n.closed = true
 	return refused

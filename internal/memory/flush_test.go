@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package memory
 
 import (
 	"context"
@@ -17,37 +17,58 @@ import (
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
-func TestFlush(t *testing.T) { testFlush(t, inMemory(t)) }
+func TestFlush(t *testing.T) {
+	n := openNIC(t)
+	for name, make := range map[string]func(t testing.TB) *Buffer{
+		"host":   func(t testing.TB) *Buffer { return must(n.AllocHost(100))(t) },
+		"direct": func(t testing.TB) *Buffer { return ofSource(t, n, true) },
+		"staged": func(t testing.TB) *Buffer { return ofSource(t, n, false) },
+	} {
+		t.Run(name, func(t *testing.T) { testFlush(t, n, make(t)) })
+	}
+}
+
+func ofSource(t testing.TB, n *NIC, direct bool) *Buffer {
+	return must(n.Register(&memSource{mem: make([]byte, 100), direct: direct}, BufferOptions{}))(t)
+}
+
+// The network in memory that moves bytes by itself.
+func TestLiveFlush(t *testing.T) {
+	f := memnic.New(memnic.Exchanges(), memnic.TimeScale(0.01))
+	n := openOn(t, f, fewSGEs)
+	for name, staged := range map[string]bool{"direct": false, "staged": true} {
+		t.Run(name, func(t *testing.T) {
+			m := must(memnic.NewMemory(100, memnic.MemoryOptions{Staged: staged}))(t)
+			closing(t, m)
+			testFlush(t, n, must(n.Register(m, BufferOptions{}))(t))
+		})
+	}
+}
 
 // Only GPU memory that the NIC reaches directly is read back. Buffers share the queue pairs
 // for it.
-func testFlush(t *testing.T, s setting) {
-	n := s.open(t, NICOptions{})
-	for _, k := range s.kinds {
-		t.Run(k.name, func(t *testing.T) {
-			b := k.make(t, n, 100)
-			_, other := b.core.src.(Flusher)
-			direct := b.core.src != nil && !k.staged
-			b.core.gpu = direct // an exporter may export the host's memory, which needs no flush
-			for range 3 {
-				if err := b.Flush(limited(t)); err != nil {
-					t.Fatal(err)
-				}
-				if read := b.core.bytes != nil; read != direct {
-					t.Errorf("read back: %v; a call of the vendor's: %v", read, other)
-				}
-			}
-			if direct && n.readBack.link == nil {
-				t.Error("there is nothing to read through")
-			}
-			part := must(b.Slice(10, 20))(t)
-			if err := errors.Join(part.Flush(limited(t)), part.Close()); err != nil {
-				t.Error(err)
-			}
-			if err := part.Flush(limited(t)); !errors.Is(err, os.ErrClosed) {
-				t.Errorf("after Close: %v", err)
-			}
-		})
+func testFlush(t *testing.T, n *NIC, b *Buffer) {
+	closing(t, b)
+	_, other := b.core.src.(Flusher)
+	direct := b.core.src != nil && b.Path().Direct != Staged
+	b.core.gpu = direct // an exporter may export the host's memory, which needs no flush
+	for range 3 {
+		if err := b.Flush(limited(t)); err != nil {
+			t.Fatal(err)
+		}
+		if read := b.core.bytes != nil; read != direct {
+			t.Errorf("read back: %v; a call of the vendor's: %v", read, other)
+		}
+	}
+	if direct && n.readBack.link == nil {
+		t.Error("there is nothing to read through")
+	}
+	part := must(b.Slice(10, 20))(t)
+	if err := errors.Join(part.Flush(limited(t)), part.Close()); err != nil {
+		t.Error(err)
+	}
+	if err := part.Flush(limited(t)); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("after Close: %v", err)
 	}
 }
 
@@ -87,7 +108,7 @@ func TestFlushBySource(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFabric()
-			n := newNIC(flushingDevice{f.Device("fake0", memnic.Limits{MaxSGE: 1})}, NICOptions{})
+			n := NewNIC(flushingDevice{f.Device("fake0", memnic.Limits{MaxSGE: 1})}, NICOptions{})
 			closing(t, n)
 			src := &flushing{memSource: &memSource{mem: make([]byte, 64), direct: true}, err: c.err}
 			b := must(n.Register(src, BufferOptions{}))(t)
@@ -111,13 +132,13 @@ func (silentQueue) Poll([]ibvfd.WC) (int, error) { return 0, nil }
 // A READ that fails, or does not end, is an error, and its completion is not taken for the
 // next one's.
 func TestFlushFails(t *testing.T) {
-	n := inMemory(t).open(t, NICOptions{})
+	n := openNIC(t)
 	b := must(n.Register(&memSource{mem: make([]byte, 64), direct: true}, BufferOptions{}))(t)
 	closing(t, b)
 	// Like memory of many dma-bufs: more than are read at once.
-	pieces := make(Memory, 2*readBackDepth+3)
+	pieces := make(lower.Memory, 2*readBackDepth+3)
 	for i := range pieces {
-		pieces[i] = Piece{Addr: b.core.local.Memory[0].Addr + uint64(i), Length: 1, Key: b.core.local.Memory[0].Key}
+		pieces[i] = lower.Piece{Addr: b.core.local.Memory[0].Addr + uint64(i), Length: 1, Key: b.core.local.Memory[0].Key}
 	}
 	b.core.local = lower.NewSpace(pieces)
 	good := func() {
@@ -168,8 +189,7 @@ func TestFlushFails(t *testing.T) {
 // Peers cannot read the bytes that the readBack may read: its keys are in another domain, and
 // no buffer has more access than before.
 func TestFlushGivesNoAccess(t *testing.T) {
-	s := inMemory(t)
-	n := s.open(t, NICOptions{})
+	n := openNIC(t)
 	b := must(n.Register(&memSource{mem: make([]byte, 64), direct: true}, BufferOptions{}))(t)
 	closing(t, b)
 	if err := b.Flush(limited(t)); err != nil {
@@ -190,7 +210,7 @@ func TestFlushGivesNoAccess(t *testing.T) {
 
 // Resources that could not be freed are freed later, like those of a buffer and a NIC.
 func TestFlushEndsLate(t *testing.T) {
-	n := inMemory(t).open(t, NICOptions{})
+	n := openNIC(t)
 	b := must(n.Register(&memSource{mem: make([]byte, 64), direct: true}, BufferOptions{}))(t)
 	if err := b.Flush(limited(t)); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package memory
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/spin"
 )
@@ -35,7 +36,7 @@ type Flusher interface {
 //
 // After an error it is not known which writes the GPU sees.
 func (b *Buffer) Flush(ctx context.Context) error {
-	if err := b.use(); err != nil {
+	if err := b.Use(); err != nil {
 		return err
 	}
 	defer b.core.unuse()
@@ -90,7 +91,7 @@ func (m *readBack) read(ctx context.Context, c *core) error {
 	err := m.readAll(ctx, c.bytes)
 	if err != nil {
 		// The READs still under way must not complete in a later call.
-		err = joined(err, m.nic.end(m.drop()))
+		err = errs.Join(err, m.nic.End(m.drop()))
 	}
 	return err
 }
@@ -102,7 +103,7 @@ func (m *readBack) register(c *core) error {
 	for _, p := range c.local.Memory {
 		r, err := m.dev.Source(c.exported(), start, 1, ibvfd.AccessRemoteRead)
 		if err != nil {
-			return joined(err, m.nic.end(func() error { return closeRegistrations(&bytes) }))
+			return errs.Join(err, m.nic.End(func() error { return closeRegistrations(&bytes) }))
 		}
 		bytes = append(bytes, r)
 		start += p.Length
@@ -148,14 +149,14 @@ func (m *readBack) open() (err error) {
 		}
 	}
 	m.end.Store(nil)
-	l, err := m.dev.Link(rc.Attr{SendDepth: readBackDepth, RecvDepth: 1, SGE: 1, End: m.nic.end, Queue: m.queue, Broke: m.broke})
+	l, err := m.dev.Link(rc.Attr{SendDepth: readBackDepth, RecvDepth: 1, SGE: 1, End: m.nic.End, Queue: m.queue, Broke: m.broke})
 	if err != nil {
 		return err
 	}
 	ends := l.Local()
 	ends[rc.WriteQueue], ends[rc.ReadQueue] = ends[rc.ReadQueue], ends[rc.WriteQueue]
 	if err := l.Connect(ends, l.Attr().ReadsIn); err != nil {
-		return joined(err, m.nic.end(l.Close))
+		return errs.Join(err, m.nic.End(l.Close))
 	}
 	m.link = l
 	return nil

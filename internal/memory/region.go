@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package memory
 
 import (
 	"io"
@@ -9,7 +9,9 @@ import (
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
 // Region is a list of Buffers seen through a layout, whose sources they are: the MR of
@@ -24,7 +26,7 @@ type Region struct {
 	bufs []*Buffer
 
 	mu     sync.RWMutex
-	layout Layout
+	layout layout.Layout
 	spaces []lower.Space
 	closed bool
 }
@@ -33,55 +35,38 @@ type Region struct {
 // their bytes, in order.
 func NewRegion(bufs ...*Buffer) (*Region, error) {
 	r := &Region{bufs: slices.Clone(bufs)}
-	extents := make([]Extent, len(bufs))
+	extents := make([]layout.Extent, len(bufs))
 	for i, b := range bufs {
 		if b == nil {
 			r.bufs = bufs[:i]
-			return nil, joinClose(noBuffer("make a region"), r)
+			return nil, errs.Close(noBuffer("make a region"), r)
 		}
 		if b.core.nic != bufs[0].core.nic {
 			r.bufs = bufs[:i]
-			return nil, joinClose(errNotHere, r)
+			return nil, errs.Close(errNotHere, r)
 		}
 		if err := b.Retain(); err != nil {
 			r.bufs = bufs[:i]
-			return nil, joinClose(err, r)
+			return nil, errs.Close(err, r)
 		}
-		extents[i] = Extent{Source: i, Len: b.size}
+		extents[i] = layout.Extent{Source: i, Len: b.size}
 		r.spaces = append(r.spaces, b.space())
 	}
 	if len(bufs) == 0 {
 		return nil, &dmabuf.Error{Op: "make a region", Detail: "no buffers", Err: dmabuf.ErrRange}
 	}
 	r.nic = bufs[0].core.nic
-	l, err := SG(extents...)
+	l, err := layout.SG(extents...)
 	if err != nil {
-		return nil, joinClose(err, r)
+		return nil, errs.Close(err, r)
 	}
 	r.layout = l
 	return r, nil
 }
 
-// space returns the Buffer's memory under local keys: a part of the core's.
-func (b *Buffer) space() lower.Space {
-	if b.off == 0 && b.size == b.core.size {
-		return b.core.local
-	}
-	var m Memory
-	start := int64(0)
-	for _, p := range b.core.local.Memory {
-		low, high := max(start, b.off), min(start+p.Length, b.off+b.size)
-		if low < high {
-			m = append(m, Piece{Addr: p.Addr + uint64(low-start), Length: high - low, Key: p.Key})
-		}
-		start += p.Length
-	}
-	return lower.NewSpace(m)
-}
-
 // Assign gives the region another layout. If the layout has extents outside the buffers, it
 // returns [dmabuf.ErrRange] and keeps the old layout.
-func (r *Region) Assign(l Layout) error {
+func (r *Region) Assign(l layout.Layout) error {
 	err := l.Check("assign a layout", func(i int) (int64, bool) {
 		if i >= len(r.bufs) {
 			return 0, false
@@ -101,8 +86,8 @@ func (r *Region) Assign(l Layout) error {
 }
 
 // AssignSG assigns the layout that SG makes.
-func (r *Region) AssignSG(extents ...Extent) error {
-	l, err := SG(extents...)
+func (r *Region) AssignSG(extents ...layout.Extent) error {
+	l, err := layout.SG(extents...)
 	if err != nil {
 		return err
 	}
@@ -110,16 +95,19 @@ func (r *Region) AssignSG(extents ...Extent) error {
 }
 
 // AssignInterleaved assigns the layout that Interleaved makes.
-func (r *Region) AssignInterleaved(block Extent, dims ...Dim) error {
-	l, err := Interleaved(block, dims...)
+func (r *Region) AssignInterleaved(block layout.Extent, dims ...layout.Dim) error {
+	l, err := layout.Interleaved(block, dims...)
 	if err != nil {
 		return err
 	}
 	return r.Assign(l)
 }
 
+// Buffers returns the buffers: a list that the caller must not change.
+func (r *Region) Buffers() []*Buffer { return r.bufs }
+
 // Layout returns the current layout.
-func (r *Region) Layout() Layout {
+func (r *Region) Layout() layout.Layout {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.layout
@@ -136,13 +124,13 @@ func (r *Region) ReadAt(p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	if off < 0 {
-		return 0, outOfRange("read", off, int64(len(p)), l.Size())
+		return 0, OutOfRange("read", off, int64(len(p)), l.Size())
 	}
 	var end error
 	if off = min(off, l.Size()); int64(len(p)) > l.Size()-off {
 		p, end = p[:l.Size()-off], io.EOF
 	}
-	n, err := r.each(l, p, off, (*Buffer).use, (*core).readAt)
+	n, err := r.each(l, p, off, (*Buffer).Use, (*core).readAt)
 	if err == nil {
 		err = end
 	}
@@ -157,24 +145,24 @@ func (r *Region) WriteAt(p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	if !within(off, int64(len(p)), l.Size()) {
-		return 0, outOfRange("write", off, int64(len(p)), l.Size())
+		return 0, OutOfRange("write", off, int64(len(p)), l.Size())
 	}
 	return r.each(l, p, off, (*Buffer).useToWrite, (*core).writeAt)
 }
 
 // open returns the layout of a region, or os.ErrClosed.
-func (r *Region) open() (Layout, error) {
+func (r *Region) open() (layout.Layout, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if r.closed {
-		return Layout{}, os.ErrClosed
+		return layout.Layout{}, os.ErrClosed
 	}
 	return r.layout, nil
 }
 
 // each copies extent after extent. Before that it takes every Buffer that it reaches into use:
 // if that fails for one, no byte moves.
-func (r *Region) each(l Layout, p []byte, off int64, use func(*Buffer) error, do func(*core, []byte, int64) (int, error)) (n int, err error) {
+func (r *Region) each(l layout.Layout, p []byte, off int64, use func(*Buffer) error, do func(*core, []byte, int64) (int, error)) (n int, err error) {
 	used := make([]bool, len(r.bufs))
 	defer func() {
 		for i, b := range r.bufs {
@@ -213,7 +201,7 @@ func (r *Region) Close() error {
 	r.closed = true
 	var err error
 	for _, b := range r.bufs {
-		err = joined(err, b.Release())
+		err = errs.Join(err, b.Release())
 	}
 	return err
 }

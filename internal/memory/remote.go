@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package memory
 
 import (
 	"encoding/binary"
@@ -14,15 +14,15 @@ import (
 	"github.com/gpurdma/gpurdma/layout"
 )
 
-// RemoteBuffer describes memory of a peer: Endpoint.Share made it there, and the peer sent it.
+// RemoteBuffer describes memory of a peer: NIC.Grant made it there, and the peer sent it.
 // It never changes.
 type RemoteBuffer struct {
 	id     uint64
 	token  uint64 // of the connection, or endpoint, whose keys these are
 	access ibvfd.Access
 	spaces []lower.Space
-	layout Layout
-	share  *share // nil unless Share made it here, or View made it of such a RemoteBuffer
+	layout layout.Layout
+	grant  *Grant // nil unless Grant made it here, or View made it of such a RemoteBuffer
 }
 
 // remoteAccess is all access that a peer can be given.
@@ -38,17 +38,32 @@ func (r *RemoteBuffer) Size() int64 { return r.layout.Size() }
 func (r *RemoteBuffer) Access() ibvfd.Access { return r.access }
 
 // Layout returns the layout of the memory.
-func (r *RemoteBuffer) Layout() Layout { return r.layout }
+func (r *RemoteBuffer) Layout() layout.Layout { return r.layout }
+
+// Token returns what names the connection, or the endpoint, with which the keys end.
+func (r *RemoteBuffer) Token() uint64 { return r.token }
+
+// Grant returns the keys, if they are for memory of this side; nil otherwise.
+func (r *RemoteBuffer) Grant() *Grant { return r.grant }
 
 // View returns the same memory through another layout, whose sources are those of the memory.
 // It returns [dmabuf.ErrRange] if the layout has bytes outside the memory.
-func (r *RemoteBuffer) View(l Layout) (*RemoteBuffer, error) {
+func (r *RemoteBuffer) View(l layout.Layout) (*RemoteBuffer, error) {
 	v := *r
 	v.layout = l
 	if err := v.check(); err != nil {
 		return nil, err
 	}
 	return &v, nil
+}
+
+// Weight returns about how much memory a descriptor takes.
+func (r *RemoteBuffer) Weight() int {
+	n := 256
+	for _, s := range r.spaces {
+		n += 64 + 32*len(s.Memory)
+	}
+	return n + r.layout.Weight()
 }
 
 func (r *RemoteBuffer) check() error {
@@ -125,8 +140,8 @@ func (r *RemoteBuffer) UnmarshalBinary(data []byte) error {
 }
 
 // readMemory reads the pieces of one source.
-func readMemory(r *wire.Reader) Memory {
-	m := make(Memory, r.Count(6))
+func readMemory(r *wire.Reader) lower.Memory {
+	m := make(lower.Memory, r.Count(6))
 	total := int64(0)
 	for i := range m {
 		p := &m[i]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package memory
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/bits"
 	"sync"
+	"sync/atomic"
 )
 
 // stagingBuffer is pinned host memory that the NIC and peers use in place of a source. Both
@@ -16,9 +17,9 @@ import (
 // bytes that both had when they were last equal; a difference from it shows which side has
 // changed. A write of the same bytes again cannot be seen: see [Buffer.Sync].
 type stagingBuffer struct {
-	nic *NIC
-	src Source
-	mem []byte
+	src   Source
+	mem   []byte
+	moved *atomic.Int64 // counts the bytes that are copied
 
 	mu   sync.Mutex
 	seen []byte
@@ -67,7 +68,7 @@ func (s *stagingBuffer) arrived(off, length int64) error {
 			return err
 		}
 		copy(s.seen[off:off+n], came)
-		s.nic.staged.Add(n)
+		s.moved.Add(n)
 		return nil
 	})
 }
@@ -89,7 +90,7 @@ func (s *stagingBuffer) chunk(off, n int64) error {
 			}
 			copy(seen[i:j], theirs[i:j])
 			copy(ours[i:j], theirs[i:j])
-			s.nic.staged.Add(int64(j - i))
+			s.moved.Add(int64(j - i))
 			return nil
 		})
 		if err != nil {
@@ -102,7 +103,7 @@ func (s *stagingBuffer) chunk(off, n int64) error {
 	return runs(ours, seen, func(i, j int) error {
 		copy(mem[i:j], ours[i:j])
 		copy(seen[i:j], ours[i:j])
-		s.nic.staged.Add(int64(j - i))
+		s.moved.Add(int64(j - i))
 		return nil
 	})
 }

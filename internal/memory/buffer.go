@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package memory
 
 import (
 	"context"
@@ -17,7 +17,9 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/layout"
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
@@ -46,7 +48,7 @@ const (
 	PreferDirect Policy = iota
 	// DirectOnly never stages: if registration is refused, Register returns an error, and no
 	// operation moves the bytes by CPU. A message or a receive with more pieces than a work
-	// request may have (EndpointOptions.MaxSGE) completes with EOPNOTSUPP; other memory is
+	// request may have completes with EOPNOTSUPP; other memory is
 	// packed. Calls that ask for the CPU still use it: ReadAt, WriteAt, FlagInject.
 	DirectOnly
 	// StagedOnly always stages, for comparison.
@@ -84,7 +86,7 @@ type Buffer struct {
 	readOnly bool
 	order    Ordering      // of what peers write
 	whole    bool          // made by Register or AllocHost
-	layout   Layout        // of all its bytes
+	layout   layout.Layout // of all its bytes
 	mem      []lower.Space // its one source
 	self     [1]*Buffer
 	ready    atomic.Pointer[func(context.Context) error]
@@ -112,7 +114,7 @@ func (n *NIC) Register(src Source, opt BufferOptions) (*Buffer, error) {
 }
 
 func (n *NIC) register(src Source, opt BufferOptions) (*core, error) {
-	if err := n.enter(); err != nil {
+	if err := n.Enter(); err != nil {
 		return nil, err
 	}
 	c := &core{nic: n, src: src, size: src.Size(), policy: opt.Policy, order: opt.Ordering, peer: opt.PeerDirect}
@@ -122,7 +124,7 @@ func (n *NIC) register(src Source, opt BufferOptions) (*core, error) {
 	}
 	err := c.open()
 	if err != nil {
-		n.leave()
+		n.Leave()
 		return nil, err
 	}
 	return c, nil
@@ -140,7 +142,7 @@ func (n *NIC) Allocate(ctx context.Context, a gpualloc.Allocator, size int64, op
 	}
 	c, err := n.register(mem, opt)
 	if err != nil {
-		return nil, joinClose(err, mem)
+		return nil, errs.Close(err, mem)
 	}
 	c.owned = mem
 	return c.all(size), nil // without the bytes that rounding has added
@@ -149,12 +151,12 @@ func (n *NIC) Allocate(ctx context.Context, a gpualloc.Allocator, size int64, op
 // AllocHost makes a Buffer of size bytes of pinned host memory, in RelaxedOrdering; use
 // StrictSlice for flags in it.
 func (n *NIC) AllocHost(size int64) (*Buffer, error) {
-	if err := n.enter(); err != nil {
+	if err := n.Enter(); err != nil {
 		return nil, err
 	}
 	c := &core{nic: n, size: size}
 	if err := c.openHost(); err != nil {
-		n.leave()
+		n.Leave()
 		return nil, err
 	}
 	return c.all(c.size), nil
@@ -167,13 +169,13 @@ func (n *NIC) RegisterHost(mem *hostmem.Buf, owned io.Closer) (*Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := n.enter(); err != nil {
+	if err := n.Enter(); err != nil {
 		release()
 		return nil, err
 	}
 	c := &core{nic: n, size: int64(len(mem.Bytes()))}
 	if err := c.pinned("a buffer of host memory", mem); err != nil {
-		n.leave()
+		n.Leave()
 		release()
 		return nil, err
 	}
@@ -193,14 +195,31 @@ func (b *Buffer) directOnly() bool { return b.core.policy == DirectOnly }
 
 func (c *core) buffer(off, size int64, readOnly bool, order Ordering) *Buffer {
 	c.handles++
-	b := &Buffer{core: c, id: newID(), off: off, size: size, readOnly: readOnly, order: order, refs: 1}
-	b.layout, _ = Contiguous(0, size) // a size that is valid for a buffer is valid for a layout
+	b := &Buffer{core: c, id: NewID(), off: off, size: size, readOnly: readOnly, order: order, refs: 1}
+	b.layout, _ = layout.Contiguous(0, size) // a size that is valid for a buffer is valid for a layout
 	b.mem, b.self[0] = []lower.Space{b.space()}, b
 	return b
 }
 
+// space returns the Buffer's memory under local keys: a part of the core's.
+func (b *Buffer) space() lower.Space {
+	if b.off == 0 && b.size == b.core.size {
+		return b.core.local
+	}
+	var m lower.Memory
+	start := int64(0)
+	for _, p := range b.core.local.Memory {
+		low, high := max(start, b.off), min(start+p.Length, b.off+b.size)
+		if low < high {
+			m = append(m, lower.Piece{Addr: p.Addr + uint64(low-start), Length: high - low, Key: p.Key})
+		}
+		start += p.Length
+	}
+	return lower.NewSpace(m)
+}
+
 // newID returns a number that is unique, on this host and on others.
-func newID() uint64 {
+func NewID() uint64 {
 	for {
 		if id := rand.Uint64(); id != 0 {
 			return id
@@ -209,7 +228,7 @@ func newID() uint64 {
 }
 
 // ID returns a number that names the Buffer for the other host. It gives no access:
-// [Endpoint.Share] and [Endpoint.Offer] do.
+// [NIC.Grant] does.
 func (b *Buffer) ID() uint64 { return b.id }
 
 // Size returns the Buffer's size in bytes.
@@ -253,9 +272,16 @@ func (b *Buffer) ReadOnlySlice(offset, size int64) (*Buffer, error) {
 	return b.slice(offset, size, true, b.order)
 }
 
+// StrictSlice is Slice for flags: a peer that gets a share of it writes to it in
+// StrictOrdering, whatever the rest of the memory has. Receives and READs of the local side
+// keep the memory's ordering: programs wait for their completion.
+func (b *Buffer) StrictSlice(offset, size int64) (*Buffer, error) {
+	return b.slice(offset, size, b.readOnly, StrictOrdering)
+}
+
 func (b *Buffer) slice(offset, size int64, readOnly bool, order Ordering) (*Buffer, error) {
 	if !within(offset, size, b.size) || size == 0 {
-		return nil, outOfRange("slice a buffer", offset, size, b.size)
+		return nil, OutOfRange("slice a buffer", offset, size, b.size)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -279,13 +305,13 @@ func within(off, length, size int64) bool {
 // have written.
 func (b *Buffer) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
-		return 0, outOfRange("read", off, int64(len(p)), b.size)
+		return 0, OutOfRange("read", off, int64(len(p)), b.size)
 	}
 	var end error
 	if off = min(off, b.size); int64(len(p)) > b.size-off {
 		p, end = p[:b.size-off], io.EOF
 	}
-	if err := b.use(); err != nil {
+	if err := b.Use(); err != nil {
 		return 0, err
 	}
 	defer b.core.unuse()
@@ -301,7 +327,7 @@ func (b *Buffer) ReadAt(p []byte, off int64) (int, error) {
 // EACCES.
 func (b *Buffer) WriteAt(p []byte, off int64) (int, error) {
 	if !within(off, int64(len(p)), b.size) {
-		return 0, outOfRange("write", off, int64(len(p)), b.size)
+		return 0, OutOfRange("write", off, int64(len(p)), b.size)
 	}
 	if err := b.useToWrite(); err != nil {
 		return 0, err
@@ -315,7 +341,7 @@ func (b *Buffer) useToWrite() error {
 	if b.readOnly {
 		return b.denied("write")
 	}
-	return b.use()
+	return b.Use()
 }
 
 func (b *Buffer) denied(op string) error {
@@ -335,7 +361,7 @@ func (b *Buffer) denied(op string) error {
 // after the GPU's write, before the peer may write again; without it the second setting is
 // lost, which does not happen on a direct Buffer.
 func (b *Buffer) Sync() error {
-	if err := b.use(); err != nil {
+	if err := b.Use(); err != nil {
 		return err
 	}
 	defer b.core.unuse()
@@ -410,18 +436,16 @@ func (b *Buffer) String() string {
 	return fmt.Sprintf("buffer %x (%d bytes)", b.id, b.size)
 }
 
-// use keeps the memory until core.unuse.
-func (b *Buffer) use() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.refs == 0 {
-		return os.ErrClosed
+// SetReady makes operations that read the Buffer's bytes wait until the function returns nil:
+// for memory that a GPU is still writing when the operation is posted. Its context ends with
+// the connection, and when the operation is withdrawn; an error of it is the operation's. The
+// function is called in a goroutine of its own, once for each operation. nil removes it.
+//
+// It does not apply to what peers read.
+func (b *Buffer) SetReady(ready func(context.Context) error) {
+	if ready == nil {
+		b.ready.Store(nil)
+		return
 	}
-	b.core.mu.Lock()
-	defer b.core.mu.Unlock()
-	if b.core.ended {
-		return os.ErrClosed
-	}
-	b.core.uses++
-	return nil
+	b.ready.Store(&ready)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package memory
 
 import (
 	"fmt"
@@ -43,11 +43,4 @@ func (o Ordering) access() ibvfd.Access {
 		return 0
 	}
 	return ibvfd.AccessRelaxedOrdering
-}
-
-// StrictSlice is Slice for flags: a peer that gets a share of it writes to it in
-// StrictOrdering, whatever the rest of the memory has. Receives and READs of the local side
-// keep the memory's ordering: programs wait for their completion.
-func (b *Buffer) StrictSlice(offset, size int64) (*Buffer, error) {
-	return b.slice(offset, size, b.readOnly, StrictOrdering)
 }

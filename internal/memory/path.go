@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package memory
 
 import (
 	"context"
@@ -73,20 +73,20 @@ func (b *Buffer) GPUDirect() bool {
 }
 
 // errStaged is the error of calls that need a direct Buffer.
-var errStaged = errors.New("the buffer is staged")
+var ErrStaged = errors.New("the buffer is staged")
 
 // Prove asks a prover where the bytes are, and keeps the answer for Path. The prover must have
 // watched the kernel since before the Buffer was registered. The Buffer is Proven if every one
 // of its MRs is; otherwise the answer is that of the first MR that is not. For a staged Buffer
 // Prove returns an error.
 func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Placement, error) {
-	if err := b.use(); err != nil {
+	if err := b.Use(); err != nil {
 		return placement.Placement{}, err
 	}
 	defer b.core.unuse()
 	c := b.core
 	if c.staging != nil || c.src == nil {
-		return placement.Placement{}, errStaged
+		return placement.Placement{}, ErrStaged
 	}
 	direct := Proven
 	var proof placement.Placement

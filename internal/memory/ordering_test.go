@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package memory
 
 import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
 // Registrations are relaxed, for local use and for peers, unless the caller chose otherwise
 // for the buffer, or for a slice of it. The peer does not see the ordering.
 func TestOrdering(t *testing.T) {
-	w := inMemory(t).world(t, EndpointOptions{})
-	f := w.b.nic.dev.(*fakeDevice).On()
-	relaxed := func(what string, keys Memory, want bool) {
+	n := openNIC(t)
+	f := n.dev.(*fakeDevice).On()
+	relaxed := func(what string, keys lower.Memory, want bool) {
 		t.Helper()
 		for _, p := range keys {
 			access, _ := accessOf(t, f, p.Key)
@@ -25,18 +26,26 @@ func TestOrdering(t *testing.T) {
 	shared := func(what string, s Span, want ...bool) {
 		t.Helper()
 		for _, access := range []ibvfd.Access{ibvfd.AccessRemoteRead, allAccess} {
-			rb := w.share(s, access)
+			rb := must(n.Grant(s, access, 1))(t)
 			if len(rb.spaces) != len(want) {
 				t.Fatalf("%s: %d sources, want %d", what, len(rb.spaces), len(want))
 			}
 			for i, want := range want {
 				relaxed(what, rb.spaces[i].Memory, want)
 			}
+			if err := rb.Grant().Withdraw(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
+	host := func() *Buffer {
+		b := must(n.AllocHost(64))(t)
+		closing(t, b)
+		return b
+	}
 	register := func(direct bool, o Ordering) *Buffer {
-		b := must(w.b.nic.Register(&memSource{mem: make([]byte, 64), direct: direct}, BufferOptions{Ordering: o}))(t)
-		closingBuffer(t, b)
+		b := must(n.Register(&memSource{mem: make([]byte, 64), direct: direct}, BufferOptions{Ordering: o}))(t)
+		closing(t, b)
 		return b
 	}
 	for _, c := range []struct {
@@ -44,7 +53,7 @@ func TestOrdering(t *testing.T) {
 		b     *Buffer
 		order Ordering
 	}{
-		{"host", hostKind.make(t, w.b.nic, 64), RelaxedOrdering},
+		{"host", host(), RelaxedOrdering},
 		{"direct", register(true, RelaxedOrdering), RelaxedOrdering},
 		{"staged", register(false, RelaxedOrdering), RelaxedOrdering},
 		{"direct, strict", register(true, StrictOrdering), StrictOrdering},
@@ -54,22 +63,22 @@ func TestOrdering(t *testing.T) {
 		relaxed(c.name, c.b.core.reg.Local, want)
 		shared(c.name, c.b.All(), want)
 		part := must(c.b.Slice(8, 16))(t)
-		closingBuffer(t, part)
+		closing(t, part)
 		shared(c.name+", a slice", part.All(), want)
 		flag := must(c.b.StrictSlice(32, 8))(t)
-		closingBuffer(t, flag)
+		closing(t, flag)
 		shared(c.name+", a flag", flag.All(), false)
 		again := must(flag.Slice(0, 4))(t)
-		closingBuffer(t, again)
+		closing(t, again)
 		shared(c.name+", a slice of a flag", again.All(), false)
 		both := must(NewRegion(part, flag))(t)
 		closing(t, both)
 		shared(c.name+", a region", both.All(), want, false)
 	}
-	ro := must(hostKind.make(t, w.b.nic, 64).ReadOnlySlice(0, 64))(t)
-	closingBuffer(t, ro)
+	ro := must(host().ReadOnlySlice(0, 64))(t)
+	closing(t, ro)
 	flag := must(ro.StrictSlice(0, 8))(t)
-	closingBuffer(t, flag)
+	closing(t, flag)
 	if !flag.ReadOnly() {
 		t.Error("a strict slice of what is for reading only may be written to")
 	}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package errs joins errors of which any may be nil.
+package errs
+
+import (
+	"errors"
+	"io"
+)
+
+// Join joins two errors. If one is nil, it returns the other one as it is.
+func Join(a, b error) error {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return errors.Join(a, b)
+}
+
+// Close closes c, and joins its error to err.
+func Close(err error, c io.Closer) error { return Join(err, c.Close()) }

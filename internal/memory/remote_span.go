@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package memory
+
+import (
+	"fmt"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
+	"golang.org/x/sys/unix"
+)
+
+// RemoteSpan is a peer's memory in an operation: Length bytes from Offset on
+// (struct fi_rma_iov).
+type RemoteSpan struct {
+	Buf            *RemoteBuffer
+	Offset, Length int64
+}
+
+// All returns all bytes of the remote buffer.
+func (r *RemoteBuffer) All() RemoteSpan { return RemoteSpan{Buf: r, Length: r.Size()} }
+
+// Part returns length bytes of the remote buffer from offset on.
+func (r *RemoteBuffer) Part(offset, length int64) RemoteSpan {
+	return RemoteSpan{Buf: r, Offset: offset, Length: length}
+}
+
+// check checks a remote span as far as that is possible without the peer's NIC.
+func (r *RemoteSpan) Check(op string, need ibvfd.Access) error {
+	switch {
+	case r.Buf == nil && r.Length == 0 && r.Offset == 0:
+		return nil
+	case r.Buf == nil:
+		return &dmabuf.Error{Op: op, Detail: "a remote span of nothing", Remedy: "set Buf", Err: unix.EINVAL}
+	case !within(r.Offset, r.Length, r.Buf.Size()):
+		e := OutOfRange(op, r.Offset, r.Length, r.Buf.Size())
+		e.Device = fmt.Sprintf("remote buffer %x", r.Buf.id)
+		return e
+	case r.Buf.access&need != need:
+		return &dmabuf.Error{
+			Op: op, Device: fmt.Sprintf("remote buffer %x", r.Buf.id), Err: unix.EACCES,
+			Detail: fmt.Sprintf("it allows %v; this takes %v", r.Buf.access, need), Remedy: "the peer shares it with that access",
+		}
+	}
+	return nil
+}
+
+// window returns the remote memory for the lowering.
+func (r *RemoteSpan) Window() lower.Window {
+	return lower.Window{Layout: r.Buf.layout, Spaces: r.Buf.spaces, Off: r.Offset, Len: r.Length}
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package memory
+
+import (
+	"github.com/gpurdma/gpurdma/layout"
+)
+
+// Span is local memory of an operation: Length bytes from Offset on, of a Buffer, a Region or
+// a View. The zero Span has no bytes.
+type Span struct {
+	Buf            *Buffer // or
+	Region         *Region
+	View           *View
+	Offset, Length int64
+
+	layout layout.Layout // of the Region; if empty, the Region's layout when an operation takes the Span
+}
+
+// All returns all bytes of the Buffer.
+func (b *Buffer) All() Span { return Span{Buf: b, Length: b.size} }
+
+// All returns all bytes of the region's current layout. The Span keeps this layout when the
+// region is assigned another one.
+func (r *Region) All() Span {
+	l := r.Layout()
+	return Span{Region: r, Length: l.Size(), layout: l}
+}
+
+// shape returns the layout through which the Region is seen.
+func (s *Span) shape() layout.Layout {
+	if s.layout.Size() > 0 {
+		return s.layout
+	}
+	return s.Region.Layout()
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package memory
+
+import (
+	"os"
+
+	"github.com/gpurdma/gpurdma/internal/lower"
+)
+
+// What keeps a Buffer's memory while operations and peers use it.
+
+// use keeps the memory until core.unuse.
+func (b *Buffer) Use() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refs == 0 {
+		return os.ErrClosed
+	}
+	b.core.mu.Lock()
+	defer b.core.mu.Unlock()
+	if b.core.ended {
+		return os.ErrClosed
+	}
+	b.core.uses++
+	return nil
+}
+
+// usable is use by an endpoint of that NIC.
+func (b *Buffer) usable(nic *NIC) error {
+	if b.core.nic != nic {
+		return errNotHere
+	}
+	return b.Use()
+}
+
+// unuse ends a use.
+func (b *Buffer) Unuse() { b.core.unuse() }
+
+// unuseLater ends a use, for callers that hold a lock.
+func (b *Buffer) UnuseLater() { b.core.unuseLater() }
+
+// nicOf returns the NIC that the memory is registered with.
+func (b *Buffer) NIC() *NIC { return b.core.nic }
+
+// hostBytes returns the memory of a Buffer of AllocHost.
+func (b *Buffer) HostBytes() []byte { return b.core.hostMem.Bytes()[b.off : b.off+b.size] }
+
+// window returns n bytes from off on as memory of an operation.
+func (b *Buffer) Window(off, n int64) lower.Window {
+	return lower.Window{Layout: b.layout, Spaces: b.mem, Off: off, Len: n}
+}
+
+// piece returns the first piece of the memory, under its local key.
+func (b *Buffer) Piece() lower.Piece { return b.mem[0].Memory[0] }
