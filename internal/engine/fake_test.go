@@ -5,7 +5,6 @@ package engine
 import (
 	"errors"
 	"sync"
-	"testing"
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
@@ -38,16 +37,6 @@ func fakeOf(n *memory.NIC) *fakeDevice { return n.Device().(*device).Device.(*fa
 
 // replaceDevice makes a NIC use another device.
 func replaceDevice(n *memory.NIC, d rc.Device) { n.Device().(*device).Device = d }
-
-// accessOf returns what a key of the fabric allows, and the number of bytes that it covers.
-func accessOf(t testing.TB, f *fabric, key uint32) (ibvfd.Access, int) {
-	t.Helper()
-	access, size, ok := f.Access(key)
-	if !ok {
-		t.Fatalf("there is no key %#x", key)
-	}
-	return access, size
-}
 
 func vendorErr(s ibvfd.WCStatus) uint32 { return memnic.VendorErr(s) }
 
