@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -137,10 +138,40 @@ func (f *Fabric) make(size int64, owned []io.Closer, register func(*rail, *share
 		}
 		b.parts = append(b.parts, part)
 	}
+	if err := b.stageTogether(o); err != nil {
+		if end := errors.Join(b.giveUp(), hold.Close()); end != nil {
+			return nil, errors.Join(err, end)
+		}
+		return nil, plain(err)
+	}
 	if err := hold.Close(); err != nil {
 		return nil, err
 	}
 	return f.addBuffer(b)
+}
+
+// stageTogether makes all NICs use one staging buffer if one of them has to stage the memory:
+// otherwise a NIC would not see what came by another one.
+func (b *Buffer) stageTogether(o *owner) error {
+	first := slices.IndexFunc(b.parts, func(p *memory.Buffer) bool { return p.Path().Direct == memory.Staged })
+	if first < 0 {
+		return nil
+	}
+	for i, p := range b.parts {
+		if i == first {
+			continue
+		}
+		x := o.add()
+		together, err := b.fabric.nics[i].nic.RegisterStaged(b.parts[first], x)
+		if err != nil {
+			return errors.Join(err, x.Close())
+		}
+		b.parts[i] = together
+		if err := p.Release(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Register makes a Buffer of memory that exists, and holds it: the source's Close returns
@@ -148,7 +179,7 @@ func (f *Fabric) make(size int64, owned []io.Closer, register func(*rail, *share
 //
 // If a NIC does not reach the memory, the Buffer is staged: the NIC uses pinned host memory in
 // its place, and the CPU copies the bytes before and after operations. Path says so, and why;
-// so does the log, once.
+// so does the log, once. If one NIC of a Fabric does not reach the memory, all stage it.
 func (f *Fabric) Register(ctx context.Context, src Source, opts ...BufferOption) (*Buffer, error) {
 	if src == nil {
 		return nil, &dmabuf.Error{Op: "register a buffer", Detail: "no source", Remedy: "give memory of package gpualloc, or of your own", Err: unix.EINVAL}
@@ -274,13 +305,6 @@ func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Place
 // ReadAt copies bytes out of the memory by CPU. It follows io.ReaderAt, and sees what peers
 // have written.
 func (b *Buffer) ReadAt(p []byte, off int64) (int, error) {
-	for _, part := range b.parts[1:] {
-		if part.Path().Direct == memory.Staged { // its staging buffer may have newer bytes
-			if n, err := part.ReadAt(p, off); err != nil && err != io.EOF {
-				return n, plain(err)
-			}
-		}
-	}
 	n, err := b.parts[0].ReadAt(p, off)
 	return n, plain(err)
 }
@@ -289,9 +313,6 @@ func (b *Buffer) ReadAt(p []byte, off int64) (int, error) {
 // writes nothing.
 func (b *Buffer) WriteAt(p []byte, off int64) (int, error) {
 	n, err := b.parts[0].WriteAt(p, off)
-	for _, part := range b.parts[1:] {
-		err = errors.Join(err, part.Sync())
-	}
 	return n, plain(err)
 }
 
@@ -299,13 +320,7 @@ func (b *Buffer) WriteAt(p []byte, off int64) (int, error) {
 // bytes that they use. Call Sync before a peer reads what a GPU has written, and before the GPU
 // reads what a peer has written. Otherwise it does nothing.
 func (b *Buffer) Sync() error {
-	var err error
-	for _, p := range b.parts {
-		if e := p.Sync(); err == nil {
-			err = plain(e)
-		}
-	}
-	return err
+	return plain(b.parts[0].Sync())
 }
 
 // Flush returns when a GPU's kernel that is running sees the bytes that have arrived: writes

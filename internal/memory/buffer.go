@@ -183,6 +183,32 @@ func (n *NIC) RegisterHost(mem *hostmem.Buf, owned io.Closer) (*Buffer, error) {
 	return c.all(c.size), nil
 }
 
+// RegisterStaged makes a Buffer of the staging buffer of another NIC's: both stage the same
+// memory, and each sees what comes by the other. owned, if not nil, is closed when the
+// registration has ended.
+func (n *NIC) RegisterStaged(of *Buffer, owned io.Closer) (*Buffer, error) {
+	first := of.core
+	if first.staging == nil {
+		return nil, &dmabuf.Error{Op: "register a staging buffer", Device: n.Name(), Detail: "the buffer is not staged", Err: unix.EINVAL}
+	}
+	if err := of.Use(); err != nil {
+		return nil, err
+	}
+	if err := n.Enter(); err != nil {
+		first.unuse()
+		return nil, err
+	}
+	c := &core{nic: n, src: first.src, gpu: first.gpu, size: first.size, policy: first.policy, order: first.order, staging: first.staging}
+	c.path.Reason = first.path.Reason
+	if err := c.pinned("a staging buffer of another NIC, too", first.hostMem); err != nil {
+		n.Leave()
+		first.unuse()
+		return nil, err
+	}
+	c.release, c.owned = first.unuse, owned
+	return c.buffer(of.off, of.size, of.readOnly, of.order), nil
+}
+
 // all returns the first Buffer of the memory.
 func (c *core) all(size int64) *Buffer {
 	b := c.buffer(0, size, false, c.order)

@@ -30,7 +30,7 @@ type core struct {
 	bytes   []*rc.Registration // a byte of each dma-buf, for the NIC's readBack; nil until Flush
 	reg     *rc.Registration   // of local
 	hostMem *hostmem.Buf       // the memory itself, or its staging buffer; nil if direct
-	lent    bool               // hostMem is the caller\'s
+	lent    bool               // hostMem is another's
 	staging *stagingBuffer     // nil unless staged
 	release func()             // of src
 	owned   io.Closer          // src, if the core is to close it
