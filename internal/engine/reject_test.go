@@ -63,12 +63,18 @@ func TestRecordedHello(t *testing.T) {
 // Both sides detect another version: the acceptor reads it, and the caller gets a hello with
 // the acceptor's version.
 func TestOtherVersion(t *testing.T) {
+	for version := 2; version < exchangeVersion; version++ {
+		t.Run(fmt.Sprint(version), func(t *testing.T) { otherVersion(t, version) })
+	}
+}
+
+func otherVersion(t *testing.T, version int) {
 	s := inMemory(t)
-	const want = "the peer speaks version 2, this is version 4"
+	want := fmt.Sprintf("the peer speaks version %d, this is version %d", version, exchangeVersion)
 	heard, tell := rejections()
 	server := s.endpoint(t, EndpointOptions{OnReject: tell})
 	c := dialRaw(t, must(server.Listen("127.0.0.1:0"))(t).String())
-	if _, err := c.Write(recorded(t, 2)); err != nil {
+	if _, err := c.Write(recorded(t, version)); err != nil {
 		t.Fatal(err)
 	}
 	answer := must(io.ReadAll(c))(t)
@@ -78,17 +84,17 @@ func TestOtherVersion(t *testing.T) {
 	// Version 2 reads a length of at most 256, kind 1, the magic number, and then the version,
 	// which it reports as "version 4; this is version 2".
 	if len(answer) < 11 || len(answer) > 5+256 || binary.BigEndian.Uint32(answer) != uint32(len(answer)-5) ||
-		!bytes.Equal(answer[4:11], []byte{1, 'G', 'R', 'P', '1', 0, 4}) {
+		!bytes.Equal(answer[4:11], []byte{1, 'G', 'R', 'P', '1', 0, exchangeVersion}) {
 		t.Errorf("answered with %x", answer)
 	}
 
 	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
-	old := recorded(t, 2)
+	old := recorded(t, version)
 	go func() {
 		c, err := l.Accept()
 		if err == nil {
-			_, _ = io.ReadFull(c, make([]byte, 5+helloSize))
+			_, _ = readMessage(c, msgHello)
 			_, _ = c.Write(old)
 			_ = c.Close()
 		}
