@@ -198,7 +198,7 @@ func (m *Remote) on() (memory.RemoteSpan, error) {
 // Access is what a peer may do with memory.
 type Access uint8
 
-// The kinds of access, which may be combined. Atomics need it besides the others.
+// The kinds of access, which may be combined. ReadWrite does not include Atomic.
 const (
 	ReadOnly Access = 1 << iota
 	WriteOnly
