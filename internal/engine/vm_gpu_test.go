@@ -23,7 +23,7 @@ func ofGPU(p testenv.GPUPlace) kind {
 			t.Errorf("%s: on GPU %v, %v; GPUDirect %v", p.Spec, at, ok, b.GPUDirect())
 		}
 		check := func() {
-			if at := p.GPU.Place(t, inodeOf(b)); at != p.Where {
+			if at := p.GPU.Place(t, b.Inodes()[0]); at != p.Where {
 				t.Errorf("%s: the driver has it in %q, want %q", p.Spec, at, p.Where)
 			}
 		}

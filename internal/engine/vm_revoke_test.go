@@ -34,7 +34,7 @@ func besideGPU(t *testing.T, importer string) (setting, testenv.GPUPlace) {
 	return hostOnly(testNIC), vram
 }
 
-func inode(b *memory.Buffer) string { return fmt.Sprint(inodeOf(b)) }
+func inode(b *memory.Buffer) string { return fmt.Sprint(b.Inodes()[0]) }
 
 // traffic writes, reads back, compares and counts, until it is stopped or an operation fails.
 type traffic struct {
@@ -169,7 +169,7 @@ func TestVMEvictedUnderTraffic(t *testing.T) {
 				for _, b := range []*memory.Buffer{mine, theirs} {
 					if _, ok := b.GPU(); ok {
 						// Traffic has moved it back.
-						if at := vram.GPU.Place(t, inodeOf(b)); at != "vram" {
+						if at := vram.GPU.Place(t, b.Inodes()[0]); at != "vram" {
 							t.Errorf("it is in %q", at)
 						}
 						vram.GPU.Set(t, "evict", inode(b))

@@ -5,9 +5,7 @@
 package engine
 
 import (
-	"context"
 	"fmt"
-	"sync"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -61,12 +59,9 @@ func (s setting) few() setting {
 func exported(name, spec string, p memory.Policy) kind {
 	return kind{name, p == memory.StagedOnly, p == memory.DirectOnly, func(t testing.TB, n *memory.NIC, size int64) *memory.Buffer {
 		t.Helper()
-		a := &lastAllocated{Allocator: must(gpualloc.Open(spec, gpualloc.Env{}))(t)}
+		a := must(gpualloc.Open(spec, gpualloc.Env{}))(t)
 		closing(t, a)
 		b := must(n.Allocate(t.Context(), a, size, memory.BufferOptions{Policy: p}))(t)
-		if s := a.last.Segments(); len(s) > 0 {
-			inodes.Store(b, s[0].Buf.Inode())
-		}
 		closingBuffer(t, b)
 		if path := b.Path(); (path.Direct == memory.Staged) != (p == memory.StagedOnly) || path.Reason != nil {
 			t.Fatalf("%s: %+v", name, path)
@@ -76,29 +71,6 @@ func exported(name, spec string, p memory.Policy) kind {
 		}
 		return b
 	}}
-}
-
-// inodes are the inodes of the dma-bufs of exported memory, by its Buffer.
-var inodes sync.Map
-
-func inodeOf(b *memory.Buffer) uint64 {
-	i, ok := inodes.Load(b)
-	if !ok {
-		panic("the buffer has no dma-buf")
-	}
-	return i.(uint64)
-}
-
-// lastAllocated keeps what an allocator has allocated last.
-type lastAllocated struct {
-	gpualloc.Allocator
-	last *gpualloc.Buffer
-}
-
-func (a *lastAllocated) Alloc(ctx context.Context, size int64, opt gpualloc.Options) (*gpualloc.Buffer, error) {
-	var err error
-	a.last, err = a.Allocator.Alloc(ctx, size, opt)
-	return a.last, err
 }
 
 // usage counts resources that a test must free.

@@ -257,6 +257,9 @@ func NewID() uint64 {
 // [NIC.Grant] does.
 func (b *Buffer) ID() uint64 { return b.id }
 
+// Inodes returns the inodes of the dma-bufs of the memory, in order.
+func (b *Buffer) Inodes() []uint64 { return b.core.inodes }
+
 // Size returns the Buffer's size in bytes.
 func (b *Buffer) Size() int64 { return b.size }
 
