@@ -21,15 +21,15 @@ connect() {
 	for ((i = 0; i < 300 * slow; i++)); do
 		status=0
 		out=$(bounded 120 dmabuf-reg connect "$address:$port" --gpu host --nic $device --size 256KiB --plaintext --count 2 --sizes 65537 "$@" 2>&1) || status=$?
-		[ $status -ne 0 ] && grep -qE 'ECONNREFUSED|EHOSTUNREACH|ENETUNREACH' <<<"$out" && ! grep -q 'was told' <<<"$out" || return 0
+		[ $status -ne 0 ] && grep -qE 'ECONNREFUSED|EHOSTUNREACH|ENETUNREACH' <<<"$out" && ! grep -q 'this side offered' <<<"$out" || return 0
 		sleep 0.1
 	done
 }
 
 connect 10.9.1.2 --gid 10.9.2.0/24
-[ $status -eq 1 ] && grep -q "the peer was told of port 1 of $device, 10.9.2.1 " <<<"$out" ||
+[ $status -eq 1 ] && grep -q "this side offered port 1 of $device, 10.9.2.1 " <<<"$out" ||
 	fail "from a GID that reaches nothing: status $status, $out"
-echo "ok a GID that does not reach the peer: $(grep -m1 'was told' <<<"$out")"
+echo "ok a GID that does not reach the peer: $(grep -m1 'this side offered' <<<"$out")"
 
 for way in "10.9.1.1 10.9.1.2" "fd00:1::1 [fd00:1::2]"; do
 	read -r here there <<<"$way"
