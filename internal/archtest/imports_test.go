@@ -69,7 +69,8 @@ var mayImport = map[string][]string{
 
 	// Packages of internal that import what the others may not.
 	"internal/bridge":      {"internal/memory"},
-	"internal/engine":      {"internal/memory", "internal/cmstream", "internal/rc", "internal/lower", "internal/wire", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
+	"internal/engine":      {"internal/exchange", "internal/memory", "internal/cmstream", "internal/rc", "internal/lower", "internal/wire", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
+	"internal/exchange":    {"internal/memory", "internal/cmstream", "internal/rc", "internal/wire", "ibvfd", "dmabuf", "internal"},
 	"internal/memory":      {"internal/rc", "internal/lower", "internal/wire", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
 	"internal/cmstream":    {"internal/rc", "internal/wire", "ibvfd", "dmabuf", "internal"},
 	"internal/rc":          {"internal/lower", "gpualloc", "ibvfd", "dmabuf", "internal"},

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -42,7 +43,7 @@ func TestCallers(t *testing.T) {
 		t.Skip("it is the other process of the tests of many callers")
 	}
 	texts := [][]byte{nil}
-	switch hello := recorded(t, exchangeVersion); says {
+	switch hello := recorded(t, exchange.Version); says {
 	case saysPlain:
 		texts = append(texts, hello[:len(hello)/2], hello)
 	case saysTLS:

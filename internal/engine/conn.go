@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
@@ -72,7 +73,7 @@ type Conn struct {
 
 	counts    Counts
 	mail      mailbox
-	theirMail mailLimits
+	theirMail exchange.Mail
 
 	vacancy chan struct{}   // closed when there is room for a work; nil unless a goroutine waits
 	life    context.Context // ends when the connection begins to end

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
@@ -156,7 +157,7 @@ func (c *Conn) teardown() {
 	switch {
 	case reading: // the peer learns of it at once, and the link ends meanwhile
 		c.e.tasks.Go(func() {
-			c.say(tcp, msgBye)
+			c.say(tcp, exchange.MsgBye)
 			close(said)
 		})
 	case tcp != nil:

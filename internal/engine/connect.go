@@ -4,28 +4,19 @@ package engine
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/cmstream"
 	"github.com/gpurdma/gpurdma/internal/errs"
+	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/handshake"
 	"github.com/gpurdma/gpurdma/internal/rc"
-)
-
-// A silent peer is given up after keepIdle + keepCount*keepEvery. Tests use shorter times.
-var (
-	keepIdle  = 5 * time.Second
-	keepEvery = 2 * time.Second
-	keepCount = 5
 )
 
 // Connect connects to the endpoint that listens on an address: "host:port" is a TCP address, or
@@ -167,14 +158,14 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 	if !client {
 		through = caller.Caller
 	}
-	opt.keepalive(raw)
+	opt.keep.Apply(raw)
 	late := make(chan struct{})
 	inTime := context.AfterFunc(ctx, func() {
 		_ = raw.SetDeadline(time.Unix(1, 0))
 		close(late)
 	})
 	var tcp net.Conn // once it is protected
-	var theirs hello
+	var theirs exchange.Hello
 	var peer PeerInfo
 	defer func() {
 		// The function above may be setting the deadline right now.
@@ -188,7 +179,7 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 			return
 		}
 		if !client && tcp != nil {
-			e.reject(tcp, theirs != hello{}, err)
+			e.reject(tcp, theirs != exchange.Hello{}, err)
 		}
 		_ = raw.Close()
 	}()
@@ -208,17 +199,17 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 	}
 	attr.GID = rc.GIDSelector{Wish: opt.GID, Port: opt.Port}
 	attr.GID.Ends(raw)
-	if tcp, err = opt.protect(ctx, through, host, client); err != nil {
+	if tcp, err = opt.protection().Protect(ctx, through, host, client); err != nil {
 		tcp = nil
 		return err
 	}
 	if !client {
 		caller.Advance(handshake.Hello)
-		if err := readHello(tcp, &theirs); err != nil {
+		if err := exchange.ReadHello(tcp, &theirs); err != nil {
 			return err
 		}
 		caller.Advance(handshake.Ready)
-		info, err := readText(tcp, theirs.text)
+		info, err := exchange.ReadText(tcp, theirs.Text)
 		if err != nil {
 			return err
 		}
@@ -228,7 +219,7 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 			}
 		}
 		peer = info
-		attr.GID.Peer = rc.AddrOf(theirs.queues[rc.WriteQueue])
+		attr.GID.Peer = rc.AddrOf(theirs.Queues[rc.WriteQueue])
 	}
 	c, err := whose()
 	if err != nil {
@@ -260,87 +251,52 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 // maxInline is the largest size of inline data that a device is asked for.
 const maxInline = 256
 
-// writeHello sends a hello, and the program's text.
-func writeHello(tcp net.Conn, h *hello, text []byte) error {
-	if err := writeMessage(tcp, msgHello, h.append(nil)); err != nil || h.text == 0 {
-		return err
-	}
-	return writeMessage(tcp, msgText, text)
-}
-
-// readText reads the text of n bytes that follows a hello, and returns what is known of the
-// peer.
-func readText(tcp net.Conn, n int) (PeerInfo, error) {
-	info := PeerInfo{Addr: tcp.RemoteAddr()}
-	if t, ok := tcp.(*tls.Conn); ok {
-		state := t.ConnectionState()
-		info.TLS = &state
-	}
-	if n == 0 {
-		return info, nil
-	}
-	text, err := readMessage(tcp, msgText)
-	if err == nil && len(text) != n {
-		err = &dmabuf.Error{Op: "read an exchange", Detail: fmt.Sprintf("a text of %d bytes, announced with %d", len(text), n), Err: ErrMalformed}
-	}
-	info.Hello = text
-	return info, err
-}
-
-func readHello(tcp net.Conn, h *hello) error {
-	body, err := readMessage(tcp, msgHello)
-	if err != nil {
-		return err
-	}
-	return h.decode(body)
-}
-
 // exchangeHello exchanges the hellos, and connects the link.
-func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue, tcp net.Conn, theirs hello, peer PeerInfo, caller *calling) error {
+func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue, tcp net.Conn, theirs exchange.Hello, peer PeerInfo, caller *calling) error {
 	a, client := l.Attr(), caller == nil
-	ours := hello{
-		conn: c.token, endpoint: e.token, queues: l.Local(), readsIn: a.ReadsIn, readsOut: a.ReadsOut,
-		mail: c.opt.mail(), text: len(c.opt.Hello),
+	ours := exchange.Hello{
+		Conn: c.token, Endpoint: e.token, Queues: l.Local(), ReadsIn: a.ReadsIn, ReadsOut: a.ReadsOut,
+		Mail: c.opt.mail(), Text: len(c.opt.Hello),
 	}
 	if client {
-		if err := writeHello(tcp, &ours, c.opt.Hello); err != nil {
+		if err := exchange.WriteHello(tcp, &ours, c.opt.Hello); err != nil {
 			return err
 		}
-		if err := readHello(tcp, &theirs); err != nil {
+		if err := exchange.ReadHello(tcp, &theirs); err != nil {
 			if errors.Is(err, io.EOF) {
 				err = fmt.Errorf("%w: the peer has hung up and gave no reason, as one does that speaks version 2", err)
 			}
-			if errors.Is(err, ErrRejected) && !strings.Contains(err.Error(), strconv.Quote(textRefused)) { // the peer has said why
+			if errors.Is(err, ErrRejected) && !exchange.WithoutReason(err) { // the peer has said why
 				return err
 			}
 			// The peer may have no GID that reaches this one, and it does not report that.
-			o := e.over(l, theirs.queues)
+			o := e.over(l, theirs.Queues)
 			return fmt.Errorf("%w; this side offered %s%s", err, o.from(), o.because())
 		}
 		var err error
-		if peer, err = readText(tcp, theirs.text); err != nil {
+		if peer, err = exchange.ReadText(tcp, theirs.Text); err != nil {
 			return err
 		}
 	}
-	if err := c.openMail(ours.mail, theirs.mail); err != nil {
+	if err := c.openMail(ours.Mail, theirs.Mail); err != nil {
 		return err
 	}
-	path := e.over(l, theirs.queues)
-	if err := l.Connect(theirs.queues, theirs.readsIn); err != nil {
+	path := e.over(l, theirs.Queues)
+	if err := l.Connect(theirs.Queues, theirs.ReadsIn); err != nil {
 		return fmt.Errorf("%w; over %v", err, path)
 	}
 	if err := e.attachLink(c, l, q, tcp, theirs, peer, path); err != nil {
 		return err
 	}
 	if client {
-		if err := writeMessage(tcp, msgReady, nil); err != nil {
+		if err := exchange.WriteMessage(tcp, exchange.MsgReady, nil); err != nil {
 			return err
 		}
 	} else {
-		if err := writeHello(tcp, &ours, c.opt.Hello); err != nil {
+		if err := exchange.WriteHello(tcp, &ours, c.opt.Hello); err != nil {
 			return err
 		}
-		if _, err := readMessage(tcp, msgReady); err != nil {
+		if _, err := exchange.ReadMessage(tcp, exchange.MsgReady); err != nil {
 			return err
 		}
 	}
@@ -367,7 +323,7 @@ func (c *Conn) start() {
 
 // attachLink gives the link to the connection, which posts receives on it: the peer may send
 // as soon as it has this side's hello.
-func (e *Endpoint) attachLink(c *Conn, l rc.Link, q *cqueue, tcp net.Conn, theirs hello, peer PeerInfo, path *ConnPath) error {
+func (e *Endpoint) attachLink(c *Conn, l rc.Link, q *cqueue, tcp net.Conn, theirs exchange.Hello, peer PeerInfo, path *ConnPath) error {
 	id := q.enter(c)
 	c.mu.Lock()
 	if c.state == dead {
@@ -377,7 +333,7 @@ func (e *Endpoint) attachLink(c *Conn, l rc.Link, q *cqueue, tcp net.Conn, their
 		return why
 	}
 	defer c.mu.Unlock()
-	c.id, c.tcp, c.peerTokens, c.path, c.info = id, tcp, [2]uint64{theirs.conn, theirs.endpoint}, path, peer
+	c.id, c.tcp, c.peerTokens, c.path, c.info = id, tcp, [2]uint64{theirs.Conn, theirs.Endpoint}, path, peer
 	c.adopt(l, q)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
+	"github.com/gpurdma/gpurdma/internal/exchange"
 )
 
 // EndpointOptions tune an endpoint. A zero field takes the default.
@@ -65,9 +66,8 @@ type EndpointOptions struct {
 	Background bool
 	// PeerTimeout bounds how long a silent peer is waited for; default 10 s. It bounds Close,
 	// too, and sets Connect.Timeout and Connect.RetryCount unless these are set.
-	PeerTimeout         time.Duration
-	keepIdle, keepEvery time.Duration // until a silent stream is probed, and between probes
-	keepCount           int           // probes without an answer
+	PeerTimeout time.Duration
+	keep        exchange.KeepAlive // of the exchange's stream
 
 	// Hello reaches the peer with the connection. It has at most 4 KiB.
 	Hello []byte
@@ -91,12 +91,20 @@ type EndpointOptions struct {
 	Connect ibvfd.ConnectAttr
 }
 
+// A silent peer is given up after keepIdle + keepCount*keepEvery. Tests use shorter times.
+var (
+	keepIdle  = 5 * time.Second
+	keepEvery = 2 * time.Second
+	keepCount = 5
+)
+
 // setPeerTimeout sets what follows from PeerTimeout. A NIC gives up after RetryCount+1 times of
 // 4.096 us << Timeout, more or less.
 func (o *EndpointOptions) setPeerTimeout() {
-	o.keepIdle, o.keepEvery, o.keepCount = keepIdle, keepEvery, keepCount
+	o.keep = exchange.KeepAlive{Idle: keepIdle, Every: keepEvery, Count: keepCount}
 	if o.PeerTimeout <= 0 {
 		o.PeerTimeout = 10 * time.Second
+		o.keep.Silence = o.PeerTimeout
 		return
 	}
 	const retries, unit = 6, 1 << 12 // rxe takes 7 retries for no limit
@@ -105,9 +113,14 @@ func (o *EndpointOptions) setPeerTimeout() {
 		for o.Connect.Timeout = 8; o.Connect.Timeout < 31 && (retries+1)*unit<<(o.Connect.Timeout+1) <= int64(o.PeerTimeout); o.Connect.Timeout++ {
 		}
 	}
-	o.keepCount = 5
-	o.keepEvery = max(o.PeerTimeout/10, time.Second)
-	o.keepIdle = max(o.PeerTimeout-time.Duration(o.keepCount)*o.keepEvery, time.Second)
+	k := exchange.KeepAlive{Silence: o.PeerTimeout, Every: max(o.PeerTimeout/10, time.Second), Count: 5}
+	k.Idle = max(o.PeerTimeout-time.Duration(k.Count)*k.Every, time.Second)
+	o.keep = k
+}
+
+// protection returns how the exchange is protected.
+func (o *EndpointOptions) protection() exchange.Protection {
+	return exchange.Protection{TLS: o.TLS, AllowPlaintext: o.AllowPlaintext}
 }
 
 func (o *EndpointOptions) setDefaults() error {
@@ -131,8 +144,8 @@ func (o *EndpointOptions) setDefaults() error {
 	if mtu := o.Connect.MTU; mtu != 0 && mtu < 256 { // the peer would call it malformed
 		return &dmabuf.Error{Op: "make an endpoint", Detail: fmt.Sprintf("Connect.MTU %d", mtu), Remedy: "256 to 4096, or 0 for the port's", Err: dmabuf.ErrRange}
 	}
-	if len(o.Hello) > maxText {
-		return &dmabuf.Error{Op: "make an endpoint", Detail: fmt.Sprintf("Hello of %d bytes", len(o.Hello)), Remedy: fmt.Sprintf("it has %d at most", maxText), Err: dmabuf.ErrRange}
+	if len(o.Hello) > exchange.MaxText {
+		return &dmabuf.Error{Op: "make an endpoint", Detail: fmt.Sprintf("Hello of %d bytes", len(o.Hello)), Remedy: fmt.Sprintf("it has %d at most", exchange.MaxText), Err: dmabuf.ErrRange}
 	}
 	if o.MailDepth > 0 {
 		o.AutoReceive, o.RecvDepth = 0, o.MailDepth+mailControls

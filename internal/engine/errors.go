@@ -7,8 +7,8 @@ import (
 	"fmt"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/rc"
-	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
 // The errors that callers test for, besides those of package dmabuf.
@@ -21,11 +21,11 @@ var (
 	// ErrStaleKey means that a RemoteBuffer is of another connection: keys end with theirs.
 	ErrStaleKey = errors.New("key of another connection")
 	// ErrMalformed means that a peer sent bytes that no peer of this package sends.
-	ErrMalformed = wire.ErrMalformed
+	ErrMalformed = exchange.ErrMalformed
 	// ErrUnsafe means that the exchange would not be encrypted.
-	ErrUnsafe = errors.New("not protected by TLS")
+	ErrUnsafe = exchange.ErrUnsafe
 	// ErrRejected means that the peer refuses the connection. The error quotes the peer's text.
-	ErrRejected = errors.New("the peer has rejected the connection")
+	ErrRejected = exchange.ErrRejected
 )
 
 // OpError is the error of a failed operation. Unwrap leads to an *[ibvfd.WCError], with the

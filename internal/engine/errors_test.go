@@ -423,11 +423,11 @@ func TestPlaintextIsRefused(t *testing.T) {
 	}
 	plain := &EndpointOptions{}
 	far := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}
-	if err := plain.mayBePlain(far); !errors.Is(err, ErrUnsafe) {
+	if err := plain.protection().MayBePlain(far); !errors.Is(err, ErrUnsafe) {
 		t.Errorf("far away: %v", err)
 	}
 	plain.AllowPlaintext = true
-	if err := plain.mayBePlain(far); err != nil {
+	if err := plain.protection().MayBePlain(far); err != nil {
 		t.Errorf("in words: %v", err)
 	}
 }

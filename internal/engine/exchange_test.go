@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/layout"
@@ -118,38 +119,9 @@ func TestMutualTLS(t *testing.T) {
 	}
 }
 
-func goodHello() hello {
+func goodHello() exchange.Hello {
 	q := ibvfd.Endpoint{QPN: 17, PSN: 1<<24 - 1, GID: [16]byte{0: 0xfe, 15: 1}, MTU: 1024}
-	return hello{conn: 1, endpoint: 2, queues: [rc.Queues]ibvfd.Endpoint{q, q}, readsIn: 16, readsOut: 7}
-}
-
-func TestHello(t *testing.T) {
-	good := goodHello()
-	var back hello
-	if err := back.decode(good.append(nil)); err != nil || back != good {
-		t.Errorf("%+v, %v", back, err)
-	}
-	for name, change := range map[string]func(h *hello, b []byte) []byte{
-		"another magic":  func(h *hello, b []byte) []byte { b[0]++; return b },
-		"no READ depths": func(h *hello, b []byte) []byte { return b[:len(b)-2] },
-		"three queues":   func(h *hello, b []byte) []byte { b[22]++; return b },
-		"too short":      func(h *hello, b []byte) []byte { return b[:len(b)-1] },
-		"too long":       func(h *hello, b []byte) []byte { return append(b, 0) },
-		"nothing":        func(h *hello, b []byte) []byte { return nil },
-		"QP 0":           func(h *hello, b []byte) []byte { h.queues[1].QPN = 0; return h.append(nil) },
-		"QP 1":           func(h *hello, b []byte) []byte { h.queues[0].QPN = 1; return h.append(nil) },
-		"QP of 25 bits":  func(h *hello, b []byte) []byte { h.queues[0].QPN = 1 << 24; return h.append(nil) },
-		"PSN of 25 bits": func(h *hello, b []byte) []byte { h.queues[0].PSN = 1 << 24; return h.append(nil) },
-		"MTU 0":          func(h *hello, b []byte) []byte { h.queues[0].MTU = 0; return h.append(nil) },
-		"MTU 1500":       func(h *hello, b []byte) []byte { h.queues[0].MTU = 1500; return h.append(nil) },
-		"MTU 8192":       func(h *hello, b []byte) []byte { h.queues[0].MTU = 8192; return h.append(nil) },
-		"no address":     func(h *hello, b []byte) []byte { h.queues[0].GID = [16]byte{}; return h.append(nil) },
-	} {
-		h := goodHello()
-		if err := back.decode(change(&h, h.append(nil))); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
+	return exchange.Hello{Conn: 1, Endpoint: 2, Queues: [rc.Queues]ibvfd.Endpoint{q, q}, ReadsIn: 16, ReadsOut: 7}
 }
 
 // No bytes of a caller bypass the exchange; the endpoint serves the next caller.
@@ -161,7 +133,7 @@ func TestHostileCallers(t *testing.T) {
 		return append(append(binary.BigEndian.AppendUint32(nil, n), kind), body...)
 	}
 	h := goodHello()
-	body := h.append(nil)
+	body := h.Append(nil)
 	for name, send := range map[string][]byte{
 		"nothing":           {},
 		"HTTP":              []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
@@ -202,7 +174,7 @@ func TestSilentCallers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cfg  *tls.Config
 		says []byte
-	}{"plain": {}, "TLS": {cfg: good.config(t, good)}, "hello": {says: recorded(t, exchangeVersion)}, "half a hello": {says: recorded(t, exchangeVersion)[:20]}} {
+	}{"plain": {}, "TLS": {cfg: good.config(t, good)}, "hello": {says: recorded(t, exchange.Version)}, "half a hello": {says: recorded(t, exchange.Version)[:20]}} {
 		t.Run(name, func(t *testing.T) {
 			opt := EndpointOptions{TLS: tt.cfg, MaxPeers: 1, ConnectTimeout: bound}
 			server := s.endpoint(t, opt)
@@ -281,19 +253,5 @@ func TestGivenUp(t *testing.T) {
 func offerOfAnother(t testing.TB) []byte {
 	rb := described(t, 99, must(layout.Contiguous(0, 8))(t))
 	wire := must(rb.MarshalBinary())(t)
-	return append(append(binary.BigEndian.AppendUint32(nil, uint32(len(wire))), byte(msgOffer)), wire...)
-}
-
-func FuzzHello(f *testing.F) {
-	h := goodHello()
-	f.Add(h.append(nil))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		var h hello
-		if err := h.decode(data); err != nil {
-			return
-		}
-		if string(h.append(nil)) != string(data) {
-			t.Fatalf("%x is not what it says", data)
-		}
-	})
+	return append(append(binary.BigEndian.AppendUint32(nil, uint32(len(wire))), byte(exchange.MsgOffer)), wire...)
 }

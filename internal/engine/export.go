@@ -4,13 +4,13 @@ package engine
 
 import (
 	"context"
-	"fmt"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/errs"
+	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
@@ -25,7 +25,7 @@ type names struct {
 // name, for the peer's Import. It ends with the connection, or with Unexport. A name that is
 // taken is EEXIST.
 func (c *Conn) Export(ctx context.Context, name string, s memory.Span, access ibvfd.Access) error {
-	if err := checkName("export", name); err != nil {
+	if err := exchange.CheckName("export", name); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -60,13 +60,6 @@ func (c *Conn) Export(ctx context.Context, name string, s memory.Span, access ib
 	return nil
 }
 
-func checkName(op, name string) error {
-	if name != "" && len(name) <= maxName {
-		return nil
-	}
-	return &dmabuf.Error{Op: op, Detail: fmt.Sprintf("a name of %d bytes", len(name)), Remedy: fmt.Sprintf("use 1 to %d", maxName), Err: dmabuf.ErrRange}
-}
-
 // Unexport withdraws what Export gave. The peer's next access fails, and ends the connection:
 // the two programs agree before.
 func (c *Conn) Unexport(ctx context.Context, name string) error {
@@ -83,7 +76,7 @@ func (c *Conn) Unexport(ctx context.Context, name string) error {
 	if rb == nil {
 		return &dmabuf.Error{Op: "unexport", Device: name, Detail: "nothing is exported under the name", Err: unix.ENOENT}
 	}
-	err := c.sendOffer(ctx, appendName(nil, name))
+	err := c.sendOffer(ctx, exchange.EncodeWithdrawal(name))
 	return errs.Join(err, c.e.Unshare(rb))
 }
 
@@ -109,7 +102,7 @@ func (c *Conn) imported(name string, rb *memory.RemoteBuffer) {
 
 // Import waits until the peer has exported memory under a name, and returns its descriptor.
 func (c *Conn) Import(ctx context.Context, name string) (*memory.RemoteBuffer, error) {
-	if err := checkName("import", name); err != nil {
+	if err := exchange.CheckName("import", name); err != nil {
 		return nil, err
 	}
 	for {

@@ -12,13 +12,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/layout"
 )
 
 // exchangeFrame returns a message in its wire format.
-func exchangeFrame(k messageKind, body []byte) []byte {
+func exchangeFrame(k exchange.Kind, body []byte) []byte {
 	b := append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), byte(k))
 	return append(b, body...)
 }
@@ -26,14 +27,14 @@ func exchangeFrame(k messageKind, body []byte) []byte {
 // offerFrame returns an offer of memory under that token.
 func offerFrame(t testing.TB, token uint64) []byte {
 	rb := described(t, token, must(layout.Interleaved(layout.Extent{Len: 4}, layout.Dim{Count: 9, Stride: 7}))(t))
-	return exchangeFrame(msgOffer, append([]byte{0}, must(rb.MarshalBinary())(t)...))
+	return exchangeFrame(exchange.MsgOffer, append([]byte{0}, must(rb.MarshalBinary())(t)...))
 }
 
 // exchanged returns streams with which an exchange begins; some of them are valid.
 func exchanged(t testing.TB) [][]byte {
 	h := goodHello()
-	hello, ready := exchangeFrame(msgHello, h.append(nil)), exchangeFrame(msgReady, nil)
-	mine, shared := offerFrame(t, h.conn), offerFrame(t, h.endpoint)
+	hello, ready := exchangeFrame(exchange.MsgHello, h.Append(nil)), exchangeFrame(exchange.MsgReady, nil)
+	mine, shared := offerFrame(t, h.Conn), offerFrame(t, h.Endpoint)
 	return [][]byte{
 		nil,
 		hello,
@@ -54,31 +55,31 @@ func exchanged(t testing.TB) [][]byte {
 // ends reports how a stream of messages ends: whether it makes a connection, how many offers
 // the other side may take from it, and whether there are no bytes after them.
 func ends(client bool, data []byte) (up bool, offers int, clean bool) {
-	next := func(k messageKind) (body []byte, ok bool) {
-		if len(data) < 5 || messageKind(data[4]) != k {
+	next := func(k exchange.Kind) (body []byte, ok bool) {
+		if len(data) < 5 || exchange.Kind(data[4]) != k {
 			return nil, false
 		}
 		n := binary.BigEndian.Uint32(data)
-		if uint64(n) > uint64(len(data)-5) || int(n) > k.maxBody() {
+		if uint64(n) > uint64(len(data)-5) || int(n) > k.MaxBody() {
 			return nil, false
 		}
 		body, data = data[5:5+n], data[5+n:]
 		return body, true
 	}
-	var h hello
-	if body, ok := next(msgHello); !ok || h.decode(body) != nil {
+	var h exchange.Hello
+	if body, ok := next(exchange.MsgHello); !ok || h.Decode(body) != nil {
 		return false, 0, false
 	}
-	if h.text > 0 {
-		if body, ok := next(msgText); !ok || len(body) != h.text {
+	if h.Text > 0 {
+		if body, ok := next(exchange.MsgText); !ok || len(body) != h.Text {
 			return false, 0, false
 		}
 	}
-	if h.mail != (mailLimits{}) { // this endpoint's program posts receives
+	if h.Mail != (exchange.Mail{}) { // this endpoint's program posts receives
 		return false, 0, false
 	}
 	if !client { // the caller says it
-		if _, ok := next(msgReady); !ok {
+		if _, ok := next(exchange.MsgReady); !ok {
 			return false, 0, false
 		}
 	}
@@ -87,7 +88,7 @@ func ends(client bool, data []byte) (up bool, offers int, clean bool) {
 			return true, offers, true
 		}
 		var rb memory.RemoteBuffer
-		body, ok := next(msgOffer)
+		body, ok := next(exchange.MsgOffer)
 		if !ok || len(body) == 0 || len(body) < 1+int(body[0]) {
 			return true, offers, false
 		}
@@ -95,7 +96,7 @@ func ends(client bool, data []byte) (up bool, offers int, clean bool) {
 		if len(name) > 0 && len(body) == 0 { // a name that is withdrawn
 			continue
 		}
-		if rb.UnmarshalBinary(body) != nil || rb.Token() != h.conn && rb.Token() != h.endpoint {
+		if rb.UnmarshalBinary(body) != nil || rb.Token() != h.Conn && rb.Token() != h.Endpoint {
 			return true, offers, false
 		}
 		if len(name) == 0 {
@@ -120,7 +121,7 @@ func hostile(t testing.TB, client bool, data []byte) {
 	go func() {
 		defer close(heard)
 		h := goodHello()
-		_, _ = io.CopyN(io.Discard, theirs, int64(len(exchangeFrame(msgHello, h.append(nil)))+len(exchangeFrame(msgReady, nil))))
+		_, _ = io.CopyN(io.Discard, theirs, int64(len(exchangeFrame(exchange.MsgHello, h.Append(nil)))+len(exchangeFrame(exchange.MsgReady, nil))))
 		close(ready)
 		_, _ = io.Copy(io.Discard, theirs)
 	}()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/exchange"
 	"golang.org/x/sys/unix"
 )
 
@@ -111,14 +112,14 @@ func (c *Conn) settle() {
 }
 
 // say sends a message of the goodbye, unless an earlier one was sent in part.
-func (c *Conn) say(tcp net.Conn, k messageKind) {
+func (c *Conn) say(tcp net.Conn, k exchange.Kind) {
 	_ = tcp.SetWriteDeadline(time.Now().Add(byeWait)) // it also ends an offer that the peer does not take
 	c.offering <- struct{}{}
 	defer func() { <-c.offering }()
 	c.mu.Lock()
 	cut := c.cut
 	c.mu.Unlock()
-	if !cut && writeMessage(tcp, k, nil) != nil {
+	if !cut && exchange.WriteMessage(tcp, k, nil) != nil {
 		c.mu.Lock()
 		c.cut = true
 		c.mu.Unlock()
@@ -128,7 +129,7 @@ func (c *Conn) say(tcp net.Conn, k messageKind) {
 // part closes the exchange when the peer has said its last message, too, or is silent.
 func (c *Conn) part(tcp net.Conn, stuck bool) {
 	if !stuck {
-		c.say(tcp, msgGone)
+		c.say(tcp, exchange.MsgGone)
 	}
 	_ = tcp.SetReadDeadline(time.Now().Add(goneWait))
 	<-c.readDone
@@ -161,14 +162,14 @@ func (c *Conn) readExchange(tcp net.Conn) {
 // ending.
 func (c *Conn) readMessages(tcp net.Conn) error {
 	for said := false; ; {
-		kind, body, err := readAny(tcp, msgOffer, msgBye, msgGone)
+		kind, body, err := exchange.ReadAny(tcp, exchange.MsgOffer, exchange.MsgBye, exchange.MsgGone)
 		if err != nil {
 			return err
 		}
 		switch kind {
-		case msgOffer:
+		case exchange.MsgOffer:
 			err = c.takeOffer(body)
-		case msgBye:
+		case exchange.MsgBye:
 			if said {
 				return &dmabuf.Error{Op: "read an exchange", Detail: "a second bye", Err: ErrMalformed}
 			}
@@ -177,7 +178,7 @@ func (c *Conn) readMessages(tcp net.Conn) error {
 				c.drainBeforeAbort()
 				c.end(ErrPeerGone)
 			})
-		case msgGone:
+		case exchange.MsgGone:
 			c.mu.Lock()
 			c.peerGone = true
 			c.mu.Unlock()

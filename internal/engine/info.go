@@ -3,20 +3,16 @@
 package engine
 
 import (
-	"crypto/tls"
 	"fmt"
 	"net"
 	"time"
 
+	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
 // PeerInfo is what is known of a peer.
-type PeerInfo struct {
-	Addr  net.Addr
-	TLS   *tls.ConnectionState // nil without TLS
-	Hello []byte               // the text of its program, EndpointOptions.Hello
-}
+type PeerInfo = exchange.PeerInfo
 
 // Peer returns what is known of the peer.
 func (c *Conn) Peer() PeerInfo {
@@ -111,5 +107,5 @@ func (c *Conn) Err() error {
 // Reject returns an error for EndpointOptions.Admit, whose text reaches the caller: it has at
 // most 256 bytes.
 func Reject(text string) error {
-	return &rejection{text, fmt.Errorf("%w: %q", ErrRejected, boundedText(text))}
+	return exchange.NewRejection(text, fmt.Errorf("%w: %q", ErrRejected, exchange.Bounded(text)))
 }

@@ -10,10 +10,12 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/cmstream"
 	"github.com/gpurdma/gpurdma/internal/errs"
+	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/handshake"
 )
 
@@ -51,7 +53,7 @@ func (e *Endpoint) ListenWith(addr string, opt EndpointOptions, backlog int) (*L
 
 func (e *Endpoint) listen(addr string, opt *EndpointOptions, accepted chan *peer) (*Listener, error) {
 	if opt.TLS != nil {
-		if _, err := opt.mutual("", false); err != nil {
+		if _, err := opt.protection().Mutual("", false); err != nil {
 			return nil, err
 		}
 	}
@@ -60,7 +62,7 @@ func (e *Endpoint) listen(addr string, opt *EndpointOptions, accepted chan *peer
 		return nil, err
 	}
 	if opt.TLS == nil {
-		if err := opt.mayBePlain(nl.Addr()); err != nil {
+		if err := opt.protection().MayBePlain(nl.Addr()); err != nil {
 			return nil, errs.Close(err, nl)
 		}
 	}
@@ -171,7 +173,7 @@ func (e *Endpoint) hasPlace() error {
 	if len(e.peers) < e.opt.MaxPeers || slices.ContainsFunc(e.peers, gone) {
 		return nil
 	}
-	return &rejection{textFull, fmt.Errorf("%w: there are %d peers", dmabuf.ErrLimit, len(e.peers))}
+	return exchange.NewRejection(exchange.TextFull, fmt.Errorf("%w: there are %d peers", dmabuf.ErrLimit, len(e.peers)))
 }
 
 // enlist makes a connected caller a peer, which Accept returns. From here on its handshake
@@ -184,7 +186,7 @@ func (e *Endpoint) enlist(c *Conn, caller *calling) error {
 	}
 	e.mu.Unlock()
 	if errors.Is(err, dmabuf.ErrLimit) {
-		err = &rejection{textFull, err}
+		err = exchange.NewRejection(exchange.TextFull, err)
 	}
 	if err != nil {
 		return err
@@ -279,4 +281,17 @@ func (e *Endpoint) accept(ctx context.Context, accepted chan *peer, done chan st
 			return nil, os.ErrClosed
 		}
 	}
+}
+
+// rejectWait bounds how long sending a reject may take.
+const rejectWait = time.Second
+
+// reject sends the reason to a caller that is not connected.
+func (e *Endpoint) reject(tcp net.Conn, greeted bool, why error) {
+	kind, body, ok := exchange.Reason(why, greeted, e.life.Err() != nil)
+	if !ok {
+		return
+	}
+	_ = tcp.SetDeadline(time.Now().Add(rejectWait))
+	_ = exchange.WriteMessage(tcp, kind, body)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rc"
@@ -71,26 +72,26 @@ type mailList struct {
 	arrived  chan struct{} // signals one
 }
 
-func (o *EndpointOptions) mail() mailLimits {
+func (o *EndpointOptions) mail() exchange.Mail {
 	if o.MailDepth == 0 {
-		return mailLimits{}
+		return exchange.Mail{}
 	}
-	return mailLimits{uint16(o.MailDepth), uint32(o.MailSize)}
+	return exchange.Mail{Depth: uint16(o.MailDepth), Size: uint32(o.MailSize)}
 }
 
 // openMail allocates the slots, once the peer has said how many messages it takes.
-func (c *Conn) openMail(ours, theirs mailLimits) error {
-	if (ours.depth == 0) != (theirs.depth == 0) {
+func (c *Conn) openMail(ours, theirs exchange.Mail) error {
+	if (ours.Depth == 0) != (theirs.Depth == 0) {
 		const text = "one side receives messages by itself, and the other does not"
-		return &rejection{text, fmt.Errorf("%w: %s", ErrRejected, text)}
+		return exchange.NewRejection(text, fmt.Errorf("%w: %s", ErrRejected, text))
 	}
-	if ours.depth == 0 {
+	if ours.Depth == 0 {
 		return nil
 	}
 	c.theirMail = theirs
 	m := &c.mail
-	m.depth, m.credits = int(ours.depth), int(theirs.depth)
-	m.in, m.out = mailHead+int(ours.size), mailHead+int(min(ours.size, theirs.size))
+	m.depth, m.credits = int(ours.Depth), int(theirs.Depth)
+	m.in, m.out = mailHead+int(ours.Size), mailHead+int(min(ours.Size, theirs.Size))
 	m.sent = (m.depth + mailControls) * m.in
 	slots := min(m.credits, m.depth)
 	for i := range slots {
@@ -220,7 +221,7 @@ func (c *Conn) mailArrived(o *Work) error {
 			return malformed(fmt.Sprintf("credits in %d bytes", len(body)))
 		}
 		m.credits += int(binary.BigEndian.Uint32(body) & 0xffff)
-		if most := int(c.theirMail.depth); m.credits > most {
+		if most := int(c.theirMail.Depth); m.credits > most {
 			return malformed(fmt.Sprintf("%d credits, of %d", m.credits, most))
 		}
 	default:

@@ -12,8 +12,8 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/errs"
+	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/memory"
-	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
 // Offer sends a descriptor that Share made to the peer, over the connection's exchange; the
@@ -34,7 +34,7 @@ func (e *Endpoint) Offer(ctx context.Context, to Peer, rb *memory.RemoteBuffer) 
 // offer sends a descriptor, under a name if that is not empty.
 func (c *Conn) offer(ctx context.Context, name string, rb *memory.RemoteBuffer) error {
 	e := c.e
-	wire, err := rb.MarshalBinary()
+	body, err := exchange.EncodeOffer(name, rb)
 	if err != nil {
 		return err
 	}
@@ -44,17 +44,8 @@ func (c *Conn) offer(ctx context.Context, name string, rb *memory.RemoteBuffer) 
 			Remedy: "Share with this peer, once for each connection, and offer what that returns",
 		}
 	}
-	return c.sendOffer(ctx, append(appendName(nil, name), wire...))
+	return c.sendOffer(ctx, body)
 }
-
-// maxName is the longest name of an export, in bytes.
-const maxName = 255
-
-// maxOffer is the longest offer: the length of the name, the name, and the descriptor, or
-// nothing if the name is not offered any more.
-const maxOffer = 1 + maxName + memory.MaxRemoteWire
-
-func appendName(b []byte, name string) []byte { return append(append(b, byte(len(name))), name...) }
 
 func (c *Conn) sendOffer(ctx context.Context, wire []byte) error {
 	select {
@@ -111,7 +102,7 @@ func send(ctx context.Context, tcp net.Conn, wire []byte) error {
 		_ = tcp.SetWriteDeadline(time.Unix(1, 0))
 		close(ended)
 	})
-	err := writeMessage(tcp, msgOffer, wire)
+	err := exchange.WriteMessage(tcp, exchange.MsgOffer, wire)
 	if !inTime() {
 		<-ended
 		_ = tcp.SetWriteDeadline(time.Time{})
@@ -164,17 +155,9 @@ const maxOffered = 16 << 20
 
 // takeOffer takes an offer of the peer.
 func (c *Conn) takeOffer(body []byte) error {
-	in := wire.NewReader("offer", body)
-	name := string(in.Take(int(in.Byte())))
-	if in.Err != nil {
-		return in.Err
-	}
-	var rb *memory.RemoteBuffer
-	if rest := in.Rest(); len(rest) > 0 || name == "" {
-		rb = new(memory.RemoteBuffer)
-		if err := rb.UnmarshalBinary(rest); err != nil {
-			return err
-		}
+	name, rb, err := exchange.DecodeOffer(body)
+	if err != nil {
+		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
+	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -52,25 +52,25 @@ func recorded(t testing.TB, version int) []byte {
 // The hello of this version has not changed since it was recorded.
 func TestRecordedHello(t *testing.T) {
 	h := goodHello()
-	if got := exchangeFrame(msgHello, h.append(nil)); !bytes.Equal(got, recorded(t, exchangeVersion)) {
-		t.Errorf("version %d is %x now: raise exchangeVersion", exchangeVersion, got)
+	if got := exchangeFrame(exchange.MsgHello, h.Append(nil)); !bytes.Equal(got, recorded(t, exchange.Version)) {
+		t.Errorf("version %d is %x now: raise exchange.Version", exchange.Version, got)
 	}
-	if n := len(h.append(nil)); n != helloSize {
-		t.Errorf("%d bytes, not %d", n, helloSize)
+	if n := len(h.Append(nil)); n != exchange.HelloSize {
+		t.Errorf("%d bytes, not %d", n, exchange.HelloSize)
 	}
 }
 
 // Both sides detect another version: the acceptor reads it, and the caller gets a hello with
 // the acceptor's version.
 func TestOtherVersion(t *testing.T) {
-	for version := 2; version < exchangeVersion; version++ {
+	for version := 2; version < exchange.Version; version++ {
 		t.Run(fmt.Sprint(version), func(t *testing.T) { otherVersion(t, version) })
 	}
 }
 
 func otherVersion(t *testing.T, version int) {
 	s := inMemory(t)
-	want := fmt.Sprintf("the peer speaks version %d, this is version %d", version, exchangeVersion)
+	want := fmt.Sprintf("the peer speaks version %d, this is version %d", version, exchange.Version)
 	heard, tell := rejections()
 	server := s.endpoint(t, EndpointOptions{OnReject: tell})
 	c := dialRaw(t, must(server.Listen("127.0.0.1:0"))(t).String())
@@ -84,7 +84,7 @@ func otherVersion(t *testing.T, version int) {
 	// Version 2 reads a length of at most 256, kind 1, the magic number, and then the version,
 	// which it reports as "version 4; this is version 2".
 	if len(answer) < 11 || len(answer) > 5+256 || binary.BigEndian.Uint32(answer) != uint32(len(answer)-5) ||
-		!bytes.Equal(answer[4:11], []byte{1, 'G', 'R', 'P', '1', 0, exchangeVersion}) {
+		!bytes.Equal(answer[4:11], []byte{1, 'G', 'R', 'P', '1', 0, exchange.Version}) {
 		t.Errorf("answered with %x", answer)
 	}
 
@@ -94,7 +94,7 @@ func otherVersion(t *testing.T, version int) {
 	go func() {
 		c, err := l.Accept()
 		if err == nil {
-			_, _ = readMessage(c, msgHello)
+			_, _ = exchange.ReadMessage(c, exchange.MsgHello)
 			_, _ = c.Write(old)
 			_ = c.Close()
 		}
@@ -112,7 +112,7 @@ func TestHangsUp(t *testing.T) {
 	go func() {
 		c, err := l.Accept()
 		if err == nil {
-			_, _ = io.ReadFull(c, make([]byte, 5+helloSize))
+			_, _ = io.ReadFull(c, make([]byte, 5+exchange.HelloSize))
 			_ = c.Close()
 		}
 	}()
@@ -133,7 +133,7 @@ func TestRejected(t *testing.T) {
 	must(first.Connect(limited(t), addr))(t)
 	must(server.Accept(limited(t)))(t)
 	_, err := s.endpoint(t, EndpointOptions{TLS: good.config(t, good)}).Connect(limited(t), addr)
-	if !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), `"`+textFull+`"`) {
+	if !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), `"`+exchange.TextFull+`"`) {
 		t.Errorf("%v", err)
 	}
 	if err := next(t, heard); !strings.Contains(err.Error(), "there are 1 peers") {
@@ -168,50 +168,25 @@ func TestRejectedByClose(t *testing.T) {
 	s := inMemory(t)
 	server := s.endpoint(t, EndpointOptions{OnReject: func(from net.Addr, why error) { t.Errorf("told of %v at the end: %v", from, why) }})
 	addr := must(server.Listen("127.0.0.1:0"))(t).String()
-	for _, said := range [][]byte{nil, recorded(t, exchangeVersion)} {
+	for _, said := range [][]byte{nil, recorded(t, exchange.Version)} {
 		c := dialRaw(t, addr)
 		if _, err := c.Write(said); err != nil {
 			t.Fatal(err)
 		}
 		if said != nil { // and has read the answer
-			if _, err := io.ReadFull(c, make([]byte, 5+helloSize)); err != nil {
+			if _, err := io.ReadFull(c, make([]byte, 5+exchange.HelloSize)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		defer func() {
-			_, err := readMessage(c, msgHello)
-			if !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), textClosing) {
+			_, err := exchange.ReadMessage(c, exchange.MsgHello)
+			if !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), exchange.TextClosing) {
 				t.Errorf("after %d bytes: %v", len(said), err)
 			}
 		}()
 	}
 	if err := server.Close(); err != nil {
 		t.Error(err)
-	}
-}
-
-// The peer's text is quoted and bounded.
-func TestRejectText(t *testing.T) {
-	nasty := "\x1b[2J\r\nroot:\xff" + strings.Repeat("é", 200)
-	ours, theirs := net.Pipe()
-	defer ours.Close()
-	go func() {
-		defer theirs.Close()
-		_ = writeMessage(theirs, msgReject, []byte(nasty[:maxRejectText]))
-		_ = writeMessage(theirs, msgReject, []byte(nasty[:maxRejectText+1]))
-	}()
-	_, err := readMessage(ours, msgHello)
-	if !errors.Is(err, ErrRejected) || strings.ContainsAny(err.Error(), "\x1b\r\n") || !utf8.ValidString(err.Error()) {
-		t.Errorf("%q", err)
-	}
-	if _, err := readMessage(ours, msgHello); !errors.Is(err, ErrMalformed) {
-		t.Errorf("%q", err)
-	}
-	if got := boundedText(nasty); len(got) > maxRejectText || len(got) < maxRejectText-2 || !utf8.ValidString(got) {
-		t.Errorf("%d bytes: %q", len(got), got)
-	}
-	if got := boundedText(textFull); got != textFull {
-		t.Error(got)
 	}
 }
 
@@ -247,10 +222,10 @@ func TestHelloTakesNoPlace(t *testing.T) {
 	addr := must(server.Listen("127.0.0.1:0"))(t).String()
 	for range 3 {
 		c := dialRaw(t, addr)
-		if _, err := c.Write(recorded(t, exchangeVersion)); err != nil {
+		if _, err := c.Write(recorded(t, exchange.Version)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.ReadFull(c, make([]byte, 5+helloSize)); err != nil {
+		if _, err := io.ReadFull(c, make([]byte, 5+exchange.HelloSize)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -268,18 +243,18 @@ func TestRejectedAfterHello(t *testing.T) {
 	server := s.endpoint(t, EndpointOptions{MaxPeers: 1})
 	addr := must(server.Listen("127.0.0.1:0"))(t).String()
 	late := dialRaw(t, addr)
-	if _, err := late.Write(recorded(t, exchangeVersion)); err != nil {
+	if _, err := late.Write(recorded(t, exchange.Version)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadFull(late, make([]byte, 5+helloSize)); err != nil {
+	if _, err := io.ReadFull(late, make([]byte, 5+exchange.HelloSize)); err != nil {
 		t.Fatal(err)
 	}
 	s.call(t, addr)
 	p := must(server.Accept(limited(t)))(t)
-	if err := writeMessage(late, msgReady, nil); err != nil {
+	if err := exchange.WriteMessage(late, exchange.MsgReady, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readMessage(late, msgOffer); !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), textFull) {
+	if _, err := exchange.ReadMessage(late, exchange.MsgOffer); !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), exchange.TextFull) {
 		t.Error(err)
 	}
 	if list := server.Peers(); len(list) != 1 || list[0] != p {

@@ -24,7 +24,7 @@ func (e *Endpoint) streamConfig(opt *EndpointOptions) (*cmstream.Config, error) 
 		}
 	}
 	return &cmstream.Config{
-		Device: d, Connect: opt.Connect, GID: opt.GID, Port: opt.Port, KeepAlive: opt.keepIdle,
+		Device: d, Connect: opt.Connect, GID: opt.GID, Port: opt.Port, KeepAlive: opt.keep.Idle,
 		Pin: e.nic.Pin, Unpin: e.nic.Unpin, End: e.nic.End,
 	}, nil
 }

@@ -108,7 +108,7 @@ func TestVMHostileCallersOverRDMACM(t *testing.T) {
 	}
 
 	h := goodHello()
-	body := h.append(nil)
+	body := h.Append(nil)
 	for name, send := range map[string][]byte{
 		"HTTP":         []byte("GET / HTTP/1.1\r\n\r\n"),
 		"half a hello": append([]byte{0, 0, 0, byte(len(body)), 1}, body[:20]...),

@@ -244,7 +244,7 @@ func (b *Buffer) space() lower.Space {
 	return lower.NewSpace(m)
 }
 
-// newID returns a number that is unique, on this host and on others.
+// NewID returns a number that is unique, on this host and on others.
 func NewID() uint64 {
 	for {
 		if id := rand.Uint64(); id != 0 {

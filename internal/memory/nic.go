@@ -90,7 +90,7 @@ func (n *NIC) Stats() Stats {
 	return Stats{Pinned: n.pinned, Staged: n.staged.Load()}
 }
 
-// atomics refuses an operation if the NIC has no atomics: otherwise the queue pair would go
+// NeedAtomics refuses an operation if the NIC has no atomics: otherwise the queue pair would go
 // into an error state.
 func (n *NIC) NeedAtomics(what string) error {
 	if n.dev.Atomics() {
@@ -102,10 +102,10 @@ func (n *NIC) NeedAtomics(what string) error {
 	}
 }
 
-// countStaged counts bytes that were copied for an operation, for Stats.Staged.
+// CountStaged counts bytes that were copied for an operation, for Stats.Staged.
 func (n *NIC) CountStaged(bytes int64) { n.staged.Add(bytes) }
 
-// device returns the device.
+// Device returns the device.
 func (n *NIC) Device() rc.Device { return n.dev }
 
 // SetMaxPinned changes NICOptions.MaxPinned.
@@ -124,7 +124,7 @@ func (n *NIC) PKeyIndex(port int, key ibdev.PKey) (int, error) {
 	return d.Context().PKeyIndex(max(port, 1), key)
 }
 
-// enter counts a buffer or an endpoint; leave uncounts it.
+// Enter counts a buffer or an endpoint.
 func (n *NIC) Enter() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -135,13 +135,14 @@ func (n *NIC) Enter() error {
 	return nil
 }
 
+// Leave uncounts a buffer or an endpoint.
 func (n *NIC) Leave() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.users--
 }
 
-// pin reserves host memory that will be pinned; unpin gives it back.
+// Pin reserves host memory that will be pinned.
 func (n *NIC) Pin(size int64, what string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -156,13 +157,14 @@ func (n *NIC) Pin(size int64, what string) error {
 	return nil
 }
 
+// Unpin gives host memory back.
 func (n *NIC) Unpin(size int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.pinned -= size
 }
 
-// end calls what. After an error, Close calls it again.
+// End calls what. After an error, Close calls it again.
 func (n *NIC) End(what func() error) error {
 	err := what()
 	if err != nil {
@@ -171,7 +173,7 @@ func (n *NIC) End(what func() error) error {
 	return err
 }
 
-// later is end in a goroutine, for which Close waits.
+// later is End in a goroutine, for which Close waits.
 func (n *NIC) later(what func() error) {
 	n.mu.Lock()
 	n.ending++
@@ -185,6 +187,7 @@ func (n *NIC) later(what func() error) {
 	}()
 }
 
+// Keep makes Close call what.
 func (n *NIC) Keep(what func() error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// operand is a Span in use: its memory stays until drop.
+// Operand is a Span in use: its memory stays until drop.
 type Operand struct {
 	lower.Window
 	buf    *Buffer
@@ -20,7 +20,7 @@ type Operand struct {
 	view   *View
 }
 
-// take resolves a Span. write says that the operation changes the bytes.
+// Use resolves a Span. write says that the operation changes the bytes.
 func (s Span) Use(nic *NIC, op string, write bool) (o Operand, err error) {
 	switch {
 	case s.Buf != nil && (s.Region != nil || s.View != nil) || s.Region != nil && s.View != nil:
@@ -92,14 +92,14 @@ func (o *Operand) bufs() []*Buffer {
 	return nil
 }
 
-// drop ends the use of the memory. The caller may hold a lock.
+// Drop ends the use of the memory. The caller may hold a lock.
 func (o *Operand) Drop() {
 	for _, b := range o.bufs() {
 		b.UnuseLater()
 	}
 }
 
-// host reports whether all of the operand is host memory.
+// Host reports whether all of the operand is host memory.
 func (o *Operand) Host() bool {
 	for _, b := range o.bufs() {
 		if !b.core.host() {
@@ -109,7 +109,7 @@ func (o *Operand) Host() bool {
 	return true
 }
 
-// isStaged reports whether some of the operand is staged.
+// Staged reports whether some of the operand is staged.
 func (o *Operand) Staged() bool {
 	for _, b := range o.bufs() {
 		if b.core.staging != nil {
@@ -137,17 +137,17 @@ func (o *Operand) staged(n int64, do func(s *stagingBuffer, off, length int64) e
 	return nil
 }
 
-// sync makes the staged bytes of the operand equal to their sources.
+// Sync makes the staged bytes of the operand equal to their sources.
 func (o *Operand) Sync() error { return o.staged(o.Len, (*stagingBuffer).sync) }
 
-// arrived copies the first n bytes, as far as they are staged, to their sources.
+// Arrived copies the first n bytes, as far as they are staged, to their sources.
 func (o *Operand) Arrived(n int64) error { return o.staged(n, (*stagingBuffer).arrived) }
 
-// gather copies the operand's first bytes to p, and scatter does the reverse.
+// Gather copies the operand's first bytes to p, and Scatter does the reverse.
 func (o *Operand) Gather(p []byte) error  { return o.copy(p, (*core).readAt) }
 func (o *Operand) Scatter(p []byte) error { return o.copy(p, (*core).writeAt) }
 
-// directOnly returns a Buffer with bytes of the operand that the CPU must not move, nil if
+// DirectOnly returns a Buffer with bytes of the operand that the CPU must not move, nil if
 // there is none.
 func (o *Operand) DirectOnly() *Buffer { return o.findBuffer((*Buffer).directOnly) }
 
@@ -165,7 +165,7 @@ func (o *Operand) copy(p []byte, do func(c *core, p []byte, off int64) (int, err
 	return nil
 }
 
-// appendReady appends what says that the operand's bytes may be read.
+// AppendReady appends what says that the operand's bytes may be read.
 func (o *Operand) AppendReady(list []func(context.Context) error) []func(context.Context) error {
 	for _, b := range o.bufs() {
 		if f := b.ready.Load(); f != nil {

@@ -72,7 +72,7 @@ func (b *Buffer) GPUDirect() bool {
 	return b.core.gpu && b.Path().Direct != Staged
 }
 
-// errStaged is the error of calls that need a direct Buffer.
+// ErrStaged is the error of calls that need a direct Buffer.
 var ErrStaged = errors.New("the buffer is staged")
 
 // Prove asks a prover where the bytes are, and keeps the answer for Path. The prover must have

@@ -26,7 +26,7 @@ func (r *RemoteBuffer) Part(offset, length int64) RemoteSpan {
 	return RemoteSpan{Buf: r, Offset: offset, Length: length}
 }
 
-// check checks a remote span as far as that is possible without the peer's NIC.
+// Check checks a remote span as far as that is possible without the peer's NIC.
 func (r *RemoteSpan) Check(op string, need ibvfd.Access) error {
 	switch {
 	case r.Buf == nil && r.Length == 0 && r.Offset == 0:
@@ -46,7 +46,7 @@ func (r *RemoteSpan) Check(op string, need ibvfd.Access) error {
 	return nil
 }
 
-// window returns the remote memory for the lowering.
+// Window returns the remote memory for the lowering.
 func (r *RemoteSpan) Window() lower.Window {
 	return lower.Window{Layout: r.Buf.layout, Spaces: r.Buf.spaces, Off: r.Offset, Len: r.Length}
 }

@@ -10,7 +10,7 @@ import (
 
 // What keeps a Buffer's memory while operations and peers use it.
 
-// use keeps the memory until core.unuse.
+// Use keeps the memory until core.unuse.
 func (b *Buffer) Use() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -34,22 +34,22 @@ func (b *Buffer) usable(nic *NIC) error {
 	return b.Use()
 }
 
-// unuse ends a use.
+// Unuse ends a use.
 func (b *Buffer) Unuse() { b.core.unuse() }
 
-// unuseLater ends a use, for callers that hold a lock.
+// UnuseLater ends a use, for callers that hold a lock.
 func (b *Buffer) UnuseLater() { b.core.unuseLater() }
 
-// nicOf returns the NIC that the memory is registered with.
+// NIC returns the NIC that the memory is registered with.
 func (b *Buffer) NIC() *NIC { return b.core.nic }
 
-// hostBytes returns the memory of a Buffer of AllocHost.
+// HostBytes returns the memory of a Buffer of AllocHost.
 func (b *Buffer) HostBytes() []byte { return b.core.hostMem.Bytes()[b.off : b.off+b.size] }
 
-// window returns n bytes from off on as memory of an operation.
+// Window returns n bytes from off on as memory of an operation.
 func (b *Buffer) Window(off, n int64) lower.Window {
 	return lower.Window{Layout: b.layout, Spaces: b.mem, Off: off, Len: n}
 }
 
-// piece returns the first piece of the memory, under its local key.
+// Piece returns the first piece of the memory, under its local key.
 func (b *Buffer) Piece() lower.Piece { return b.mem[0].Memory[0] }

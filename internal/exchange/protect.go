@@ -1,28 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package exchange
 
 import (
 	"context"
 	"crypto/tls"
 	"net"
 	"net/netip"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/cmstream"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
-// protect applies the protection that the options ask for: mutual TLS, a loopback address, or
-// plaintext if AllowPlaintext is set. It runs before any byte is exchanged.
-func (o *EndpointOptions) protect(ctx context.Context, c net.Conn, host string, client bool) (net.Conn, error) {
-	if o.TLS == nil {
-		return c, o.mayBePlain(c.RemoteAddr())
+// Protection is how an exchange is protected.
+type Protection struct {
+	TLS            *tls.Config // nil if there is none
+	AllowPlaintext bool        // to and from other machines
+}
+
+// Protect applies the protection that was asked for: mutual TLS, a loopback address, or
+// plaintext if it is allowed. It runs before any byte is exchanged.
+func (p Protection) Protect(ctx context.Context, c net.Conn, host string, client bool) (net.Conn, error) {
+	if p.TLS == nil {
+		return c, p.MayBePlain(c.RemoteAddr())
 	}
-	cfg, err := o.mutual(host, client)
+	cfg, err := p.Mutual(host, client)
 	if err != nil {
 		return nil, err
 	}
@@ -38,12 +41,12 @@ func (o *EndpointOptions) protect(ctx context.Context, c net.Conn, host string, 
 	return t, nil
 }
 
-// mutual returns a TLS configuration that requires certificates of both sides.
-func (o *EndpointOptions) mutual(host string, client bool) (*tls.Config, error) {
+// Mutual returns a TLS configuration that requires certificates of both sides.
+func (p Protection) Mutual(host string, client bool) (*tls.Config, error) {
 	refuse := func(detail, remedy string) error {
 		return &dmabuf.Error{Op: "protect the exchange", Detail: detail, Remedy: remedy, Err: ErrUnsafe}
 	}
-	cfg := o.TLS.Clone()
+	cfg := p.TLS.Clone()
 	cfg.MinVersion = max(cfg.MinVersion, tls.VersionTLS13)
 	switch {
 	case len(cfg.Certificates) == 0 && cfg.GetCertificate == nil && cfg.GetClientCertificate == nil:
@@ -62,10 +65,10 @@ func (o *EndpointOptions) mutual(host string, client bool) (*tls.Config, error) 
 	return cfg, nil
 }
 
-// mayBePlain refuses plaintext to an address that is not a loopback address, nor one in this
-// process, unless AllowPlaintext is set.
-func (o *EndpointOptions) mayBePlain(a net.Addr) error {
-	if o.AllowPlaintext || loopback(a) {
+// MayBePlain refuses plaintext to an address that is not a loopback address, nor one in this
+// process, unless plaintext is allowed.
+func (p Protection) MayBePlain(a net.Addr) error {
+	if p.AllowPlaintext || loopback(a) {
 		return nil
 	}
 	return &dmabuf.Error{
@@ -82,21 +85,4 @@ func loopback(a net.Addr) bool {
 		return netip.AddrPort(a).Addr().IsLoopback()
 	}
 	return a.Network() == rc.InProcess
-}
-
-// keepalive detects a peer whose machine is gone.
-func (o *EndpointOptions) keepalive(c net.Conn) {
-	if s, ok := c.(interface{ SetSilence(time.Duration) }); ok { // a stream in memory
-		s.SetSilence(o.PeerTimeout)
-	}
-	if t, ok := c.(*net.TCPConn); ok {
-		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: o.keepIdle, Interval: o.keepEvery, Count: o.keepCount})
-		_ = t.SetNoDelay(true)
-		// Bytes that were sent and not acknowledged count, too.
-		if raw, err := t.SyscallConn(); err == nil {
-			_ = raw.Control(func(fd uintptr) {
-				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int((o.keepIdle + time.Duration(o.keepCount)*o.keepEvery).Milliseconds()))
-			})
-		}
-	}
 }

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exchange
+
+import (
+	"fmt"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/wire"
+)
+
+// MaxName is the longest name of an export, in bytes.
+const MaxName = 255
+
+// MaxOffer is the longest offer: the length of the name, the name, and the descriptor, or
+// nothing if the name is not offered any more.
+const MaxOffer = 1 + MaxName + memory.MaxRemoteWire
+
+func appendName(b []byte, name string) []byte { return append(append(b, byte(len(name))), name...) }
+
+// CheckName refuses names that cannot be offered.
+func CheckName(op, name string) error {
+	if name != "" && len(name) <= MaxName {
+		return nil
+	}
+	return &dmabuf.Error{Op: op, Detail: fmt.Sprintf("a name of %d bytes", len(name)), Remedy: fmt.Sprintf("use 1 to %d", MaxName), Err: dmabuf.ErrRange}
+}
+
+// EncodeOffer returns the body of an offer of memory, under a name if that is not empty.
+func EncodeOffer(name string, rb *memory.RemoteBuffer) ([]byte, error) {
+	wire, err := rb.MarshalBinary()
+	if err != nil {
+		return nil, err
+	}
+	return append(appendName(nil, name), wire...), nil
+}
+
+// EncodeWithdrawal returns the body of the offer that withdraws a name.
+func EncodeWithdrawal(name string) []byte { return appendName(nil, name) }
+
+// DecodeOffer decodes an offer of a peer. The memory is nil if a name is withdrawn.
+func DecodeOffer(body []byte) (name string, rb *memory.RemoteBuffer, err error) {
+	in := wire.NewReader("offer", body)
+	name = string(in.Take(int(in.Byte())))
+	if in.Err != nil {
+		return "", nil, in.Err
+	}
+	if rest := in.Rest(); len(rest) > 0 || name == "" {
+		rb = new(memory.RemoteBuffer)
+		if err := rb.UnmarshalBinary(rest); err != nil {
+			return "", nil, err
+		}
+	}
+	return name, rb, nil
+}
