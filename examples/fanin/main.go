@@ -31,7 +31,11 @@ var (
 	clients = flag.Int("clients", 32, "the `number` of clients that the server takes")
 )
 
-const part = 4 << 10 // bytes of each client
+const (
+	part    = 4 << 10         // bytes of each client
+	hello   = "fanin/1"       // what client and server speak
+	silence = 2 * time.Second // after which a silent peer is given up
+)
 
 func main() {
 	flag.Parse()
@@ -57,13 +61,14 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	ln, err := fab.Listen(*listen, gpurdma.Config{TLS: config, Admit: s.admit})
+	ln, err := fab.Listen(*listen, gpurdma.Config{TLS: config, Admit: s.admit, PeerTimeout: silence})
 	if err != nil {
 		return err
 	}
 	if s.memory, err = fab.Alloc(ctx, "host", int64(*clients*part)); err != nil {
 		return err
 	}
+	goOn := make(chan struct{}) // closed when all clients are connected
 	var all sync.WaitGroup
 	for i := range *clients {
 		config, err := ca.issue(fmt.Sprint("client-", i))
@@ -71,7 +76,7 @@ func run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 		all.Go(func() {
-			if err := client(ctx, fab, config, i%8 == 7); err != nil {
+			if err := client(ctx, config, goOn, i%8 == 7); err != nil {
 				fmt.Fprintln(out, "client", i, "failed:", err)
 			}
 		})
@@ -84,7 +89,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if config, err = ca.issue("one too many"); err != nil {
 		return err
 	}
-	_, err = fab.Dial(ctx, *listen, gpurdma.Config{TLS: config})
+	_, err = fab.Dial(ctx, *listen, gpurdma.Config{TLS: config, Hello: []byte(hello)})
 	fmt.Fprintln(out, err)
 	close(goOn)
 	all.Wait()
@@ -92,9 +97,12 @@ func run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
+// network is used with -fabric memory. Each call of open adds a machine to it.
+var network = fabrictest.NewNetwork(fabrictest.Options{})
+
 func open() (*gpurdma.Fabric, error) {
 	if *fabric == "memory" {
-		return fabrictest.New(), nil
+		return network.Open(*nic)
 	}
 	return gpurdma.Open(*nic)
 }
@@ -106,8 +114,12 @@ type server struct {
 	out     io.Writer
 }
 
-// admit takes as many clients as there are parts.
+// admit takes as many clients as there are parts, if they speak as the server does. TLS has
+// checked their certificates before.
 func (s *server) admit(ctx context.Context, p gpurdma.PeerInfo) error {
+	if string(p.Hello) != hello {
+		return gpurdma.Reject("this server speaks " + hello)
+	}
 	if int(s.taken.Add(1)) > *clients {
 		return gpurdma.Reject(fmt.Sprintf("full: %d of %d clients", *clients, *clients))
 	}
@@ -130,16 +142,23 @@ func (s *server) serve(ctx context.Context, conn *gpurdma.Conn, i int) {
 	<-conn.Done()
 }
 
-var goOn = make(chan struct{}) // closed when all clients are connected
-
-// client writes its result, unless it dies before.
-func client(ctx context.Context, fab *gpurdma.Fabric, config *tls.Config, dies bool) error {
-	conn, err := fab.Dial(ctx, *listen, gpurdma.Config{TLS: config, PeerTimeout: 5 * time.Second})
+// client writes its result, unless it dies before: in memory its machine does, and with a NIC it
+// ends the connection.
+func client(ctx context.Context, config *tls.Config, goOn <-chan struct{}, dies bool) error {
+	fab, err := open()
+	if err != nil {
+		return err
+	}
+	defer fab.Close()
+	conn, err := fab.Dial(ctx, *listen, gpurdma.Config{TLS: config, Hello: []byte(hello), PeerTimeout: silence})
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	<-goOn
+	if dies && *fabric == "memory" {
+		network.Lose(fab)
+	}
 	if dies {
 		return nil
 	}

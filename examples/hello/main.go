@@ -37,8 +37,11 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer) error {
-	fab, err := open()
-	if err != nil {
+	var fab *gpurdma.Fabric
+	var err error
+	if *fabric == "memory" {
+		fab, *listen, *connect = fabrictest.New(), "127.0.0.1:7471", "127.0.0.1:7471"
+	} else if fab, err = gpurdma.Open(*nic); err != nil {
 		return err
 	}
 	defer fab.Close() // closes everything that was made of it
@@ -53,14 +56,6 @@ func run(ctx context.Context, out io.Writer) error {
 		go lend(ctx, fab, ln)
 	}
 	return use(ctx, fab, out)
-}
-
-func open() (*gpurdma.Fabric, error) {
-	if *fabric == "memory" {
-		*listen, *connect = "127.0.0.1:7471", "127.0.0.1:7471"
-		return fabrictest.New(), nil
-	}
-	return gpurdma.Open(*nic)
 }
 
 // lend lends memory to one peer, until the peer ends the connection.
@@ -87,6 +82,10 @@ func use(ctx context.Context, fab *gpurdma.Fabric, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	text := []byte("hello")
+	if _, err := local.WriteAt(text, 8); err != nil {
+		return err
+	}
 	conn, err := fab.Dial(ctx, *connect, gpurdma.Config{})
 	if err != nil {
 		return err
@@ -99,14 +98,17 @@ func use(ctx context.Context, fab *gpurdma.Fabric, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	err = conn.Read(ctx, local.All(), weights.All())
+	err = conn.Read(ctx, local.Range(0, 5), weights.Range(8, 5))
 	if err != nil {
+		return err
+	}
+	if _, err := local.ReadAt(text, 0); err != nil {
 		return err
 	}
 	old, err := conn.FetchAdd(ctx, weights.Range(0, 8), 1)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "the number was %d\n%v\n%v\n", old, local.Path(), conn)
+	fmt.Fprintf(out, "read %q; the number was %d\n%v\n%v\n", text, old, local.Path(), conn)
 	return conn.Close()
 }

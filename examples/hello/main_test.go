@@ -3,61 +3,22 @@
 package main
 
 import (
-	"context"
-	"flag"
-	"strings"
-	"sync"
 	"testing"
-	"time"
 
+	"github.com/gpurdma/gpurdma/internal/exampletest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// output is a buffer that several goroutines write to.
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-// runs runs the program with flags, and checks that its output has these texts.
-func runs(t *testing.T, flags map[string]string, wants ...string) {
-	t.Helper()
-	for name, value := range flags {
-		before := flag.Lookup(name).Value.String()
-		if err := flag.Set(name, value); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = flag.Set(name, before) })
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), testenv.Limit(time.Minute))
-	defer cancel()
-	out := new(output)
-	err := run(ctx, out)
-	got := out.text.String()
-	if err != nil {
-		t.Fatalf("%v, after:\n%s", err, got)
-	}
-	for _, want := range wants {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in:\n%s", want, got)
-		}
-	}
-}
+func TestLength(t *testing.T) { exampletest.Length(t, 60, 15) }
 
 func TestHello(t *testing.T) {
-	runs(t, map[string]string{"fabric": "memory"}, "the number was 0", "registered with mem0")
+	exampletest.Runs(t, run, map[string]string{"fabric": "memory"}, `read "hello"; the number was 0`, "registered with mem0")
 }
 
 //testbed:kernel 7.2 6.12
 func TestVMHello(t *testing.T) {
 	testenv.VM(t)
-	runs(t, map[string]string{"fabric": "", "nic": "rxe0", "listen": "127.0.0.1:7471", "connect": "127.0.0.1:7471", "gpu": "drm:vgem"}, "the number was 0", "registered with rxe0")
+	exampletest.Runs(t, run, map[string]string{"fabric": "", "nic": "rxe0", "listen": "127.0.0.1:7471", "connect": "127.0.0.1:7471", "gpu": "drm:vgem"}, `read "hello"; the number was 0`, "registered with rxe0")
 }

@@ -33,12 +33,16 @@ var (
 	prefill  = flag.String("prefill", "", "move requests to the decoders at these `addresses`, separated by commas")
 	fabric   = flag.String("fabric", "", `"memory": all sides in this process, without a NIC`)
 	requests = flag.Int("requests", 8, "the `number` of requests for each decoder")
+	dieAfter = flag.Int("die-after", 0, "die after this `number` of requests, as in a crash; 0: do not die")
 	deadline = flag.Duration("deadline", 5*time.Second, "the time for one request")
 )
 
 const (
 	block  = 16 << 10 // bytes
 	blocks = 64       // of a request
+
+	ahead   = 2               // requests that may have arrived and that the decoder has not taken
+	silence = 2 * time.Second // after which a silent peer is given up
 )
 
 // Where the blocks of a request lie: every second one at the prefill side, and in four strands
@@ -65,12 +69,12 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 	defer fab.Close()
 	if *decode != "" {
-		return decodeAt(ctx, fab, *decode, *requests, out)
+		return decodeAt(ctx, fab, *decode, *dieAfter, func() { os.Exit(1) }, out)
 	}
 	return prefillTo(ctx, fab, strings.Split(*prefill, ","), out)
 }
 
-// inMemory has three decoders, of which one dies after its first request.
+// inMemory has three decoders. The machine of one of them dies after its first request.
 func inMemory(ctx context.Context, out io.Writer) error {
 	net := fabrictest.NewNetwork(fabrictest.Options{})
 	decoders := []string{"10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"}
@@ -80,12 +84,9 @@ func inMemory(ctx context.Context, out io.Writer) error {
 			return err
 		}
 		defer fab.Close()
-		count := *requests
-		if i == 1 {
-			count = 1
-		}
+		dies := i % 2 // the second one does, after 1 request
 		go func() {
-			if err := decodeAt(ctx, fab, addr, count, out); err != nil {
+			if err := decodeAt(ctx, fab, addr, dies, func() { net.Lose(fab) }, out); err != nil {
 				fmt.Fprintln(out, addr, "has ended:", err)
 			}
 		}()
@@ -98,13 +99,13 @@ func inMemory(ctx context.Context, out io.Writer) error {
 	return prefillTo(ctx, fab, decoders, out)
 }
 
-// decodeAt lends a cache to one prefill side, takes a number of requests, and dies.
-func decodeAt(ctx context.Context, fab *gpurdma.Fabric, addr string, count int, out io.Writer) error {
-	ln, err := fab.Listen(addr, gpurdma.Config{})
+// decodeAt lends a cache to one prefill side, and takes its requests. It dies after some of them,
+// unless dies is 0.
+func decodeAt(ctx context.Context, fab *gpurdma.Fabric, addr string, dies int, die func(), out io.Writer) error {
+	ln, err := fab.Listen(addr, gpurdma.Config{PeerTimeout: silence, Messages: ahead})
 	if err != nil {
 		return err
 	}
-	defer ln.Close()
 	cache, err := fab.Alloc(ctx, *gpu, blocks*block)
 	if err != nil {
 		return err
@@ -117,7 +118,7 @@ func decodeAt(ctx context.Context, fab *gpurdma.Fabric, addr string, count int, 
 	if err := conn.Export("cache", cache.All(), gpurdma.WriteOnly); err != nil {
 		return err
 	}
-	for range count {
+	for i := range *requests {
 		note, err := conn.ReceiveNotification(ctx)
 		if err != nil {
 			return err
@@ -126,6 +127,9 @@ func decodeAt(ctx context.Context, fab *gpurdma.Fabric, addr string, count int, 
 			return err
 		}
 		fmt.Fprintln(out, addr, "has request", binary.BigEndian.Uint64(note))
+		if i+1 == dies {
+			die()
+		}
 	}
 	return nil
 }
@@ -177,10 +181,10 @@ func move(ctx context.Context, conn *gpurdma.Conn, to gpurdma.Remote, from gpurd
 // dial connects to a decoder that may not listen yet.
 func dial(ctx context.Context, fab *gpurdma.Fabric, addr string) (*gpurdma.Conn, error) {
 	for try := 0; ; try++ {
-		conn, err := fab.Dial(ctx, addr, gpurdma.Config{PeerTimeout: 2 * time.Second})
-		if err == nil || try == 50 {
+		conn, err := fab.Dial(ctx, addr, gpurdma.Config{PeerTimeout: silence})
+		if err == nil || try == 300 {
 			return conn, err
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 	}
 }

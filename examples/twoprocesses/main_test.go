@@ -4,52 +4,31 @@ package main
 
 import (
 	"context"
-	"flag"
+	"os"
+	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/gpurdma/gpurdma/internal/exampletest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// output is a buffer that several goroutines write to.
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
+func TestLength(t *testing.T) { exampletest.Length(t, 120, 0) }
 
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-// runs runs the program with flags, and checks that its output has these texts.
-func runs(t *testing.T, flags map[string]string, wants ...string) {
-	t.Helper()
-	for name, value := range flags {
-		before := flag.Lookup(name).Value.String()
-		if err := flag.Set(name, value); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = flag.Set(name, before) })
+// Without a NIC it runs anywhere with Python and udmabuf.
+func TestTwoProcesses(t *testing.T) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), testenv.Limit(time.Minute))
-	defer cancel()
-	out := new(output)
-	err := run(ctx, out)
-	got := out.text.String()
-	if err != nil {
-		t.Fatalf("%v, after:\n%s", err, got)
+	if f, err := os.OpenFile("/dev/udmabuf", os.O_RDWR, 0); err != nil {
+		t.Skip(err)
+	} else {
+		f.Close()
 	}
-	for _, want := range wants {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in:\n%s", want, got)
-		}
-	}
+	exampletest.Runs(t, run, map[string]string{"fabric": "memory"}, "engine: all bytes have arrived")
 }
 
 //testbed:kernel 7.2 6.12
@@ -61,7 +40,7 @@ func TestVMTwoProcesses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			flags["python"] = "/usr/bin/python3"
-			runs(t, flags, "engine: all bytes have arrived")
+			exampletest.Runs(t, run, flags, "engine: all bytes have arrived")
 		})
 	}
 }
@@ -71,7 +50,7 @@ func TestNoEngine(t *testing.T) {
 	for interpreter, want := range map[string]string{"/nonexistent/python3": "no such file", "/bin/false": "the engine has ended"} {
 		*fabric, *python = "memory", interpreter
 		ctx, cancel := context.WithTimeout(context.Background(), testenv.Limit(time.Minute))
-		if err := run(ctx, new(output)); err == nil || !strings.Contains(err.Error(), want) {
+		if err := run(ctx, new(exampletest.Output)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", interpreter, err)
 		}
 		cancel()

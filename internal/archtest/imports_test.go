@@ -186,7 +186,7 @@ func TestImportsPointDown(t *testing.T) {
 // forTests are the packages that only tests import.
 func forTests(p pkg) bool {
 	switch p.ImportPath {
-	case module + "/internal/testenv", module + "/internal/abicheck", module + "/internal/layouttest", module + "/gpualloc/internal/doubles", module + "/p2p/internal/machinetest":
+	case module + "/internal/testenv", module + "/internal/abicheck", module + "/internal/layouttest", module + "/gpualloc/internal/doubles", module + "/internal/exampletest", module + "/p2p/internal/machinetest":
 		return true
 	}
 	return false
@@ -208,6 +208,7 @@ func TestDependenciesStayInTheirRooms(t *testing.T) {
 		module + "/internal/testenv":          forTests,
 		module + "/internal/abicheck":         forTests,
 		module + "/internal/layouttest":       forTests,
+		module + "/internal/exampletest":      forTests,
 		module + "/gpualloc/internal/doubles": forTests,
 		"testing":                             forTests,
 	}
