@@ -6,9 +6,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"time"
 
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
@@ -18,7 +20,9 @@ import (
 // Config is how connections are made. The zero value connects over loopback addresses only.
 type Config struct {
 	// TLS protects the exchange by which connections are made, and by which memory is exported.
-	// Both sides need a certificate that the other accepts. Without TLS only loopback addresses
+	// Both sides need Certificates that the other accepts: RootCAs says which ones Dial accepts,
+	// and ClientCAs which ones a Listener accepts. ServerName is the host of Dial's address by
+	// default, ClientAuth is set, and so is a MinVersion of TLS 1.3. Without TLS only loopback addresses
 	// are allowed, unless AllowPlaintext is set. What moves by RDMA is not encrypted, and TLS
 	// does not separate peers from one another: all of them are in one protection domain, so
 	// that a peer could use a key that it guesses.
@@ -31,7 +35,7 @@ type Config struct {
 	Hello []byte
 	// Admit, if not nil, decides on a caller of a Listener, before it is connected. The text of
 	// Reject reaches the caller; other errors stay here, and the caller gets "refused". The
-	// context ends when the caller has waited too long.
+	// context ends when the caller has waited too long. Several calls may run at once.
 	Admit func(context.Context, PeerInfo) error
 	// OnReject, if not nil, is called for every caller of a Listener that was not connected, and
 	// for one that ended before Accept returned it, with the reason. Each call has its own
@@ -85,6 +89,14 @@ func (c *Config) options(r *rail) (engine.EndpointOptions, error) {
 		PeerTimeout: cmp.Or(c.PeerTimeout, peerTimeout), ConnectTimeout: c.ConnectTimeout, Depth: c.Depth,
 		MailDepth: cmp.Or(c.Messages, defaultMessages), MailSize: c.MessageSize, MaxPeers: maxConns,
 		Connect: ibvfd.ConnectAttr{MTU: c.MTU, PathAttr: ibvfd.PathAttr{TrafficClass: c.TrafficClass, SL: c.ServiceLevel}},
+	}
+	for _, x := range []struct {
+		name        string
+		value, most int
+	}{{"Messages", c.Messages, 1 << 12}, {"MessageSize", c.MessageSize, 64 << 10}, {"Depth", c.Depth, 1 << 20}, {"Port", c.Port, 255}} {
+		if x.value < 0 || x.value > x.most {
+			return opt, &dmabuf.Error{Op: "use a Config", Detail: fmt.Sprintf("%s %d", x.name, x.value), Remedy: fmt.Sprintf("0 to %d; 0 is the default", x.most), Err: dmabuf.ErrRange}
+		}
 	}
 	if c.PKey != 0 {
 		var err error

@@ -36,10 +36,14 @@ func (f *Fabric) newConn(r *rail, ec *engine.Conn) (*Conn, error) {
 }
 
 // Export gives the peer access to local memory under a name, for its Import. The memory stays
-// the peer's to use until Unexport, or until the connection ends. Of a Buffer it is just the
-// Span; of a View it is all of its buffers. A name that is exported already is EEXIST.
+// the peer's to use until Unexport, or until the connection ends. The peer may use the bytes of
+// the Span; if the Span is a View, it may use all bytes of its buffers. A name that is exported
+// already is EEXIST.
 func (c *Conn) Export(name string, s Span, access Access) error {
 	x, err := s.on(c.fabric, c.rail)
+	if err == nil {
+		err = access.check("export")
+	}
 	if err != nil {
 		return err
 	}
@@ -74,6 +78,9 @@ func (c *Conn) Import(ctx context.Context, name string) (Remote, error) {
 // a program that sends it by its own means: Remote.MarshalBinary encodes it.
 func (c *Conn) Share(s Span, access Access) (Remote, error) {
 	x, err := s.on(c.fabric, c.rail)
+	if err == nil {
+		err = access.check("share")
+	}
 	if err != nil {
 		return Remote{}, err
 	}

@@ -10,6 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// maxInline is the longest Inline of a write, in bytes.
+const maxInline = 256
+
 // OpKind is the kind of an operation.
 type OpKind int
 
@@ -47,7 +50,7 @@ type Op struct {
 	Inline []byte
 
 	Notify    bool   // the peer is notified after the bytes of a write
-	Note      []byte // the bytes of the notification
+	Note      []byte // the bytes of the notification, with Notify
 	Delivered bool   // a write completes when its bytes are in the peer's memory: a byte is read back
 	Fence     bool   // starts when all operations before it have completed
 	Add       uint64
@@ -138,8 +141,16 @@ func (c *Conn) fill(w *engine.Work, o *Op) error {
 		w.SetAtomic(o.Compare, o.Swap)
 		atomic = true
 	}
-	if o.Notify && o.Kind != OpWrite {
+	switch {
+	case o.Notify && o.Kind != OpWrite:
 		return refuse("only a write notifies")
+	case !o.Notify && len(o.Note) > 0:
+		return refuse("Note without Notify")
+	case len(o.Inline) > maxInline:
+		return &dmabuf.Error{
+			Op: o.Kind.String(), Detail: fmt.Sprintf("Inline of %d bytes", len(o.Inline)), Err: dmabuf.ErrLimit,
+			Remedy: fmt.Sprintf("it has %d at most: write from a Buffer", maxInline),
+		}
 	}
 	if o.Inline != nil {
 		if o.Kind != OpWrite || !o.Local.none() || len(o.Locals) > 0 {

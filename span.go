@@ -37,8 +37,8 @@ func (b *Buffer) Range(off, n int64) Span { return b.All().Range(off, n) }
 func (b *Buffer) View(l Layout) Span { return View(l, b) }
 
 // View returns the bytes that a layout takes of buffers of one Fabric: its source 0 is the
-// first of them. A peer to which a View is exported may use all bytes of these buffers: a View
-// says which bytes the other side sees, not which it may use.
+// first of them. Exporting a View gives the peer access to ALL bytes of these buffers, not only
+// to those that the layout takes: export a Range or a Slice to lend a part.
 func View(l Layout, buffers ...*Buffer) Span {
 	if len(buffers) == 0 {
 		return Span{err: noBuffer("make a view")}
@@ -126,8 +126,9 @@ func (m Remote) Range(off, n int64) Remote {
 	return m
 }
 
-// View returns the bytes that a layout takes. Its sources are the buffers that the peer has
-// exported: source 0 is the only one, unless the peer has exported a View of several.
+// View returns the bytes that a layout takes of the memory that the peer has exported, in place
+// of the layout that the peer has exported it with: source 0 is all of the Buffer or the Span,
+// or the first buffer of an exported View.
 func (m Remote) View(l Layout) Remote {
 	switch {
 	case m.err != nil:
@@ -227,6 +228,14 @@ var accessBits = []struct {
 	ours   Access
 	theirs ibvfd.Access
 }{{ReadOnly, ibvfd.AccessRemoteRead}, {WriteOnly, ibvfd.AccessRemoteWrite}, {Atomic, ibvfd.AccessRemoteAtomic}}
+
+// check refuses access that there is none of.
+func (a Access) check(op string) error {
+	if a != 0 && a&^(ReadWrite|Atomic) == 0 {
+		return nil
+	}
+	return &dmabuf.Error{Op: op, Detail: a.String(), Remedy: "use ReadOnly, WriteOnly, ReadWrite, and Atomic with them", Err: unix.EINVAL}
+}
 
 func (a Access) verbs() (v ibvfd.Access) {
 	for _, b := range accessBits {

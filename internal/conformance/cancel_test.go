@@ -166,9 +166,11 @@ func testCancelMany(t *testing.T, s *setting) {
 		ok(t, theirs.Sync())
 		var list []*gpurdma.Transfer
 		for i := range int64(n) {
-			list = append(list, must(p.client.Start(limited(t), gpurdma.Op{
-				Kind: gpurdma.OpWrite, Local: mine.Range(i*size, size), Remote: remote.Range(i*size, size), Notify: i%8 == 0, Note: fmt.Append(nil, i),
-			}))(t))
+			op := gpurdma.Op{Kind: gpurdma.OpWrite, Local: mine.Range(i*size, size), Remote: remote.Range(i*size, size)}
+			if i%8 == 0 {
+				op.Notify, op.Note = true, fmt.Append(nil, i)
+			}
+			list = append(list, must(p.client.Start(limited(t), op))(t))
 		}
 		withdrawn := map[int]bool{}
 		for _, i := range r.Perm(n)[:n/2] {

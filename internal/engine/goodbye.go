@@ -26,7 +26,7 @@ var ErrClosed error = closedError{}
 
 type closedError struct{}
 
-func (closedError) Error() string { return "the connection is closed" }
+func (closedError) Error() string { return "already closed" }
 
 // Is makes it net.ErrClosed and os.ErrClosed, too.
 func (closedError) Is(target error) bool {
