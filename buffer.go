@@ -81,6 +81,9 @@ func PeerDirect() BufferOption {
 // The backends cuda, rocm and levelzero must be imported by the program. The Buffer owns the
 // memory, and frees it.
 func (f *Fabric) Alloc(ctx context.Context, spec string, size int64, opts ...BufferOption) (*Buffer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	switch {
 	case spec == "host":
 		return f.allocHost(size)
@@ -190,7 +193,9 @@ func (f *Fabric) Register(ctx context.Context, src Source, opts ...BufferOption)
 func (f *Fabric) register(ctx context.Context, src Source, size int64, owned []io.Closer, opts []BufferOption) (*Buffer, error) {
 	var chosen bufferOptions
 	for _, o := range opts {
-		o(&chosen)
+		if o != nil {
+			o(&chosen)
+		}
 	}
 	opt := chosen.options
 	return f.make(size, owned, func(r *rail, x *share) (*memory.Buffer, error) {

@@ -67,6 +67,9 @@ func (c *Conn) bound() (context.Context, context.CancelFunc) {
 
 // Import waits until the peer has exported memory under the name, and returns it.
 func (c *Conn) Import(ctx context.Context, name string) (Remote, error) {
+	if err := ctx.Err(); err != nil {
+		return Remote{}, err
+	}
 	rb, err := c.c.Import(ctx, name)
 	if err != nil {
 		return Remote{}, plain(err)
@@ -104,7 +107,9 @@ func (c *Conn) Write(ctx context.Context, to Remote, from Span, opts ...Option) 
 // doWith is do with options, which the operation is allocated for.
 func (c *Conn) doWith(ctx context.Context, o Op, opts []Option) error {
 	for _, opt := range opts {
-		opt(&o)
+		if opt != nil {
+			opt(&o)
+		}
 	}
 	_, err := c.do(ctx, &o)
 	return err

@@ -6,7 +6,9 @@ import (
 	"context"
 	"sync"
 
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"golang.org/x/sys/unix"
 )
 
 // Queue is for event loops. It posts slices of operations on any connections of its Fabric, and
@@ -63,6 +65,9 @@ func (f *Fabric) NewQueue(depth int) *Queue {
 // completion. If the queue or the connection has no room for more, the error is ErrQueueFull:
 // take completions, and post the rest. Any other error is that of the next operation.
 func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
+	if c == nil {
+		return 0, &dmabuf.Error{Op: "post", Detail: "no connection", Err: unix.EINVAL}
+	}
 	for n = range ops {
 		o := &ops[n]
 		p, err := q.take(c, o)
@@ -98,7 +103,7 @@ func (q *Queue) take(c *Conn, o *Op) (*place, error) {
 	case q.closed:
 		return nil, ErrClosed
 	case c.fabric != q.fabric:
-		return nil, errOtherFabric("post on a connection")
+		return nil, &dmabuf.Error{Op: "post", Detail: "the connection is of another fabric", Remedy: "make a queue of its fabric", Err: unix.EINVAL}
 	case len(q.free) == 0:
 		return nil, ErrQueueFull
 	}

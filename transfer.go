@@ -118,7 +118,9 @@ func (b *Batch) Add(op Op) { b.add(op, nil) }
 
 func (b *Batch) add(op Op, opts []Option) {
 	for _, o := range opts {
-		o(&op)
+		if o != nil {
+			o(&op)
+		}
 	}
 	b.ops = append(b.ops, op)
 }
