@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/progress"
 )
 
 // Conn is a connection to a peer. Its methods may be called from several goroutines at once. It
@@ -241,7 +242,7 @@ func (c *Conn) do(ctx context.Context, o *Op) (uint64, error) {
 		x.free()
 		return 0, c.failed(o.Kind, err)
 	}
-	if err := engine.Await(ctx, c.rail.alone[:], x.signal, nil); err != nil {
+	if err := progress.Await(ctx, c.rail.alone[:], x.signal, nil); err != nil {
 		t.Cancel(err)
 		if x.abandon() {
 			return 0, c.failed(o.Kind, err)

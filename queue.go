@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/progress"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,9 +16,9 @@ import (
 // collects their completions, without an allocation. Its methods may be called from several
 // goroutines at once.
 type Queue struct {
-	fabric    *Fabric
-	endpoints []*engine.Endpoint
-	wake      chan struct{} // gets a value when there is a completion, or the queue is closed
+	fabric   *Fabric
+	progress []*progress.Progress
+	wake     chan struct{} // gets a value when there is a completion, or the queue is closed
 
 	mu     sync.Mutex
 	closed bool
@@ -53,7 +53,7 @@ func (f *Fabric) NewQueue(depth int) *Queue {
 	}
 	q := &Queue{fabric: f, wake: make(chan struct{}, 1), places: make([]place, depth), free: make([]*place, depth), done: make([]*place, depth)}
 	for _, r := range f.nics {
-		q.endpoints = append(q.endpoints, r.endpoint)
+		q.progress = append(q.progress, r.endpoint.Progress)
 	}
 	for i := range q.places {
 		q.places[i].queue = q
@@ -155,8 +155,8 @@ func (q *Queue) Poll(done []Completion) (int, error) {
 	if n > 0 || err != nil {
 		return n, err
 	}
-	for _, e := range q.endpoints {
-		e.Look()
+	for _, p := range q.progress {
+		p.Look()
 	}
 	return q.collect(done)
 }
@@ -192,7 +192,7 @@ func (q *Queue) Wait(ctx context.Context, done []Completion) (int, error) {
 		if n, err := q.collect(done); n > 0 || err != nil {
 			return n, err
 		}
-		if err := engine.Await(ctx, q.endpoints, q.wake, nil); err != nil {
+		if err := progress.Await(ctx, q.progress, q.wake, nil); err != nil {
 			return 0, err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/cqueue"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/fifo"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -43,8 +44,8 @@ type Conn struct {
 
 	link       rc.Link
 	a          rc.Attr
-	queue      *cqueue
-	id         uint64 // of work requests, without the queue pair and the number
+	queue      *cqueue.Queue
+	id         cqueue.Member
 	path       *ConnPath
 	info       PeerInfo
 	tcp        net.Conn
@@ -160,7 +161,7 @@ func (e *Endpoint) newConn(p *peer, opt *EndpointOptions) *Conn {
 func (o *EndpointOptions) room() int { return rc.Queues*o.SendDepth + o.RecvDepth }
 
 // adopt gives the connection its queue pairs, and posts receives on them.
-func (c *Conn) adopt(l rc.Link, q *cqueue) {
+func (c *Conn) adopt(l rc.Link, q *cqueue.Queue) {
 	c.link, c.a, c.queue = l, l.Attr(), q
 	for i := range c.q {
 		c.q[i].free = c.a.SendDepth
@@ -168,7 +169,7 @@ func (c *Conn) adopt(l rc.Link, q *cqueue) {
 	c.wrs = make([]ibvfd.SendWR, batchWRs)
 	c.sges = make([]ibvfd.SGE, max(2*batchWRs, c.a.SGE))
 	c.kickRecv()
-	c.e.done.wakeSleeper() // the new queue must be armed
+	c.e.Wake() // the new queue must be armed
 }
 
 // markUp starts the connection's operations.
@@ -210,9 +211,9 @@ func (c *Conn) submit(o *Work) error {
 	}
 	if !c.holding {
 		c.holding = true
-		c.e.held.add(c)
+		c.e.Hold(c)
 	}
-	if c.e.done.sleepers.Load() > 0 { // a sleeping goroutine does not poll
+	if c.e.Sleepers() > 0 { // a sleeping goroutine does not poll
 		c.kick()
 	}
 	return nil

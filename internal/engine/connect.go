@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/cmstream"
+	"github.com/gpurdma/gpurdma/internal/cqueue"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/handshake"
@@ -126,7 +127,7 @@ func (e *Endpoint) dial(ctx context.Context, c *Conn, addr string) error {
 			err = errs.Join(err, over)
 		}
 		err = &dmabuf.Error{Op: "connect", Device: addr, Err: err}
-		c.end(err)
+		c.Abort(err)
 	}
 	return err
 }
@@ -226,14 +227,14 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 	if err != nil {
 		return err
 	}
-	q, err := e.reserve(opt.room())
+	q, err := e.Queues().Reserve(opt.room())
 	if err != nil {
 		return err
 	}
-	attr.Queue, attr.Broke = q.cq, c.broke
+	attr.Queue, attr.Broke = q.CQ(), c.broke
 	l, err := e.nic.Device().Link(attr)
 	if err != nil {
-		q.release(opt.room())
+		q.Release(opt.room())
 		return err
 	}
 	if err := e.exchangeHello(c, l, q, tcp, theirs, peer, caller); err != nil {
@@ -242,7 +243,7 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 		c.mu.Unlock()
 		if !taken {
 			_ = e.nic.End(l.Close)
-			q.release(opt.room())
+			q.Release(opt.room())
 		}
 		return err
 	}
@@ -253,7 +254,7 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 const maxInline = 256
 
 // exchangeHello exchanges the hellos, and connects the link.
-func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue, tcp net.Conn, theirs exchange.Hello, peer PeerInfo, caller *calling) error {
+func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Conn, theirs exchange.Hello, peer PeerInfo, caller *calling) error {
 	a, client := l.Attr(), caller == nil
 	ours := exchange.Hello{
 		Conn: c.token, Endpoint: e.token, Queues: l.Local(), ReadsIn: a.ReadsIn, ReadsOut: a.ReadsOut,
@@ -324,13 +325,13 @@ func (c *Conn) start() {
 
 // attachLink gives the link to the connection, which posts receives on it: the peer may send
 // as soon as it has this side's hello.
-func (e *Endpoint) attachLink(c *Conn, l rc.Link, q *cqueue, tcp net.Conn, theirs exchange.Hello, peer PeerInfo, path *ConnPath) error {
-	id := q.enter(c)
+func (e *Endpoint) attachLink(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Conn, theirs exchange.Hello, peer PeerInfo, path *ConnPath) error {
+	id := q.Enter(c)
 	c.mu.Lock()
 	if c.state == dead {
 		why := c.gone()
 		c.mu.Unlock()
-		q.leave(id)
+		q.Leave(id)
 		return why
 	}
 	defer c.mu.Unlock()

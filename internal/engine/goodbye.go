@@ -64,7 +64,7 @@ func (c *Conn) close() error {
 	c.withdrawAll(ErrClosed)
 	c.mu.Unlock()
 	c.settle()
-	c.end(ErrClosed)
+	c.Abort(ErrClosed)
 	<-c.ended
 	c.mu.Lock()
 	unknown, why := c.unknown, c.cause
@@ -107,7 +107,7 @@ func (c *Conn) settle() {
 		if !waits {
 			return
 		}
-		q.poll()
+		q.Poll()
 	}
 }
 
@@ -144,9 +144,9 @@ func (c *Conn) readExchange(tcp net.Conn) {
 	case err == nil:
 	case errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET):
 		c.drainBeforeAbort()
-		c.end(ErrPeerGone)
+		c.Abort(ErrPeerGone)
 	default:
-		c.end(err)
+		c.Abort(err)
 	}
 	close(c.readDone)
 	<-c.ended
@@ -176,14 +176,14 @@ func (c *Conn) readMessages(tcp net.Conn) error {
 			said = true
 			c.e.tasks.Go(func() {
 				c.drainBeforeAbort()
-				c.end(ErrPeerGone)
+				c.Abort(ErrPeerGone)
 			})
 		case exchange.MsgGone:
 			c.mu.Lock()
 			c.peerGone = true
 			c.mu.Unlock()
 			c.drainBeforeAbort()
-			c.end(ErrPeerGone)
+			c.Abort(ErrPeerGone)
 			return nil
 		}
 		if err != nil {

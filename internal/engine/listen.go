@@ -106,7 +106,7 @@ func (l *Listener) Close() error {
 		err = l.net.Close()
 		for len(l.accepted) > 0 {
 			p := <-l.accepted
-			p.conn.end(errOwnEnd)
+			p.conn.Abort(errOwnEnd)
 			<-p.conn.ended
 		}
 	})
@@ -151,7 +151,7 @@ func (l *Listener) acceptCaller(ctx context.Context, caller *handshake.Caller) e
 	if err == nil || c == nil {
 		return err
 	}
-	c.end(err)
+	c.Abort(err)
 	<-c.ended
 	if c.peer != 0 { // readExchange calls OnReject
 		return nil

@@ -249,7 +249,7 @@ func (c *Conn) Receive(ctx context.Context, kind MailKind) ([]byte, error) {
 		if ok || err != nil {
 			return p, err
 		}
-		if err := c.e.await(ctx, l.arrived, c.ended); err != nil {
+		if err := c.e.Await(ctx, l.arrived, c.ended); err != nil {
 			return nil, err
 		}
 	}
