@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // The errors that programs test for, besides those of package dmabuf: ErrLimit, ErrRange and
@@ -25,9 +26,9 @@ var (
 	ErrPeerClosed = engine.ErrPeerClosed
 	// ErrQueueFull means that a Queue or its connection has no room. Nothing was posted: take
 	// completions, and post again.
-	ErrQueueFull = engine.ErrQueueFull
+	ErrQueueFull = operation.ErrQueueFull
 	// ErrStaleKey means that a Remote is of another connection: keys end with theirs.
-	ErrStaleKey = engine.ErrStaleKey
+	ErrStaleKey = operation.ErrStaleKey
 	// ErrRejected means that the peer refuses the connection. The error quotes the peer's text.
 	ErrRejected = engine.ErrRejected
 	// ErrMalformed means that the other side sent bytes that no peer of this package sends.
@@ -51,7 +52,7 @@ type OpError struct {
 // Error returns all fields in one line, and what to change.
 func (e *OpError) Error() string {
 	text := fmt.Sprintf("%v with %v by %s: %v", e.Op, e.Peer, e.NIC, e.Err)
-	if r := engine.Remedy(e.Err); r != "" {
+	if r := operation.Remedy(e.Err); r != "" {
 		text += "; " + r
 	}
 	return text
@@ -78,7 +79,7 @@ func plain(err error) error {
 	if err == os.ErrClosed {
 		return ErrClosed
 	}
-	if e := (*engine.OpError)(nil); errors.As(err, &e) {
+	if e := (*operation.Error)(nil); errors.As(err, &e) {
 		return e.Err
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // Transfer is an operation that Conn.Start has started.
@@ -97,7 +98,7 @@ func (t *Transfer) end(value uint64, err error) {
 type transfers struct{}
 
 // Complete ends a transfer.
-func (transfers) Complete(c engine.Completion) {
+func (transfers) Complete(c operation.Completion) {
 	t := c.Context.(*Transfer)
 	t.end(c.Value, c.Err)
 	close(t.gone)
@@ -175,7 +176,7 @@ func (b *Batch) Do(ctx context.Context) error {
 // postMore is postWait; before it waits, it has posted what waits for more.
 func (c *Conn) postMore(ctx context.Context, o *Op, m *member) (engine.Ticket, error) {
 	t, err := c.post(o, m, groups{})
-	if err != engine.ErrQueueFull {
+	if err != operation.ErrQueueFull {
 		return t, err
 	}
 	c.rail.endpoint.Look()
@@ -220,7 +221,7 @@ func (g *group) end(i int, err error) {
 type groups struct{}
 
 // Complete ends a member.
-func (groups) Complete(c engine.Completion) {
+func (groups) Complete(c operation.Completion) {
 	m := c.Context.(*member)
 	m.group.end(m.index, c.Err)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 const defaultListen = "127.0.0.1:7471"
@@ -178,7 +179,7 @@ func (s *server) accept(ctx context.Context) {
 		}
 		s.mu.Lock()
 		s.clients++
-		c := &session{server: s, line: l, number: s.clients, events: make(chan engine.Completion, 4*maxAtOnce)}
+		c := &session{server: s, line: l, number: s.clients, events: make(chan operation.Completion, 4*maxAtOnce)}
 		l.pull = c.next
 		s.sessions[l] = c
 		s.mu.Unlock()
@@ -225,7 +226,7 @@ func (s *server) rejected(from net.Addr, why error) {
 
 // dispatch gives each session its completions, while there are any.
 func (s *server) dispatch(ctx context.Context) {
-	list := make([]engine.Completion, 64)
+	list := make([]operation.Completion, 64)
 	for ctx.Err() == nil {
 		s.mu.Lock()
 		idle := len(s.sessions) == 0

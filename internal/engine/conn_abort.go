@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/exchange"
+	"github.com/gpurdma/gpurdma/internal/fifo"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
@@ -91,7 +92,7 @@ func (c *Conn) drainBeforeAbort() {
 		if c.peerGone && !gone {
 			gone, over = true, time.Now().Add(flushWait)
 		}
-		waits := c.state == up && (c.q[rc.WriteQueue].groups.len() > 0 || c.q[rc.ReadQueue].groups.len() > 0)
+		waits := c.state == up && (c.q[rc.WriteQueue].groups.Len() > 0 || c.q[rc.ReadQueue].groups.Len() > 0)
 		c.mu.Unlock()
 		if !waits {
 			return
@@ -143,7 +144,7 @@ func (c *Conn) abort(cause error) {
 	c.over.Store(true)
 	c.stop()
 	c.vacate()
-	c.offers, c.offerBytes = fifo[*memory.RemoteBuffer]{}, 0
+	c.offers, c.offerBytes = fifo.Queue[*memory.RemoteBuffer]{}, 0
 	go c.teardown()
 }
 
@@ -224,7 +225,7 @@ func (c *Conn) endLink() {
 	// stays.
 	if err := c.link.Close(); err != nil {
 		c.mu.Lock()
-		c.stuck, c.letSlabGo = true, c.e.slab.hold()
+		c.stuck, c.letSlabGo = true, c.e.slab.Hold()
 		c.mu.Unlock()
 		c.e.nic.Keep(c.closeStuck)
 		return
@@ -296,11 +297,11 @@ func (c *Conn) drain() {
 // drained reports whether the last work request of each queue has completed.
 func (c *Conn) drained() bool {
 	for i := range c.q {
-		if c.q[i].groups.len() > 0 && c.q[i].seen < c.q[i].next {
+		if c.q[i].groups.Len() > 0 && c.q[i].seen < c.q[i].next {
 			return false
 		}
 	}
-	return c.rq.posted.len() == 0 || c.rq.seen == c.rq.next
+	return c.rq.posted.Len() == 0 || c.rq.seen == c.rq.next
 }
 
 // flushed returns the error of an operation that the NIC has flushed: the reason why the
@@ -325,17 +326,17 @@ func (c *Conn) finishAll() {
 		}
 	}
 	for i := range c.q {
-		for c.q[i].groups.len() > 0 {
-			o := c.q[i].groups.pop().op
+		for c.q[i].groups.Len() > 0 {
+			o := c.q[i].groups.Pop().op
 			if i == rc.WriteQueue && !c.q[i].refused && o.letter.kind != mailCredit {
 				c.unknown = true
 			}
 			add(o)
 		}
 	}
-	for _, f := range []*fifo[*Work]{&c.pending, &c.rq.posted, &c.rq.waiting} {
-		for f.len() > 0 {
-			add(f.pop())
+	for _, f := range []*fifo.Queue[*Work]{&c.pending, &c.rq.posted, &c.rq.waiting} {
+		for f.Len() > 0 {
+			add(f.Pop())
 		}
 	}
 	for _, o := range left {

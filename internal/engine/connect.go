@@ -17,6 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/handshake"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -24,7 +25,7 @@ import (
 // one of the device's own network if it has one, "rdma_cm://host:port" an rdma_cm address. An InfiniBand peer behind a router is reached over
 // rdma_cm only: over TCP it sends a LID that is not valid in the local subnet. Once the
 // connection is lost the Peer cannot be used any more.
-func (e *Endpoint) Connect(ctx context.Context, addr string) (Peer, error) {
+func (e *Endpoint) Connect(ctx context.Context, addr string) (operation.Peer, error) {
 	c, err := e.connect(ctx, addr, &e.opt)
 	if err != nil {
 		return 0, err
@@ -62,7 +63,7 @@ func (e *Endpoint) connect(ctx context.Context, addr string, opt *EndpointOption
 
 // connFor returns the connection to a peer. If there is none, and the table has an address, it
 // starts one.
-func (e *Endpoint) connFor(id Peer) (*Conn, error) {
+func (e *Endpoint) connFor(id operation.Peer) (*Conn, error) {
 	c, err := e.lockConn(id)
 	if err != nil {
 		return nil, err
@@ -73,7 +74,7 @@ func (e *Endpoint) connFor(id Peer) (*Conn, error) {
 
 // lockConn is connFor with the connection's mutex locked. A new connection cannot fail before
 // the caller unlocks it.
-func (e *Endpoint) lockConn(id Peer) (*Conn, error) {
+func (e *Endpoint) lockConn(id operation.Peer) (*Conn, error) {
 	c, p, err := e.connOf(id)
 	if err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ func (e *Endpoint) lockConn(id Peer) (*Conn, error) {
 
 // connOf returns the connection to a peer. If it has made a new one, it also returns the peer,
 // which the caller must dial.
-func (e *Endpoint) connOf(id Peer) (*Conn, *peer, error) {
+func (e *Endpoint) connOf(id operation.Peer) (*Conn, *peer, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p, err := e.lookup(id)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/layout"
 )
@@ -133,7 +134,7 @@ func hostile(t testing.TB, client bool, data []byte) {
 		_ = theirs.Close()
 	}()
 
-	var id Peer
+	var id operation.Peer
 	if client {
 		e.mu.Lock()
 		p := must(e.insert(""))(t)

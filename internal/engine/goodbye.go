@@ -139,9 +139,9 @@ func (c *Conn) close() error {
 
 // withdrawAll withdraws all works as far as the NIC does not have them.
 func (c *Conn) withdrawAll(why error) {
-	for i := 0; c.state == up && i < c.pending.len(); {
-		n := c.pending.len()
-		if c.cancel(*c.pending.at(i), why); c.pending.len() == n {
+	for i := 0; c.state == up && i < c.pending.Len(); {
+		n := c.pending.Len()
+		if c.cancel(*c.pending.At(i), why); c.pending.Len() == n {
 			i++ // slow work is under way
 		}
 	}

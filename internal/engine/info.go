@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // PeerInfo is what is known of a peer.
@@ -45,7 +46,7 @@ func (c *Conn) Path() ConnPath {
 func (c *Conn) NIC() *memory.NIC { return c.e.nic }
 
 // ID returns the number that the connection has in the endpoint.
-func (c *Conn) ID() Peer {
+func (c *Conn) ID() operation.Peer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.peer

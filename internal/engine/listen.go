@@ -17,6 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/handshake"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // Listener accepts connections at an address, with options of its own.
@@ -288,7 +289,7 @@ func (e *Endpoint) welcome(c *Conn, p *peer, caller *calling) error {
 
 // join gives a caller's connection its number in the table, and starts it, unless it has ended
 // meanwhile.
-func (c *Conn) join(id Peer, caller *calling) error {
+func (c *Conn) join(id operation.Peer, caller *calling) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.refusal(); err != nil {
@@ -303,7 +304,7 @@ func (c *Conn) join(id Peer, caller *calling) error {
 }
 
 // unlist removes a peer from the table.
-func (e *Endpoint) unlist(id Peer) {
+func (e *Endpoint) unlist(id operation.Peer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.forget(id)
@@ -326,7 +327,7 @@ func (e *Endpoint) announce(p *peer, l *Listener) error {
 }
 
 // Accept waits for a peer that connects, and returns it.
-func (e *Endpoint) Accept(ctx context.Context) (Peer, error) {
+func (e *Endpoint) Accept(ctx context.Context) (operation.Peer, error) {
 	p, err := e.accept(ctx, e.accepted, nil)
 	if err != nil {
 		return 0, err
