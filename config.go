@@ -56,7 +56,7 @@ type Config struct {
 	PKey uint16
 	// TrafficClass of RoCE packets, which includes the DSCP (upper 6 bits) and ECN (lower 2
 	// bits). ServiceLevel is InfiniBand's, or the priority of a VLAN. MTU is the size of packets
-	// in bytes; default, and at most, what both ports have.
+	// in bytes: 256, 512, 1024, 2048 or 4096; default, and at most, what both ports have.
 	TrafficClass uint8
 	ServiceLevel uint8
 	MTU          int
@@ -81,6 +81,7 @@ type Config struct {
 const (
 	defaultBacklog  = 128
 	defaultMessages = 32
+	maxHello        = 4 << 10
 )
 
 func (c *Config) backlog() int { return cmp.Or(max(c.Backlog, 0), defaultBacklog) }
@@ -93,13 +94,22 @@ func (c *Config) options(r *rail) (engine.EndpointOptions, error) {
 		MailDepth: cmp.Or(c.Messages, defaultMessages), MailSize: c.MessageSize, MaxPeers: maxConns,
 		Connect: ibvfd.ConnectAttr{MTU: c.MTU, PathAttr: ibvfd.PathAttr{TrafficClass: c.TrafficClass, SL: c.ServiceLevel}},
 	}
+	refuse := func(detail, remedy string) error {
+		return &dmabuf.Error{Op: "use a Config", Detail: detail, Remedy: remedy, Err: dmabuf.ErrRange}
+	}
 	for _, x := range []struct {
 		name        string
 		value, most int
 	}{{"Messages", c.Messages, 1 << 12}, {"MessageSize", c.MessageSize, 64 << 10}, {"Depth", c.Depth, 1 << 20}, {"Port", c.Port, 255}, {"Backlog", c.Backlog, 1 << 16}, {"MaxConns", c.MaxConns, 1 << 20}} {
 		if x.value < 0 || x.value > x.most {
-			return opt, &dmabuf.Error{Op: "use a Config", Detail: fmt.Sprintf("%s %d", x.name, x.value), Remedy: fmt.Sprintf("0 to %d; 0 is the default", x.most), Err: dmabuf.ErrRange}
+			return opt, refuse(fmt.Sprintf("Config.%s %d", x.name, x.value), fmt.Sprintf("0 to %d; 0 is the default", x.most))
 		}
+	}
+	if c.MTU != 0 && c.MTU != ibdev.MTUBytes(ibdev.MTUEnum(c.MTU)) {
+		return opt, refuse(fmt.Sprintf("Config.MTU %d", c.MTU), "256, 512, 1024, 2048, 4096, or 0 for what both ports have")
+	}
+	if len(c.Hello) > maxHello {
+		return opt, refuse(fmt.Sprintf("Config.Hello of %d bytes", len(c.Hello)), fmt.Sprintf("it has %d at most", maxHello))
 	}
 	if c.PKey != 0 {
 		var err error

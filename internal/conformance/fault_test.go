@@ -290,8 +290,8 @@ func TestAtomicsOfTwoNICs(t *testing.T) {
 	a, b := s.fabric(t), s.fabric(t)
 	p := &pair{t: t, a: a, b: b, ln: must(b.Listen(s.listen, gpurdma.Config{}))(t)}
 	p.client, p.server = p.connect(gpurdma.Config{})
-	ln2 := must(b.Listen("10.0.0.1:7472", gpurdma.Config{NIC: "mem1"}))(t)
-	c2 := must(a.Dial(limited(t), "10.0.0.1:7472", gpurdma.Config{NIC: "mem1"}))(t)
+	ln2 := must(b.Listen("127.0.0.1:7472", gpurdma.Config{NIC: "mem1"}))(t)
+	c2 := must(a.Dial(limited(t), "127.0.0.1:7472", gpurdma.Config{NIC: "mem1"}))(t)
 	s2 := must(ln2.Accept(limited(t)))(t)
 	word8 := host(t, b, 8)
 	r1, r2 := p.export(word8.All(), all), p.exportTo(s2, c2, word8.All(), all)
@@ -319,7 +319,7 @@ func TestTwoNICs(t *testing.T) {
 	for i, nic := range s.nics {
 		for _, k := range s.kinds {
 			cfg := gpurdma.Config{NIC: nic}
-			ln := must(b.Listen(fmt.Sprintf("10.0.0.1:%d", 8000+i), cfg))(t)
+			ln := must(b.Listen(fmt.Sprintf("127.0.0.1:%d", 8000+i), cfg))(t)
 			p := &pair{t: t, a: a, b: b, ln: ln}
 			p.client, p.server = p.connect(cfg)
 			mine, theirs := k.alloc(t, a, 5000), k.alloc(t, b, 5000)
@@ -360,7 +360,7 @@ func TestSentOnByAnotherNIC(t *testing.T) {
 		var remotes [2]gpurdma.Remote
 		for i, nic := range s.nics {
 			cfg := gpurdma.Config{NIC: nic}
-			conns[i] = &pair{t: t, a: a, b: b, ln: must(b.Listen(fmt.Sprintf("10.0.0.1:%d", 8000+i), cfg))(t)}
+			conns[i] = &pair{t: t, a: a, b: b, ln: must(b.Listen(fmt.Sprintf("127.0.0.1:%d", 8000+i), cfg))(t)}
 			conns[i].client, conns[i].server = conns[i].connect(cfg)
 			remotes[i] = conns[i].export(between.All(), all)
 		}
