@@ -21,6 +21,9 @@ var (
 	ErrClosed = engine.ErrClosed
 	// ErrPeerGone means that the peer has ended the connection, or does not answer.
 	ErrPeerGone = engine.ErrPeerGone
+	// ErrPeerClosed means that the peer's program has closed the connection: it is the ordinary
+	// end. It is ErrPeerGone, too.
+	ErrPeerClosed = engine.ErrPeerClosed
 	// ErrQueueFull means that a Queue or its connection has no room. Nothing was posted: take
 	// completions, and post again.
 	ErrQueueFull = operation.ErrQueueFull

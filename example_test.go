@@ -22,7 +22,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ln, err := fab.Listen("10.0.0.1:7471", gpurdma.Config{})
+	ln, err := fab.Listen("127.0.0.1:7471", gpurdma.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func Example() {
 	}()
 
 	// The side that writes.
-	conn, err := fab.Dial(ctx, "10.0.0.1:7471", gpurdma.Config{})
+	conn, err := fab.Dial(ctx, "127.0.0.1:7471", gpurdma.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func connected(ctx context.Context, fab *gpurdma.Fabric) (*gpurdma.Conn, gpurdma
 	if err != nil {
 		log.Fatal(err)
 	}
-	ln, err := fab.Listen("10.0.0.1:7471", gpurdma.Config{})
+	ln, err := fab.Listen("127.0.0.1:7471", gpurdma.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func connected(ctx context.Context, fab *gpurdma.Fabric) (*gpurdma.Conn, gpurdma
 			log.Fatal(err)
 		}
 	}()
-	conn, err := fab.Dial(ctx, "10.0.0.1:7471", gpurdma.Config{})
+	conn, err := fab.Dial(ctx, "127.0.0.1:7471", gpurdma.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

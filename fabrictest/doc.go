@@ -14,16 +14,23 @@
 //
 // # Addresses
 //
-// Listen and Dial take any address of the form "host:port", such as the one that the program
-// has in its configuration: no name is looked up, and no port of the machine is used. An
-// address is one of the whole Network, so that two machines cannot listen on the same. Without
-// TLS all addresses are allowed. Addresses of rdma_cm are not.
+// Listen and Dial take addresses of the form "host:port", such as the one that the program has in
+// its configuration; no port of the machine is used. An address is one of the whole Network, so
+// that two machines cannot listen on the same, and each reaches the other by 127.0.0.1 or
+// localhost. Addresses of rdma_cm are not there.
+//
+// As over a NIC, an address with another host than a loopback address or localhost needs TLS,
+// or Config.AllowPlaintext: otherwise Listen and Dial return gpurdma.ErrUnsafe. A test of a
+// program without TLS gives it addresses such as "127.0.0.1:7471", for all of its machines.
 //
 // # Memory
 //
-// Fabric.Alloc takes every spec. "host" is host memory, "staged" is memory that NICs cannot
-// register, and all others, such as "cuda:0", give memory that NICs access directly. NewMemory
-// and NewStagedMemory make memory for Fabric.Register.
+// Fabric.Alloc takes the specs that package gpualloc has on some machine, such as "cuda:0",
+// "drm:renderD128" or "udmabuf", and those of a gpualloc.Runtime of the program. All of them give
+// memory that NICs access directly; the program need not import the backends. Another spec is
+// gpualloc.ErrUnknownSpec. "host" is host memory, and "staged", which no real Fabric has, is
+// memory that NICs cannot register. NewMemory and NewStagedMemory make memory for
+// Fabric.Register.
 //
 // # Failures
 //
@@ -43,6 +50,8 @@
 // # Differences from NICs
 //
 // Bytes move at the speed of copies, and nothing is encrypted but by Config.TLS. All NICs have
-// one port, which is up, and no partitions: Config.PKey is refused. A receiver is always ready,
-// because package gpurdma keeps it so.
+// one port, number 1, with one GID, of RoCE v2 and an IPv4 address, and no partitions: Config.PKey
+// is refused, and so are another Config.Port and a Config.GID that this GID does not meet. No
+// name is looked up, and whether a machine has an address or a GPU is not asked. A receiver is
+// always ready, because package gpurdma keeps it so.
 package fabrictest

@@ -13,7 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/fabrictest"
 )
 
-const address = "10.0.0.1:7471" // no host of this machine needs it
+const address = "127.0.0.1:7471" // of the network in memory: no port of this machine is used
 
 // serve is the program under test: it lends memory to one client, and prints what the client
 // has written there when the client says so.

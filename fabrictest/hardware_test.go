@@ -50,14 +50,14 @@ func TestHardwareStaged(t *testing.T) {
 		ok(gpu.Close())
 		ok(fab.Close())
 	}()
-	ln, err := fab.Listen("10.0.0.1:1", gpurdma.Config{})
+	ln, err := fab.Listen("127.0.0.1:1", gpurdma.Config{})
 	ok(err)
 	go func() {
 		if conn, err := ln.Accept(ctx); err == nil {
 			_ = conn.Export("there", there.All(), gpurdma.ReadWrite)
 		}
 	}()
-	conn, err := fab.Dial(ctx, "10.0.0.1:1", gpurdma.Config{})
+	conn, err := fab.Dial(ctx, "127.0.0.1:1", gpurdma.Config{})
 	ok(err)
 	remote, err := conn.Import(ctx, "there")
 	ok(err)

@@ -3,6 +3,8 @@
 package fabrictest
 
 import (
+	"errors"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -38,6 +40,30 @@ func pciOf(spec string) pciaddr.Addr {
 	_, index, _ := strings.Cut(spec, ":")
 	i, _ := strconv.ParseUint(index, 10, 6)
 	return pciaddr.Addr{Bus: uint8(3 + i)}
+}
+
+// specs are the forms of the specs of package gpualloc. A GPU is named by its number, its PCI
+// address or its UUID.
+var specs = func() *regexp.Regexp {
+	const uuid = `(GPU-|MIG-)?[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}|GPU-[0-9A-Fa-f]{16}`
+	const pci = `[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]`
+	return regexp.MustCompile(`^(auto|udmabuf|heap:[^/:]+|drm:[^/]+(/[a-z-]+)?|((cuda|rocm|ze):([0-9]+|` + pci + `|` + uuid + `)|` + uuid + `)(/[a-z-]+)?)$`)
+}()
+
+// checkSpec refuses a spec that no machine has, with the error of package gpualloc. It takes
+// what a [gpualloc.Runtime] of the program offers.
+func checkSpec(spec string) error {
+	if spec == "staged" || specs.MatchString(spec) {
+		return nil
+	}
+	a, err := gpualloc.Open(spec, gpualloc.Env{})
+	switch {
+	case err == nil:
+		return a.Close()
+	case errors.Is(err, gpualloc.ErrUnavailable):
+		return nil
+	}
+	return err
 }
 
 // Size returns the number of bytes, 0 once it is closed.

@@ -52,7 +52,7 @@ type machine struct {
 
 // NewNetwork makes a network without machines.
 func NewNetwork(opt Options) *Network {
-	options := []memnic.Option{memnic.Exchanges()}
+	options := []memnic.Option{memnic.Exchanges(), memnic.Hosts()}
 	if opt.TimeScale > 0 {
 		options = append(options, memnic.TimeScale(opt.TimeScale))
 	}
@@ -114,6 +114,9 @@ func (n *Network) machine(f *gpurdma.Fabric) *machine {
 
 // alloc allocates for Fabric.Alloc.
 func (m *machine) alloc(_ context.Context, spec string, size int64) (any, error) {
+	if err := checkSpec(spec); err != nil {
+		return nil, err
+	}
 	mem, err := newMemory(size, pciOf(spec), spec == "staged")
 	if err != nil {
 		return nil, err

@@ -6,12 +6,15 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpurdma/gpurdma"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/fabrictest"
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
 )
 
 func limited(t testing.TB) context.Context {
@@ -33,7 +36,7 @@ func must[T any](v T, err error) func(t testing.TB) T {
 // Both sides of a program may use the Fabric of New.
 func TestNew(t *testing.T) {
 	fab := fabrictest.New()
-	ln := must(fab.Listen("weights.example.com:0", gpurdma.Config{}))(t)
+	ln := must(fab.Listen("localhost:0", gpurdma.Config{}))(t)
 	client := must(fab.Dial(limited(t), ln.Addr().String(), gpurdma.Config{}))(t)
 	server := must(ln.Accept(limited(t)))(t)
 	if err := client.Send(limited(t), []byte("hello")); err != nil {
@@ -49,7 +52,7 @@ func TestNew(t *testing.T) {
 
 // Networks do not know of one another: the same address may be used in each.
 func TestNetworksAreApart(t *testing.T) {
-	const addr = "10.0.0.1:7471"
+	const addr = "127.0.0.1:7471"
 	fab := fabrictest.New()
 	defer fab.Close()
 	ln := must(fab.Listen(addr, gpurdma.Config{}))(t)
@@ -110,8 +113,8 @@ func TestMemory(t *testing.T) {
 func TestOptions(t *testing.T) {
 	net := fabrictest.NewNetwork(fabrictest.Options{NoAtomics: true, TimeScale: 0.001})
 	a, b := must(net.Open())(t), must(net.Open())(t)
-	ln := must(b.Listen("b:1", gpurdma.Config{}))(t)
-	client := must(a.Dial(limited(t), "b:1", gpurdma.Config{}))(t)
+	ln := must(b.Listen("127.0.0.1:1", gpurdma.Config{}))(t)
+	client := must(a.Dial(limited(t), "127.0.0.1:1", gpurdma.Config{}))(t)
 	server := must(ln.Accept(limited(t)))(t)
 	mine, theirs := must(a.Alloc(limited(t), "host", 8))(t), must(b.Alloc(limited(t), "rocm:1", 8))(t)
 	if err := server.Export("word", theirs.All(), gpurdma.ReadWrite); err != nil {
@@ -137,5 +140,63 @@ func TestOptions(t *testing.T) {
 	}
 	if n := net.InUse(); n != 0 {
 		t.Errorf("%d are left", n)
+	}
+}
+
+// A network refuses what a machine with a NIC refuses, with the same errors.
+func TestRefused(t *testing.T) {
+	net := fabrictest.NewNetwork(fabrictest.Options{})
+	a, b := must(net.Open())(t), must(net.Open())(t)
+	defer a.Close()
+	defer b.Close()
+	must(b.Listen("127.0.0.1:1", gpurdma.Config{}))(t)
+	must(b.Listen("10.0.0.1:1", gpurdma.Config{AllowPlaintext: true}))(t)
+	for name, c := range map[string]struct {
+		addr string
+		cfg  gpurdma.Config
+		want error
+		text string
+	}{
+		"no TLS":         {"10.0.0.1:3", gpurdma.Config{}, gpurdma.ErrUnsafe, "10.0.0.1:3"},
+		"no TLS, all":    {":3", gpurdma.Config{}, gpurdma.ErrUnsafe, "AllowPlaintext"},
+		"no TLS, a name": {"weights.example.com:1", gpurdma.Config{}, gpurdma.ErrUnsafe, "set TLS"},
+		"a port":         {"127.0.0.1:2", gpurdma.Config{Port: 7}, dmabuf.ErrRange, "Port 7"},
+		"an MTU":         {"127.0.0.1:2", gpurdma.Config{MTU: 1000}, dmabuf.ErrRange, "Config.MTU 1000"},
+		"a large MTU":    {"127.0.0.1:2", gpurdma.Config{MTU: 9000}, dmabuf.ErrRange, "Config.MTU 9000"},
+		"a hello":        {"127.0.0.1:2", gpurdma.Config{Hello: make([]byte, 4<<10+1)}, dmabuf.ErrRange, "Config.Hello"},
+	} {
+		if ln, err := a.Listen(c.addr, c.cfg); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: Listen: %v, %v", name, ln, err)
+		}
+	}
+	for name, c := range map[string]struct {
+		addr string
+		cfg  gpurdma.Config
+		want error
+	}{
+		"no TLS":                {"10.0.0.1:1", gpurdma.Config{}, gpurdma.ErrUnsafe},
+		"no TLS, and no remedy": {"10.0.0.1:1", gpurdma.Config{AllowPlaintext: true}, nil},
+		"loopback":              {"127.0.0.1:1", gpurdma.Config{}, nil},
+		"a port":                {"127.0.0.1:1", gpurdma.Config{Port: 7}, dmabuf.ErrRange},
+		"port 1":                {"127.0.0.1:1", gpurdma.Config{Port: 1, MTU: 1024}, nil},
+		"a GID":                 {"127.0.0.1:1", gpurdma.Config{GID: gid.Wish{Family: gid.IPv6}}, gid.ErrNone},
+		"its GID":               {"127.0.0.1:1", gpurdma.Config{GID: gid.Wish{Family: gid.IPv4, RoCE: 2}}, nil},
+	} {
+		if conn, err := a.Dial(limited(t), c.addr, c.cfg); !errors.Is(err, c.want) {
+			t.Errorf("%s: Dial: %v, %v", name, conn, err)
+		}
+	}
+	for _, spec := range []string{"kuda:0", "", "cuda", "cuda:zero", "drm:", "heap", "stage", "cuda:0/"} {
+		_, err := a.Alloc(limited(t), spec, 8)
+		_, real := gpualloc.Open(spec, gpualloc.Env{})
+		if real == nil || errors.Is(real, gpualloc.ErrUnavailable) {
+			continue // the machine has it
+		}
+		if !errors.Is(err, gpualloc.ErrUnknownSpec) || err.Error() != real.Error() {
+			t.Errorf("%q: %v, and on a machine: %v", spec, err, real)
+		}
+	}
+	for _, spec := range []string{"auto", "host", "staged", "udmabuf", "heap:system", "drm:vgem", "drm:renderD128", "drm:0000:03:00.0/system", "drm:xe/vram-only", "cuda:0", "cuda:0/vmm", "rocm:1", "ze:0", "ze:0000:03:00.0", "rocm:GPU-0123456789abcdef", "GPU-01234567-89ab-cdef-0123-456789abcdef", "cuda:GPU-01234567-89ab-cdef-0123-456789abcdef"} {
+		must(a.Alloc(limited(t), spec, 8))(t)
 	}
 }

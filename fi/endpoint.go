@@ -75,12 +75,16 @@ type EndpointOptions struct {
 }
 
 func (o *EndpointOptions) engine() engine.EndpointOptions {
-	return engine.EndpointOptions{
+	opt := engine.EndpointOptions{
 		Depth: o.TxSize, RecvDepth: o.RxSize, MaxSGE: o.IOVLimit, InjectSize: o.InjectSize, MaxPeers: o.MaxPeers,
 		Selective: o.SelectiveCompletion, AutoReceive: o.AutoReceive,
-		TLS: o.TLS, AllowPlaintext: o.AllowPlaintext, OnReject: o.OnReject,
+		TLS: o.TLS, AllowPlaintext: o.AllowPlaintext,
 		Port: o.Port, GID: o.GID, ConnectTimeout: o.ConnectTimeout, PeerTimeout: o.PeerTimeout, Connect: o.Connect,
 	}
+	if rejected := o.OnReject; rejected != nil {
+		opt.OnReject = func(caller engine.PeerInfo, why error) { rejected(caller.Addr, why) }
+	}
+	return opt
 }
 
 // Endpoint makes an endpoint with a completion queue and an address vector (fi_endpoint,

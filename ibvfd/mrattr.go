@@ -136,6 +136,9 @@ func (a *MRAttr) what() string {
 		if a.unexported() {
 			return fmt.Sprintf("%#x bytes at offset %#x of device pointer %#x", a.Length, a.Offset, a.Pointer)
 		}
+		if a.FD < 0 {
+			return fmt.Sprintf("%#x bytes at offset %#x of memory without a dma-buf", a.Length, a.Offset)
+		}
 		return fmt.Sprintf("%#x bytes at offset %#x of fd %d", a.Length, a.Offset, a.FD)
 	case DevicePointer:
 		return fmt.Sprintf("%#x bytes at offset %#x of device pointer %#x", a.Length, a.Offset, a.Pointer)

@@ -88,7 +88,7 @@ type server struct {
 
 func (a *app) doServe(ctx context.Context, f serveFlags) (_ result, err error) {
 	s := &server{app: a, once: f.once, secure: f.cert != "", sessions: map[*line]*session{}, some: make(chan struct{}, 1), first: make(chan error, 1)}
-	st, err := f.open(ctx, engine.EndpointOptions{MaxPeers: maxClients, OnReject: s.rejected})
+	st, err := f.open(ctx, engine.EndpointOptions{MaxPeers: maxClients, OnReject: func(caller engine.PeerInfo, why error) { s.rejected(caller.Addr, why) }})
 	if err != nil {
 		return nil, err
 	}

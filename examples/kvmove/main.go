@@ -77,7 +77,7 @@ func run(ctx context.Context, out io.Writer) error {
 // inMemory has three decoders. The machine of one of them dies after its first request.
 func inMemory(ctx context.Context, out io.Writer) error {
 	net := fabrictest.NewNetwork(fabrictest.Options{})
-	decoders := []string{"10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"}
+	decoders := []string{"127.0.0.1:1", "127.0.0.2:1", "127.0.0.3:1"}
 	for i, addr := range decoders {
 		fab, err := net.Open("mlx5_0")
 		if err != nil {

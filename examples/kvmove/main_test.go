@@ -24,10 +24,10 @@ func TestKVMove(t *testing.T) {
 	exampletest.Runs(t, func(ctx context.Context, out io.Writer) error {
 		log := new(exampletest.Output)
 		err := run(ctx, io.MultiWriter(out, log))
-		second(t, log.String(), "10.0.0.2:1")
+		second(t, log.String(), "127.0.0.2:1")
 		return err
 	}, map[string]string{"fabric": "memory"},
-		"10.0.0.1:1 got 8 requests: <nil>", "10.0.0.3:1 got 8 requests: <nil>", "10.0.0.2:1 has request 0")
+		"127.0.0.1:1 got 8 requests: <nil>", "127.0.0.3:1 got 8 requests: <nil>", "127.0.0.2:1 has request 0")
 }
 
 // second checks what the prefill side says of the decoder that has died: not all of its requests

@@ -78,7 +78,7 @@ func inMemory(t testing.TB, opt fabrictest.Options) *setting {
 		}
 	})
 	return &setting{
-		open: net.Open, nics: []string{"mem0"}, listen: "10.0.0.1:7471", net: net,
+		open: net.Open, nics: []string{"mem0"}, listen: "127.0.0.1:7471", net: net,
 		kinds: []kind{{name: "host", spec: "host"}, {name: "direct", spec: "cuda:0"}, {name: "staged", spec: "staged", staged: true}},
 	}
 }

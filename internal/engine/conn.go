@@ -70,8 +70,9 @@ type Conn struct {
 	offers     fifo.Queue[*memory.RemoteBuffer]
 	offerBytes int
 	names      names
-	uninvited  bool // Accept has not returned the peer yet
-	told       bool // an automatic receive has reported the end
+	listener   *Listener // that the peer has called; nil if this side has called
+	uninvited  bool      // Accept has not returned the peer yet
+	told       bool      // an automatic receive has reported the end
 	shares     map[*share]struct{}
 
 	counts    Counts
@@ -85,6 +86,7 @@ type Conn struct {
 
 	reading  bool          // a goroutine reads the exchange, and closes readDone when it ends
 	readDone chan struct{} // also closed if there was none
+	farewell error         // what the peer has said of the end; nil before that
 	peerGone bool          // the peer's queue pairs are destroyed
 	cut      bool          // a message of the exchange was sent in part: no more can follow
 	unknown  bool          // some operations may or may not have reached the peer

@@ -38,10 +38,15 @@ func (c *Conn) gone() error {
 // unanswered makes an error ErrPeerGone if the connection has ended because the peer does not
 // answer: its NIC, or its host.
 func (c *Conn) unanswered(err error) error {
-	if errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr}) || errors.Is(c.cause, unix.ETIMEDOUT) || errors.Is(c.cause, unix.EHOSTUNREACH) {
+	if unanswered(c.cause) {
 		return unansweredError{err}
 	}
 	return err
+}
+
+// unanswered reports whether a connection's cause is that the peer's NIC or host does not answer.
+func unanswered(cause error) bool {
+	return errors.Is(cause, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr}) || errors.Is(cause, unix.ETIMEDOUT) || errors.Is(cause, unix.EHOSTUNREACH)
 }
 
 type unansweredError struct{ error }
@@ -114,9 +119,6 @@ func (c *Conn) broke(why error) {
 // errOwnEnd is the cause if this side has ended the connection: the program is not notified.
 var errOwnEnd = fmt.Errorf("%w: removed", ErrNotConnected)
 
-// ErrPeerGone means that the peer has ended the connection, or does not answer.
-var ErrPeerGone = fmt.Errorf("%w: the peer has ended the connection", ErrNotConnected)
-
 // Abort is abort for callers that do not hold the connection's mutex.
 func (c *Conn) Abort(cause error) {
 	c.mu.Lock()
@@ -135,6 +137,9 @@ func (c *Conn) abort(cause error) {
 	if c.state == connecting {
 		close(c.ready)
 	}
+	if c.farewell != nil && unanswered(cause) {
+		cause = fmt.Errorf("%w; %w", c.farewell, cause) // the peer's NIC does not answer, because the peer has ended the connection
+	}
 	c.state, c.cause = dead, cause
 	c.over.Store(true)
 	c.stop()
@@ -147,8 +152,13 @@ func (c *Conn) abort(cause error) {
 func (c *Conn) teardown() {
 	defer c.e.tasks.Done()
 	c.mu.Lock()
-	tcp, uninvited, reading := c.tcp, c.uninvited, c.reading
+	tcp, uninvited, reading, bye, l := c.tcp, c.uninvited, c.reading, farewell(c.cause), c.listener
 	c.mu.Unlock()
+	if l != nil {
+		c.e.mu.Lock()
+		l.conns--
+		c.e.mu.Unlock()
+	}
 	if uninvited { // the program does not know the peer
 		c.e.mu.Lock()
 		c.e.forget(c.peer)
@@ -158,7 +168,7 @@ func (c *Conn) teardown() {
 	switch {
 	case reading: // the peer learns of it at once, and the link ends meanwhile
 		c.e.tasks.Go(func() {
-			c.say(tcp, exchange.MsgBye)
+			c.say(tcp, exchange.MsgBye, bye)
 			close(said)
 		})
 	case tcp != nil:

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -183,6 +184,9 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 		if !client && tcp != nil {
 			e.reject(tcp, theirs != exchange.Hello{}, err)
 		}
+		if peer.Addr != nil {
+			err = &knownCaller{peer, err}
+		}
 		_ = raw.Close()
 	}()
 	attr := rc.Attr{
@@ -203,6 +207,9 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 	attr.GID.Ends(raw)
 	if tcp, err = opt.protection().Protect(ctx, through, host, client); err != nil {
 		tcp = nil
+		if !client && errors.As(err, new(tls.RecordHeaderError)) { // it can read what is not encrypted
+			e.reject(raw, false, err)
+		}
 		return err
 	}
 	if !client {
@@ -211,16 +218,14 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 			return err
 		}
 		caller.Advance(handshake.Ready)
-		info, err := exchange.ReadText(tcp, theirs.Text)
-		if err != nil {
+		if peer, err = exchange.ReadText(tcp, theirs.Text); err != nil {
 			return err
 		}
 		if opt.Admit != nil {
-			if err := opt.Admit(ctx, info); err != nil {
+			if err := opt.Admit(ctx, peer); err != nil {
 				return err
 			}
 		}
-		peer = info
 		attr.GID.Peer = rc.AddrOf(theirs.Queues[rc.WriteQueue])
 	}
 	c, err := whose()
@@ -265,6 +270,7 @@ func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Co
 			return err
 		}
 		if err := exchange.ReadHello(tcp, &theirs); err != nil {
+			err = exchange.NotTrusted(err)
 			if errors.Is(err, io.EOF) {
 				err = fmt.Errorf("%w: the peer has hung up and gave no reason, as one does that speaks version 2", err)
 			}
@@ -292,6 +298,9 @@ func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Co
 	}
 	if client {
 		if err := exchange.WriteMessage(tcp, exchange.MsgReady, nil); err != nil {
+			return err
+		}
+		if _, err := exchange.ReadMessage(tcp, exchange.MsgReady); err != nil {
 			return err
 		}
 	} else {

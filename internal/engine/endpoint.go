@@ -80,8 +80,8 @@ func hasPort(nic string, port, ports int) error {
 		return nil
 	}
 	return &dmabuf.Error{
-		Op: "make an endpoint", Device: nic, Detail: fmt.Sprintf("Port %d", port),
-		Remedy: fmt.Sprintf("the NIC has 1 to %d; 0 is any that is active", ports), Err: dmabuf.ErrRange,
+		Op: "use a port", Device: nic, Detail: fmt.Sprintf("Port %d", port),
+		Remedy: fmt.Sprintf("the NIC has 1 to %d; 0 stands for any that is active", ports), Err: dmabuf.ErrRange,
 	}
 }
 

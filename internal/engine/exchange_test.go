@@ -63,8 +63,8 @@ func TestMutualTLS(t *testing.T) {
 	s := inMemory(t)
 	good, evil := newAuthority(t), newAuthority(t)
 	rejected := make(chan error, 10)
-	server := s.endpoint(t, EndpointOptions{TLS: good.config(t, good), AutoReceive: 1, OnReject: func(from net.Addr, why error) {
-		rejected <- fmt.Errorf("%v: %w", from, why)
+	server := s.endpoint(t, EndpointOptions{TLS: good.config(t, good), AutoReceive: 1, OnReject: func(from PeerInfo, why error) {
+		rejected <- fmt.Errorf("%v: %w", from.Addr, why)
 	}})
 	addr := must(server.Listen("127.0.0.1:0"))(t).String()
 	w := &world{t: t, b: server}

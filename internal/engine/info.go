@@ -105,8 +105,15 @@ func (c *Conn) Err() error {
 	return c.gone()
 }
 
+// rejectedHere is the error of a caller that this side's program has rejected. It is ErrRejected.
+type rejectedHere string
+
+func (r rejectedHere) Error() string { return fmt.Sprintf("rejected by this side: %q", string(r)) }
+
+func (rejectedHere) Is(target error) bool { return target == ErrRejected }
+
 // Reject returns an error for EndpointOptions.Admit, whose text reaches the caller: it has at
 // most 256 bytes.
 func Reject(text string) error {
-	return exchange.NewRejection(text, fmt.Errorf("%w: %q", ErrRejected, exchange.Bounded(text)))
+	return exchange.NewRejection(text, rejectedHere(exchange.Bounded(text)))
 }

@@ -92,7 +92,11 @@ func (c *Conn) cutShort(ctx context.Context, err error) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.abort(fmt.Errorf("%w: the peer has ended the connection: %w", ErrNotConnected, err))
+	why := c.farewell
+	if why == nil {
+		why = errCut
+	}
+	c.abort(fmt.Errorf("%w: %w", why, err))
 	return c.gone()
 }
 

@@ -106,6 +106,9 @@ func (d *Device) Name() string { return d.name }
 // Number returns the number of the device in its network, counted from 1.
 func (d *Device) Number() int { return d.index }
 
+// Ports returns the number of ports: 1.
+func (d *Device) Ports() int { return 1 }
+
 // GID returns the GID of the port, an IPv4 address that no other device of the network has.
 func (d *Device) GID() netip.Addr { return netip.AddrFrom16(d.gid()).Unmap() }
 

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/rc"
@@ -44,6 +45,12 @@ func (d *Device) Link(a rc.Attr) (rc.Link, error) {
 	defer n.mu.Unlock()
 	if err := d.lost(); err != nil {
 		return nil, err
+	}
+	if a.Path == nil {
+		own := ibdev.GID{GID: d.gid(), Type: ibdev.GIDRoCEv2}
+		if _, _, err := a.GID.Wish.Choose([]ibdev.GID{own}, ibdev.LinkEthernet); err != nil {
+			return nil, &dmabuf.Error{Op: "choose a GID", Device: d.name, Detail: "port 1", Err: err}
+		}
 	}
 	l := &Link{net: n, adapter: d.adapter, domain: d.domain, queue: a.Queue.(*Queue), a: a, most: d.limits, times: n.times(&a.Connect)}
 	l.a.SGE, l.a.Inline, l.a.MaxMsg = min(a.SGE, d.limits.maxSGE()), min(a.Inline, d.limits.inline()), d.limits.maxMsg()

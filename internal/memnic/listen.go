@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,6 +38,7 @@ type streams struct {
 	port      int // the last that was chosen
 	cuts      []streamCut
 	mended    chan struct{} // closed and replaced by MendExchanges
+	hosts     bool          // as Hosts says
 }
 
 func (s *streams) init() {
@@ -200,7 +202,7 @@ func (l *Listener) Close() error {
 }
 
 // Addr returns the address that the listener has.
-func (l *Listener) Addr() net.Addr { return l.addr }
+func (l *Listener) Addr() net.Addr { return l.streams.is(l.addr) }
 
 // DialContext connects to a listener. It returns ECONNREFUSED if the address has no listener.
 func (n *Network) DialContext(ctx context.Context, addr string) (net.Conn, error) {
@@ -251,10 +253,15 @@ func (s *streams) dial(opt *options, addr string, from *adapter) (_ net.Conn, ag
 		return nil, s.mended, nil
 	}
 	host := "memory"
-	if from != nil {
+	if dialled, _, _ := net.SplitHostPort(addr); s.hosts && (dialled == "" || loopback(addr)) {
+		host = "127.0.0.1" // as with TCP
+	} else if from != nil {
 		host = (&Device{adapter: from}).GID().String()
 	}
 	local := Addr(net.JoinHostPort(host, fmt.Sprint(s.choose())))
+	if s.hosts && strings.HasPrefix(addr, ":") {
+		addr = host + addr
+	}
 	p := newStreamPair(s, opt, local, Addr(addr), at)
 	select {
 	case l.queue <- p.ends[1]:

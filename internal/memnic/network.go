@@ -50,6 +50,7 @@ type options struct {
 	exchanges bool
 	silence   time.Duration
 	buffer    int
+	hosts     bool
 }
 
 // Option configures a network.
@@ -64,6 +65,10 @@ func TimeScale(factor float64) Option { return func(o *options) { o.scale = fact
 
 // Exchanges makes endpoints on the network's devices use its streams instead of TCP.
 func Exchanges() Option { return func(o *options) { o.exchanges = true } }
+
+// Hosts makes the host of a stream's address count: only a loopback address, or the name
+// localhost, is one of this machine. Without it no stream leaves the process.
+func Hosts() Option { return func(o *options) { o.hosts = true } }
 
 // Silence sets the time after which a stream to a machine that is lost in silence fails with
 // ETIMEDOUT, unless [Stream.SetSilence] sets another. The default is 15 seconds. The time scale
@@ -86,6 +91,7 @@ func New(opts ...Option) *Network {
 	for _, o := range opts {
 		o(&n.opt)
 	}
+	n.streams.hosts = n.opt.hosts
 	return n
 }
 

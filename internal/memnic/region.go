@@ -55,7 +55,7 @@ func (d *Device) Source(src rc.Source, off, n int64, access ibvfd.Access) (*rc.R
 	if p, ok := src.(rc.PeerDirect); ok {
 		src = p.Source
 	}
-	attr := ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Offset: uint64(off), Length: uint64(n), IOVA: uint64(off), Access: access}
+	attr := ibvfd.MRAttr{Kind: ibvfd.DMABufFD, FD: -1, Offset: uint64(off), Length: uint64(n), IOVA: uint64(off), Access: access}
 	s, ok := src.(DirectSource)
 	if !ok {
 		return nil, d.refused(unix.EOPNOTSUPP, fault.CauseNotSupported, attr)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,27 @@ func (Addr) Network() string { return rc.InProcess }
 
 // String returns the address.
 func (a Addr) String() string { return string(a) }
+
+// HostAddr is the address of a stream of a network with Hosts.
+type HostAddr struct{ Addr }
+
+// IsLoopback reports whether no other machine has the address.
+func (a HostAddr) IsLoopback() bool { return loopback(string(a.Addr)) }
+
+// loopback reports whether an address has a loopback address for its host, or localhost.
+func loopback(addr string) bool {
+	host, _, _ := net.SplitHostPort(addr)
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// is returns an address as one of the network.
+func (s *streams) is(a Addr) net.Addr {
+	if s.hosts {
+		return HostAddr{a}
+	}
+	return a
+}
 
 // Stream is one end of a connection of bytes in memory. It implements net.Conn, with the
 // behaviour of TCP: after the peer has closed, Read returns the rest of the bytes and then
@@ -123,10 +145,10 @@ func (s *Stream) SetSilence(d time.Duration) {
 }
 
 // LocalAddr returns the address of this end.
-func (s *Stream) LocalAddr() net.Addr { return s.local }
+func (s *Stream) LocalAddr() net.Addr { return s.pair.streams.is(s.local) }
 
 // RemoteAddr returns the address of the peer.
-func (s *Stream) RemoteAddr() net.Addr { return s.remote }
+func (s *Stream) RemoteAddr() net.Addr { return s.pair.streams.is(s.remote) }
 
 // SetDeadline sets the deadlines of Read and Write.
 func (s *Stream) SetDeadline(t time.Time) error {
