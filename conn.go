@@ -10,8 +10,10 @@ import (
 	"net/netip"
 
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/mailbox"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/progress"
+	"github.com/gpurdma/gpurdma/internal/workqueue"
 )
 
 // Conn is a connection to a peer. Its methods may be called from several goroutines at once. It
@@ -149,14 +151,14 @@ func (c *Conn) Send(ctx context.Context, message []byte) error {
 // Receive waits for a message, and returns it. When the connection has ended, it returns the
 // messages that came before, and then the reason.
 func (c *Conn) Receive(ctx context.Context) ([]byte, error) {
-	p, err := c.c.Receive(ctx, engine.MailMessage)
+	p, err := c.c.Receive(ctx, mailbox.Message)
 	return p, plain(err)
 }
 
 // ReceiveNotification waits for a notification, and returns what the peer gave to Notify. All
 // bytes of its write are in the memory, and so are those of the writes before it.
 func (c *Conn) ReceiveNotification(ctx context.Context) ([]byte, error) {
-	p, err := c.c.Receive(ctx, engine.MailNote)
+	p, err := c.c.Receive(ctx, mailbox.Note)
 	return p, plain(err)
 }
 
@@ -198,7 +200,7 @@ func (c *Conn) Peer() PeerInfo { return c.peer }
 
 // Stats returns what this side has done so far.
 func (c *Conn) Stats() Stats {
-	n := c.c.Counts()
+	n := c.c.Works.Counts()
 	return Stats{Done: n.Done, Failed: n.Failed, Bytes: n.Bytes}
 }
 
@@ -228,7 +230,7 @@ func (r Rail) String() string {
 // Rails returns the ways of the connection: one.
 func (c *Conn) Rails() []Rail {
 	p := c.c.Path()
-	return []Rail{{NIC: p.NIC, Port: p.Port, Local: p.GID, Peer: p.Peer, Up: c.c.Up(), Why: p.Why}}
+	return []Rail{{NIC: p.NIC, Port: p.Port, Local: p.GID, Peer: p.Peer, Up: c.c.Works.State().Up, Why: p.Why}}
 }
 
 // String names the connection: "10.0.0.1:7471 by port 1 of mlx5_0, 10.0.0.2 to 10.0.0.1, up".
@@ -255,19 +257,19 @@ func (c *Conn) do(ctx context.Context, o *Op) (uint64, error) {
 }
 
 // postWait posts an operation, and waits until there is room for it.
-func (c *Conn) postWait(ctx context.Context, o *Op, context any, sink operation.Sink) (engine.Ticket, error) {
+func (c *Conn) postWait(ctx context.Context, o *Op, context any, sink operation.Sink) (workqueue.Ticket, error) {
 	for {
 		if err := ctx.Err(); err != nil {
-			return engine.Ticket{}, err
+			return workqueue.Ticket{}, err
 		}
 		t, err := c.post(o, context, sink)
 		if err != operation.ErrQueueFull {
 			return t, err
 		}
 		select {
-		case <-c.c.Vacancy():
+		case <-c.c.Works.Vacancy():
 		case <-ctx.Done():
-			return engine.Ticket{}, ctx.Err()
+			return workqueue.Ticket{}, ctx.Err()
 		}
 	}
 }

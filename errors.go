@@ -18,9 +18,9 @@ import (
 var (
 	// ErrClosed means that this side has closed the connection, the listener, the buffer or the
 	// fabric. It is net.ErrClosed and os.ErrClosed, too.
-	ErrClosed = engine.ErrClosed
+	ErrClosed = operation.ErrClosed
 	// ErrPeerGone means that the peer has ended the connection, or does not answer.
-	ErrPeerGone = engine.ErrPeerGone
+	ErrPeerGone = operation.ErrPeerGone
 	// ErrPeerClosed means that the peer's program has closed the connection: it is the ordinary
 	// end. It is ErrPeerGone, too.
 	ErrPeerClosed = engine.ErrPeerClosed

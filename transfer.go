@@ -7,16 +7,16 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/progress"
+	"github.com/gpurdma/gpurdma/internal/workqueue"
 )
 
 // Transfer is an operation that Conn.Start has started.
 type Transfer struct {
 	conn   *Conn
 	kind   OpKind
-	ticket engine.Ticket
+	ticket workqueue.Ticket
 	done   chan struct{}
 	gone   chan struct{} // closed when the NIC has nothing of it
 
@@ -148,7 +148,7 @@ func (b *Batch) Do(ctx context.Context) error {
 		return err
 	}
 	g := &group{members: make([]member, len(ops)), done: make(chan struct{}, 1), left: 1, first: len(ops)}
-	tickets := make([]engine.Ticket, 0, len(ops))
+	tickets := make([]workqueue.Ticket, 0, len(ops))
 	for i := range ops {
 		g.members[i] = member{g, i}
 		ops[i].more = i+1 < len(ops)
@@ -175,7 +175,7 @@ func (b *Batch) Do(ctx context.Context) error {
 }
 
 // postMore is postWait; before it waits, it has posted what waits for more.
-func (c *Conn) postMore(ctx context.Context, o *Op, m *member) (engine.Ticket, error) {
+func (c *Conn) postMore(ctx context.Context, o *Op, m *member) (workqueue.Ticket, error) {
 	t, err := c.post(o, m, groups{})
 	if err != operation.ErrQueueFull {
 		return t, err

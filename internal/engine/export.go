@@ -29,7 +29,7 @@ func (c *Conn) Export(ctx context.Context, name string, s memory.Span, access ib
 		return err
 	}
 	c.mu.Lock()
-	if err := c.refusal(); err != nil {
+	if err := c.Works.Refusal(); err != nil {
 		c.mu.Unlock()
 		return err
 	}
@@ -64,7 +64,7 @@ func (c *Conn) Export(ctx context.Context, name string, s memory.Span, access ib
 // the two programs agree before.
 func (c *Conn) Unexport(ctx context.Context, name string) error {
 	c.mu.Lock()
-	if err := c.refusal(); err != nil { // the keys are withdrawn
+	if err := c.Works.Refusal(); err != nil { // the keys are withdrawn
 		c.mu.Unlock()
 		return err
 	}
@@ -107,7 +107,7 @@ func (c *Conn) Import(ctx context.Context, name string) (*memory.RemoteBuffer, e
 	}
 	for {
 		c.mu.Lock()
-		rb, err := c.names.imports[name], c.refusal()
+		rb, err := c.names.imports[name], c.Works.Refusal()
 		if c.names.changed == nil {
 			c.names.changed = make(chan struct{})
 		}

@@ -5,6 +5,8 @@ package operation
 import (
 	"errors"
 	"fmt"
+	"net"
+	"os"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/rc"
@@ -18,6 +20,21 @@ var (
 	// ErrStaleKey means that a RemoteBuffer is of another connection: keys end with theirs.
 	ErrStaleKey = errors.New("key of another connection")
 )
+
+// ErrClosed means that this side has closed the connection, or the endpoint.
+var ErrClosed error = closedError{}
+
+type closedError struct{}
+
+func (closedError) Error() string { return "already closed" }
+
+// Is makes it net.ErrClosed and os.ErrClosed, too.
+func (closedError) Is(target error) bool {
+	return target == net.ErrClosed || target == os.ErrClosed || target == rc.ErrNotConnected
+}
+
+// ErrPeerGone means that the peer has ended the connection, or does not answer.
+var ErrPeerGone = fmt.Errorf("%w: the peer has ended the connection", rc.ErrNotConnected)
 
 // Error is the error of a failed operation. Unwrap leads to an *[ibvfd.WCError], with the
 // vendor's own code, if the NIC reported the error.
