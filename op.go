@@ -131,7 +131,7 @@ func (c *Conn) fill(w *engine.Work, o *Op) error {
 	atomic := false
 	switch o.Kind {
 	case OpSend:
-		if !o.Local.none() || len(o.Locals) > 0 || o.Remote.rb != nil || len(o.Remotes) > 0 || o.Notify || o.Delivered {
+		if !o.Local.none() || len(o.Locals) > 0 || o.Remote.rb != nil || len(o.Remotes) > 0 || o.Remote.err != nil || o.Notify || len(o.Note) > 0 || o.Delivered || o.Add|o.Compare|o.Swap != 0 {
 			return refuse("a message has Inline, and nothing else")
 		}
 		return w.SetMail(c.c, o.Inline)

@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/progress"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,9 +16,9 @@ import (
 // collects their completions, without an allocation. Its methods may be called from several
 // goroutines at once.
 type Queue struct {
-	fabric    *Fabric
-	endpoints []*engine.Endpoint
-	wake      chan struct{} // gets a value when there is a completion, or the queue is closed
+	fabric   *Fabric
+	progress []*progress.Progress
+	wake     chan struct{} // gets a value when there is a completion, or the queue is closed
 
 	mu     sync.Mutex
 	closed bool
@@ -27,6 +27,7 @@ type Queue struct {
 	done   []*place // a ring of those whose completions were not taken
 	head   int
 	count  int
+	room   <-chan struct{} // closed when a connection that had no room has some; nil if all had
 }
 
 // place is an operation of a queue. It is free again when its completion is taken.
@@ -53,7 +54,7 @@ func (f *Fabric) NewQueue(depth int) *Queue {
 	}
 	q := &Queue{fabric: f, wake: make(chan struct{}, 1), places: make([]place, depth), free: make([]*place, depth), done: make([]*place, depth)}
 	for _, r := range f.nics {
-		q.endpoints = append(q.endpoints, r.endpoint)
+		q.progress = append(q.progress, r.endpoint.Progress)
 	}
 	for i := range q.places {
 		q.places[i].queue = q
@@ -64,7 +65,7 @@ func (f *Fabric) NewQueue(depth int) *Queue {
 
 // Post posts operations in order, and returns how many were taken: each of them makes one
 // completion. If the queue or the connection has no room for more, the error is ErrQueueFull:
-// take completions, and post the rest. Any other error is that of the next operation.
+// take completions, or Wait, and post the rest. Any other error is that of the next operation.
 func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
 	if c == nil {
 		return 0, &dmabuf.Error{Op: "post", Detail: "no connection", Err: unix.EINVAL}
@@ -82,12 +83,24 @@ func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
 		if err != nil {
 			q.kick(c, n)
 			if err == operation.ErrQueueFull {
+				q.full(c)
 				return n, err
 			}
 			return n, c.failed(o.Kind, err)
 		}
 	}
 	return len(ops), nil
+}
+
+// full makes Wait return when a connection has room again, which other calls may have used up.
+func (q *Queue) full(c *Conn) {
+	room := c.c.Vacancy()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.room = nil
+	if len(q.free) > 0 {
+		q.room = room
+	}
 }
 
 // kick posts what waits for more.
@@ -155,8 +168,8 @@ func (q *Queue) Poll(done []Completion) (int, error) {
 	if n > 0 || err != nil {
 		return n, err
 	}
-	for _, e := range q.endpoints {
-		e.Look()
+	for _, p := range q.progress {
+		p.Look()
 	}
 	return q.collect(done)
 }
@@ -182,7 +195,8 @@ func (q *Queue) collect(done []Completion) (int, error) {
 	return n, nil
 }
 
-// Wait waits until there is at least one completion, and takes up to len(done) of them. If the
+// Wait waits until there is at least one completion, and takes up to len(done) of them. It
+// returns 0 if the connection for which Post has returned ErrQueueFull has room again. If the
 // context ends first, it returns its error; operations go on.
 func (q *Queue) Wait(ctx context.Context, done []Completion) (int, error) {
 	if len(done) == 0 {
@@ -192,10 +206,31 @@ func (q *Queue) Wait(ctx context.Context, done []Completion) (int, error) {
 		if n, err := q.collect(done); n > 0 || err != nil {
 			return n, err
 		}
-		if err := engine.Await(ctx, q.endpoints, q.wake, nil); err != nil {
+		q.mu.Lock()
+		room := q.room
+		q.mu.Unlock()
+		if err := progress.Await(ctx, q.progress, q.wake, room); err != nil {
 			return 0, err
 		}
+		if n, err := q.collect(done); n > 0 || err != nil || q.hasRoom(room) {
+			return n, err
+		}
 	}
+}
+
+// hasRoom reports whether the connection that Wait has waited for has room, once.
+func (q *Queue) hasRoom(room <-chan struct{}) bool {
+	select {
+	case <-room:
+	default:
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.room == room {
+		q.room = nil
+	}
+	return true
 }
 
 // Close drops all completions. Operations go on.

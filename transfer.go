@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/progress"
 )
 
 // Transfer is an operation that Conn.Start has started.
@@ -161,10 +162,8 @@ func (b *Batch) Do(ctx context.Context) error {
 	}
 	b.conn.rail.endpoint.Look() // posts what waits for more
 	g.end(len(ops), nil)
-	if err := engine.Await(ctx, b.conn.rail.alone[:], g.done, nil); err != nil {
-		for _, t := range tickets {
-			t.Cancel(err)
-		}
+	if err := progress.Await(ctx, b.conn.rail.alone[:], g.done, nil); err != nil {
+		engine.CancelAll(tickets, err)
 		return b.conn.failed(ops[0].Kind, err)
 	}
 	if g.err != nil {

@@ -87,7 +87,7 @@ const (
 func (c *Conn) drainBeforeAbort() {
 	over := time.Now().Add(answerWait)
 	for gone := false; time.Now().Before(over); time.Sleep(answerLook) {
-		c.queue.poll()
+		c.queue.Poll()
 		c.mu.Lock()
 		if c.peerGone && !gone {
 			gone, over = true, time.Now().Add(flushWait)
@@ -107,20 +107,20 @@ func (c *Conn) broke(why error) {
 		q := c.queue
 		c.mu.Unlock()
 		if q != nil {
-			q.poll() // earlier completions may say more
+			q.Poll() // earlier completions may say more
 			if e := (*rc.EventError)(nil); errors.As(why, &e) && e.Event.Type == ibvfd.EventCQErr {
-				q.retire()
+				q.Retire()
 			}
 		}
-		c.end(why)
+		c.Abort(why)
 	}()
 }
 
 // errOwnEnd is the cause if this side has ended the connection: the program is not notified.
 var errOwnEnd = fmt.Errorf("%w: removed", ErrNotConnected)
 
-// end is abort for callers that do not hold the connection's mutex.
-func (c *Conn) end(cause error) {
+// Abort is abort for callers that do not hold the connection's mutex.
+func (c *Conn) Abort(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.abort(cause)
@@ -144,7 +144,7 @@ func (c *Conn) abort(cause error) {
 	c.over.Store(true)
 	c.stop()
 	c.vacate()
-	c.offers, c.offerBytes = fifo.Queue[*memory.RemoteBuffer]{}, 0
+	c.offers, c.offerBytes, c.names.imports = fifo.Queue[*memory.RemoteBuffer]{}, 0, nil
 	go c.teardown()
 }
 
@@ -159,7 +159,7 @@ func (c *Conn) teardown() {
 		l.conns--
 		c.e.mu.Unlock()
 	}
-	if uninvited { // the program does not know the peer
+	if uninvited || c.own { // the program does not know the peer, or knows its Conn
 		c.e.mu.Lock()
 		c.e.forget(c.peer)
 		c.e.mu.Unlock()
@@ -220,7 +220,7 @@ func (c *Conn) endLink() {
 	if err := c.link.Fail(); err == nil {
 		c.drain()
 	}
-	c.queue.leave(c.id)
+	c.queue.Leave(c.id)
 	// After a close without error the NIC touches none of the memory. Otherwise the memory
 	// stays.
 	if err := c.link.Close(); err != nil {
@@ -230,8 +230,8 @@ func (c *Conn) endLink() {
 		c.e.nic.Keep(c.closeStuck)
 		return
 	}
-	c.queue.poll() // drops the completions of this connection
-	c.queue.release(c.opt.room())
+	c.queue.Poll() // drops the completions of this connection
+	c.queue.Release(c.opt.room())
 }
 
 // withdraw ends the keys that the peer was given. No keys are added any more.
@@ -268,8 +268,8 @@ func (c *Conn) closeStuck() error {
 	if err := c.link.Close(); err != nil {
 		return err
 	}
-	c.queue.poll()
-	c.queue.release(c.opt.room())
+	c.queue.Poll()
+	c.queue.Release(c.opt.room())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, o := range c.kept {
@@ -284,7 +284,7 @@ func (c *Conn) closeStuck() error {
 // drain takes completions from before the failure, and with them the operation that failed.
 func (c *Conn) drain() {
 	for end := time.Now().Add(flushWait); time.Now().Before(end); time.Sleep(flushLook) {
-		c.queue.poll()
+		c.queue.Poll()
 		c.mu.Lock()
 		drained := c.drained()
 		c.mu.Unlock()

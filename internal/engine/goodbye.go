@@ -28,7 +28,7 @@ type closedError struct{}
 
 func (closedError) Error() string { return "already closed" }
 
-// Is makes it net.ErrClosed and os.ErrClosed, too.
+// Is makes it net.ErrClosed and ErrClosed, too.
 func (closedError) Is(target error) bool {
 	return target == net.ErrClosed || target == os.ErrClosed || target == ErrNotConnected
 }
@@ -80,7 +80,7 @@ func (c *Conn) hear(why error) error {
 // leave ends a connection that the peer has ended, after the answers of the peer's NIC.
 func (c *Conn) leave(why error) {
 	c.drainBeforeAbort()
-	c.end(why)
+	c.Abort(why)
 }
 
 // ErrOutcomeUnknown means that operations were under way when the connection ended, and that
@@ -114,7 +114,7 @@ func (c *Conn) close() error {
 	c.withdrawAll(ErrClosed)
 	c.mu.Unlock()
 	c.settle()
-	c.end(ErrClosed)
+	c.Abort(ErrClosed)
 	<-c.ended
 	c.mu.Lock()
 	unknown, why := c.unknown, c.cause
@@ -145,6 +145,7 @@ func (c *Conn) withdrawAll(why error) {
 			i++ // slow work is under way
 		}
 	}
+	c.kick()
 }
 
 // settle waits until no operation is under way.
@@ -157,7 +158,7 @@ func (c *Conn) settle() {
 		if !waits {
 			return
 		}
-		q.poll()
+		q.Poll()
 	}
 }
 
@@ -166,6 +167,7 @@ func (c *Conn) say(tcp net.Conn, k exchange.Kind, body []byte) {
 	_ = tcp.SetWriteDeadline(time.Now().Add(byeWait)) // it also ends an offer that the peer does not take
 	c.offering <- struct{}{}
 	defer func() { <-c.offering }()
+	_ = tcp.SetWriteDeadline(time.Now().Add(byeWait)) // the offer may have removed it
 	c.mu.Lock()
 	cut := c.cut
 	c.mu.Unlock()
@@ -195,7 +197,7 @@ func (c *Conn) readExchange(tcp net.Conn) {
 	case errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET):
 		c.leave(c.hear(errCut))
 	default:
-		c.end(err)
+		c.Abort(err)
 	}
 	close(c.readDone)
 	<-c.ended

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -28,6 +27,7 @@ type Listener struct {
 	accepted chan *peer
 	done     chan struct{} // closed by Close
 	once     sync.Once
+	closeNet func() error // closes net, once
 
 	// The endpoint's mutex guards these.
 	coming int // callers that have a place in accepted, and are not in it yet
@@ -71,11 +71,11 @@ func (e *Endpoint) listen(addr string, opt *EndpointOptions, accepted chan *peer
 			return nil, errs.Close(err, nl)
 		}
 	}
-	l := &Listener{e: e, opt: opt, net: nl, accepted: accepted, done: make(chan struct{})}
+	l := &Listener{e: e, opt: opt, net: nl, accepted: accepted, done: make(chan struct{}), closeNet: sync.OnceValue(nl.Close)}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed != nil {
-		return nil, errs.Close(os.ErrClosed, nl)
+		return nil, errs.Close(ErrClosed, nl)
 	}
 	e.listeners = append(e.listeners, l)
 	e.tasks.Go(l.serve)
@@ -107,11 +107,16 @@ func (l *Listener) Close() error {
 		l.e.listeners = slices.DeleteFunc(slices.Clone(l.e.listeners), func(x *Listener) bool { return x == l })
 		close(l.done) // announce adds no more peers
 		l.e.mu.Unlock()
-		err = l.net.Close()
-		for len(l.accepted) > 0 {
-			p := <-l.accepted
-			p.conn.end(errOwnEnd)
-			<-p.conn.ended
+		err = l.closeNet()
+		for {
+			select {
+			case p := <-l.accepted:
+				p.conn.Abort(errOwnEnd)
+				<-p.conn.ended
+				continue
+			default: // Accept may have taken the last one
+			}
+			break
 		}
 	})
 	return err
@@ -175,7 +180,7 @@ func (l *Listener) acceptCaller(ctx context.Context, caller *handshake.Caller) e
 	if err == nil || c == nil {
 		return err
 	}
-	c.end(err)
+	c.Abort(err)
 	<-c.ended
 	if c.peer != 0 { // readExchange calls OnReject
 		return nil
@@ -237,7 +242,7 @@ func (l *Listener) closed() bool {
 // hasPlace refuses a caller if the table is full.
 func (e *Endpoint) hasPlace() error {
 	if e.closed != nil {
-		return os.ErrClosed
+		return ErrClosed
 	}
 	gone := func(p *peer) bool { return p.addr == "" && p.conn != nil && p.conn.over.Load() }
 	if len(e.peers) < e.opt.MaxPeers || slices.ContainsFunc(e.peers, gone) {
@@ -352,9 +357,9 @@ func (e *Endpoint) accept(ctx context.Context, accepted chan *peer, done chan st
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-done:
-			return nil, os.ErrClosed
+			return nil, ErrClosed
 		case <-e.life.Done():
-			return nil, os.ErrClosed
+			return nil, ErrClosed
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -41,7 +40,7 @@ func (e *Endpoint) Insert(addr string) (operation.Peer, error) {
 
 func (e *Endpoint) insert(addr string) (*peer, error) {
 	if e.closed != nil {
-		return nil, os.ErrClosed
+		return nil, ErrClosed
 	}
 	if len(e.peers) >= e.opt.MaxPeers {
 		e.makeWay()
@@ -76,7 +75,7 @@ func (e *Endpoint) find(id operation.Peer) (int, bool) {
 // lookup returns a peer's entry.
 func (e *Endpoint) lookup(id operation.Peer) (*peer, error) {
 	if e.closed != nil {
-		return nil, os.ErrClosed
+		return nil, ErrClosed
 	}
 	i, ok := e.find(id)
 	if !ok {
@@ -106,7 +105,7 @@ func (e *Endpoint) Remove(id operation.Peer) error {
 	c := p.conn
 	e.mu.Unlock()
 	if c != nil {
-		c.end(errOwnEnd)
+		c.Abort(errOwnEnd)
 		<-c.ended
 	}
 	return nil

@@ -3,8 +3,6 @@
 package engine
 
 import (
-	"os"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -84,7 +82,7 @@ func (s *share) refusal() error {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
 	if s.e.closed != nil {
-		return os.ErrClosed
+		return ErrClosed
 	}
 	return nil
 }
@@ -104,7 +102,7 @@ func (s *share) publish() error {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
 	if s.e.closed != nil {
-		return os.ErrClosed
+		return ErrClosed
 	}
 	s.e.shares[s] = struct{}{}
 	return nil
