@@ -8,15 +8,15 @@ import (
 	"net"
 	"os"
 
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
 )
 
-// The errors that programs test for, besides those of package dmabuf: ErrLimit, ErrRange and
-// ErrInUse.
+// The errors that programs test for by errors.Is.
 var (
-	// ErrClosed means that this side has closed the connection, the listener, the buffer or the
-	// fabric. It is net.ErrClosed and os.ErrClosed, too.
+	// ErrClosed means that this side has closed the connection, the listener, the buffer, the
+	// queue or the fabric: the error says which. It is net.ErrClosed and os.ErrClosed, too.
 	ErrClosed = engine.ErrClosed
 	// ErrPeerGone means that the peer has ended the connection, or does not answer.
 	ErrPeerGone = engine.ErrPeerGone
@@ -34,6 +34,16 @@ var (
 	// ErrOutcomeUnknown means that operations were under way when the connection ended, and that
 	// the peer has not confirmed its end: they may have been carried out, or still be.
 	ErrOutcomeUnknown = engine.ErrOutcomeUnknown
+
+	// ErrRange means that an offset, a length or a setting is outside of what there is. It is
+	// dmabuf.ErrRange.
+	ErrRange = dmabuf.ErrRange
+	// ErrLimit means that a limit would be exceeded, such as that of SetMaxPinned. Nothing was
+	// attempted. It is dmabuf.ErrLimit.
+	ErrLimit = dmabuf.ErrLimit
+	// ErrInUse means that something still uses the memory, and that nothing was freed. It is
+	// dmabuf.ErrInUse.
+	ErrInUse = dmabuf.ErrInUse
 )
 
 // OpError is the error of an operation. Unwrap leads to an *[ibvfd.WCError], with the vendor's
@@ -72,11 +82,11 @@ func (c *Conn) failed(kind OpKind, err error) error {
 
 // plain returns an error of the engine without what it says of the engine's own names.
 func plain(err error) error {
-	if err == os.ErrClosed {
-		return ErrClosed
-	}
 	if e := (*engine.OpError)(nil); errors.As(err, &e) {
-		return e.Err
+		err = e.Err
+	}
+	if errors.Is(err, os.ErrClosed) && !errors.Is(err, ErrClosed) {
+		return fmt.Errorf("%w: %w", ErrClosed, err)
 	}
 	return err
 }

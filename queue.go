@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"golang.org/x/sys/unix"
 )
 
@@ -101,7 +102,7 @@ func (q *Queue) take(c *Conn, o *Op) (*place, error) {
 	defer q.mu.Unlock()
 	switch {
 	case q.closed:
-		return nil, ErrClosed
+		return nil, errs.Closed("queue")
 	case c.fabric != q.fabric:
 		return nil, &dmabuf.Error{Op: "post", Detail: "the connection is of another fabric", Remedy: "make a queue of its fabric", Err: unix.EINVAL}
 	case len(q.free) == 0:
@@ -165,7 +166,7 @@ func (q *Queue) collect(done []Completion) (int, error) {
 	defer q.mu.Unlock()
 	if q.closed {
 		q.signal() // another goroutine that waits
-		return 0, ErrClosed
+		return 0, errs.Closed("queue")
 	}
 	n := min(len(done), q.count)
 	for i := range done[:n] {

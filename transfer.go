@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/errs"
 )
 
 // Transfer is an operation that Conn.Start has started.
@@ -36,7 +37,7 @@ func (c *Conn) Start(ctx context.Context, op Op) (*Transfer, error) {
 	defer t.mu.Unlock()
 	t.ticket = ticket
 	if !t.ended {
-		t.stop = context.AfterFunc(ctx, func() { t.cancel(ctx.Err()) })
+		t.stop = context.AfterFunc(ctx, func() { t.cancel(errs.Ended(ctx)) })
 	}
 	return t, nil
 }
@@ -132,7 +133,7 @@ func (b *Batch) add(op Op, opts []Option) {
 func (b *Batch) Do(ctx context.Context) error {
 	ops := b.ops
 	b.ops = nil
-	if err := ctx.Err(); err != nil || len(ops) == 0 {
+	if err := errs.Ended(ctx); err != nil || len(ops) == 0 {
 		return err
 	}
 	g := &group{members: make([]member, len(ops)), done: make(chan struct{}, 1), left: 1, first: len(ops)}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/spin"
 )
 
@@ -59,7 +60,7 @@ func Await(ctx context.Context, list []*Endpoint, a, b <-chan struct{}) error {
 	case <-b:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return errs.Ended(ctx)
 	}
 }
 

@@ -4,10 +4,10 @@ package engine
 
 import (
 	"context"
-	"os"
 	"sync"
 	"sync/atomic"
 
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/spin"
 )
 
@@ -47,7 +47,7 @@ func (d *completions) take(dst []Completion) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
-		return 0, os.ErrClosed
+		return 0, errs.Closed("endpoint")
 	}
 	n := min(len(dst), d.list.len())
 	for i := range dst[:n] {
@@ -94,7 +94,7 @@ func (d *completions) event() {
 func (e *Endpoint) Poll(dst []Completion) (int, error) {
 	have, closed := e.done.state()
 	if closed {
-		return 0, os.ErrClosed
+		return 0, e.isClosed()
 	}
 	if have < len(dst) || len(dst) == 0 {
 		e.progress()
@@ -163,7 +163,7 @@ func (e *Endpoint) Wait(ctx context.Context, dst []Completion) (int, error) {
 	for busy := (spin.Wait{}); ; {
 		n, err := e.Poll(dst)
 		if n == 0 && err == nil {
-			err = ctx.Err()
+			err = errs.Ended(ctx)
 		}
 		if n > 0 || err != nil {
 			if slept {

@@ -4,8 +4,8 @@ package engine
 
 import (
 	"context"
-	"os"
 
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/spin"
 )
 
@@ -49,7 +49,7 @@ func (e *Endpoint) lookFor(want int) error {
 	have, closed := e.done.state()
 	switch {
 	case closed:
-		return os.ErrClosed
+		return e.isClosed()
 	case have < want || want == 0:
 		e.progress()
 	default:
@@ -66,7 +66,7 @@ func (e *Endpoint) WaitNext(ctx context.Context) error {
 		err := e.lookFor(1)
 		n, _ := e.done.state()
 		if n == 0 && err == nil {
-			err = ctx.Err()
+			err = errs.Ended(ctx)
 		}
 		if n > 0 || err != nil {
 			if slept {

@@ -4,7 +4,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -222,7 +221,7 @@ func (c *Conn) permits(rb *memory.RemoteBuffer) error {
 		return nil
 	}
 	return &dmabuf.Error{
-		Op: "use remote memory", Device: fmt.Sprintf("remote buffer %x", rb.ID()), Err: ErrStaleKey,
+		Op: "use remote memory", Device: rb.String(), Err: ErrStaleKey,
 		Remedy: "keys end with the connection that they were given for: ask the peer for new ones",
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rc"
@@ -21,7 +22,7 @@ func (c *Conn) refusal() error {
 	case c.state == dead:
 		return c.gone()
 	case c.shut:
-		return ErrClosed
+		return c.isClosed()
 	}
 	return nil
 }
@@ -53,7 +54,7 @@ func (c *Conn) lost(ctx context.Context) error {
 	select {
 	case <-c.ended:
 	case <-ctx.Done():
-		return ctx.Err()
+		return errs.Ended(ctx)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -114,14 +114,18 @@ func (e *Endpoint) dial(ctx context.Context, c *Conn, addr string) error {
 	defer context.AfterFunc(e.life, cancel)()
 	err := e.dialed(ctx, c, addr)
 	if err != nil {
-		over := ctx.Err()
+		over := errs.Ended(ctx)
 		if e.life.Err() != nil {
-			over = os.ErrClosed
+			over = e.isClosed()
 		}
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded) && over != nil && !errors.Is(over, context.DeadlineExceeded):
 			err = over // the deadline was only the means to end the exchange
-		case !errors.Is(err, over):
+		case e.life.Err() == nil && ctx.Err() != nil && errors.Is(err, ctx.Err()): // the dialer says so, without the cause
+			if cause := context.Cause(ctx); !errors.Is(err, cause) {
+				err = errs.Join(err, cause)
+			}
+		case over != nil && !errors.Is(err, over):
 			err = errs.Join(err, over)
 		}
 		err = &dmabuf.Error{Op: "connect", Device: addr, Err: err}
@@ -172,7 +176,7 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 		if !inTime() {
 			<-late
 			if err == nil {
-				err = ctx.Err()
+				err = errs.Ended(ctx)
 			}
 		}
 		if err == nil {

@@ -5,7 +5,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 
@@ -108,7 +107,7 @@ func (e *Endpoint) Close() error {
 	var err error
 	for _, p := range peers {
 		if p.conn != nil {
-			p.conn.end(os.ErrClosed)
+			p.conn.end(e.isClosed())
 		}
 	}
 	for _, l := range listeners {

@@ -21,18 +21,6 @@ const (
 	goneWait = 2 * time.Second // until the peer's last message
 )
 
-// ErrClosed means that this side has closed the connection, or the endpoint.
-var ErrClosed error = closedError{}
-
-type closedError struct{}
-
-func (closedError) Error() string { return "already closed" }
-
-// Is makes it net.ErrClosed and os.ErrClosed, too.
-func (closedError) Is(target error) bool {
-	return target == net.ErrClosed || target == os.ErrClosed || target == ErrNotConnected
-}
-
 // ErrOutcomeUnknown means that operations were under way when the connection ended, and that
 // the peer has not confirmed its end: they may or may not have been carried out, or still be.
 var ErrOutcomeUnknown = errors.New("it is not known what the peer's memory has got")
@@ -61,10 +49,11 @@ func (c *Conn) Close() error {
 
 func (c *Conn) close() error {
 	c.mu.Lock()
-	c.withdrawAll(ErrClosed)
+	closed := c.isClosed()
+	c.withdrawAll(closed)
 	c.mu.Unlock()
 	c.settle()
-	c.end(ErrClosed)
+	c.end(closed)
 	<-c.ended
 	c.mu.Lock()
 	unknown, why := c.unknown, c.cause

@@ -40,7 +40,7 @@ func (c *Conn) offer(ctx context.Context, name string, rb *memory.RemoteBuffer) 
 	}
 	if rb.Token() != c.token && rb.Token() != e.token {
 		return &dmabuf.Error{
-			Op: "offer", Device: fmt.Sprintf("remote buffer %x", rb.ID()), Detail: "its keys are of another connection", Err: ErrStaleKey,
+			Op: "offer", Device: rb.String(), Detail: "its keys are of another connection", Err: ErrStaleKey,
 			Remedy: "Share with this peer, once for each connection, and offer what that returns",
 		}
 	}
@@ -51,12 +51,12 @@ func (c *Conn) sendOffer(ctx context.Context, wire []byte) error {
 	select {
 	case <-c.ready:
 	case <-ctx.Done():
-		return ctx.Err()
+		return errs.Ended(ctx)
 	}
 	select {
 	case c.offering <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err()
+		return errs.Ended(ctx)
 	}
 	c.mu.Lock()
 	tcp, err := c.tcp, c.refusal()
@@ -107,7 +107,7 @@ func send(ctx context.Context, tcp net.Conn, wire []byte) error {
 		<-ended
 		_ = tcp.SetWriteDeadline(time.Time{})
 		if err != nil {
-			return errs.Join(err, ctx.Err())
+			return errs.Join(err, errs.Ended(ctx))
 		}
 	}
 	return err
@@ -137,7 +137,7 @@ func (e *Endpoint) Offered(ctx context.Context, from Peer) (*memory.RemoteBuffer
 			return nil, c.lost(context.Background())
 		case <-c.offered:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, errs.Ended(ctx)
 		}
 	}
 }

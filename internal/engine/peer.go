@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -48,7 +47,7 @@ func (e *Endpoint) Insert(addr string) (Peer, error) {
 
 func (e *Endpoint) insert(addr string) (*peer, error) {
 	if e.closed != nil {
-		return nil, os.ErrClosed
+		return nil, e.isClosed()
 	}
 	if len(e.peers) >= e.opt.MaxPeers {
 		e.makeWay()
@@ -56,7 +55,7 @@ func (e *Endpoint) insert(addr string) (*peer, error) {
 	if len(e.peers) >= e.opt.MaxPeers {
 		return nil, &dmabuf.Error{
 			Op: "add a peer", Device: e.nic.Name(), Detail: fmt.Sprintf("there are %d", len(e.peers)),
-			Remedy: "raise EndpointOptions.MaxPeers, or Remove some", Err: dmabuf.ErrLimit,
+			Remedy: "raise the number of peers (MaxPeers), or end some", Err: dmabuf.ErrLimit,
 		}
 	}
 	e.lastPeer++
@@ -83,7 +82,7 @@ func (e *Endpoint) find(id Peer) (int, bool) {
 // lookup returns a peer's entry.
 func (e *Endpoint) lookup(id Peer) (*peer, error) {
 	if e.closed != nil {
-		return nil, os.ErrClosed
+		return nil, e.isClosed()
 	}
 	i, ok := e.find(id)
 	if !ok {

@@ -4,7 +4,6 @@ package engine
 
 import (
 	"fmt"
-	"os"
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -47,7 +46,7 @@ func (e *Endpoint) needSlab() error {
 // grow adds a chunk. The caller holds the mutex.
 func (s *slab) grow(e *Endpoint) error {
 	if s.closed {
-		return os.ErrClosed
+		return e.isClosed()
 	}
 	slots := e.opt.Depth
 	s.size = max((int64(e.opt.InjectSize)+7)&^7, resultSize)
@@ -72,7 +71,7 @@ func (s *slab) take(e *Endpoint) (slot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return slot{}, os.ErrClosed
+		return slot{}, e.isClosed()
 	}
 	if len(s.free) == 0 {
 		if err := s.grow(e); err != nil {
@@ -134,7 +133,7 @@ func (o *Work) inject(e *Endpoint, n int64, fill func(p []byte) error) error {
 	if n > int64(e.opt.InjectSize) {
 		return &dmabuf.Error{
 			Op: o.kind.String(), Detail: fmt.Sprintf("inject of %d bytes", n), Err: dmabuf.ErrLimit,
-			Remedy: fmt.Sprintf("inject takes %d at most: raise EndpointOptions.InjectSize", e.opt.InjectSize),
+			Remedy: fmt.Sprintf("inject takes %d at most: raise InjectSize", e.opt.InjectSize),
 		}
 	}
 	x, err := e.slab.take(e)
