@@ -5,8 +5,8 @@ package gpurdma
 import (
 	"testing"
 
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memnic"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // BenchmarkWrite measures a 64-byte write that is posted and waited for alone. The network in
@@ -97,4 +97,4 @@ func (m *manual) ways() []way {
 // counted counts completions. It is for one goroutine that takes them.
 type counted int
 
-func (s *counted) Complete(engine.Completion) { *s++ }
+func (s *counted) Complete(operation.Completion) { *s++ }

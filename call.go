@@ -6,7 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // call is a blocking operation. It is reused.
@@ -35,7 +35,7 @@ func (x *call) abandon() bool { return x.abandoned.CompareAndSwap(false, true) }
 type calls struct{}
 
 // Complete ends a call.
-func (calls) Complete(c engine.Completion) {
+func (calls) Complete(c operation.Completion) {
 	x := c.Context.(*call)
 	x.value, x.err = c.Value, c.Err
 	if x.abandon() {

@@ -38,11 +38,14 @@ type Config struct {
 	// context ends when the caller has waited too long. Several calls may run at once.
 	Admit func(context.Context, PeerInfo) error
 	// OnReject, if not nil, is called for every caller of a Listener that was not connected, and
-	// for one that ended before Accept returned it, with the reason. Each call has its own
-	// goroutine; it must not block.
-	OnReject func(from net.Addr, why error)
+	// for one that ended before Accept returned it, with what is known of it and the reason. Each
+	// call has its own goroutine; it must not block.
+	OnReject func(caller PeerInfo, why error)
 	// Backlog is the number of connections of a Listener that may wait for Accept; default 128.
-	Backlog int
+	// MaxConns is the number that may exist at once; default no limit. Further callers are
+	// rejected, and learn why.
+	Backlog  int
+	MaxConns int
 
 	// NIC is the NIC of a Fabric of several; default the first. Port is its port; default any
 	// that is active. GID narrows the choice of the port's GID.
@@ -86,7 +89,7 @@ func (c *Config) backlog() int { return cmp.Or(max(c.Backlog, 0), defaultBacklog
 // options translates the configuration for a NIC.
 func (c *Config) options(r *rail) (engine.EndpointOptions, error) {
 	opt := engine.EndpointOptions{
-		TLS: c.TLS, AllowPlaintext: c.AllowPlaintext, Hello: c.Hello, OnReject: c.OnReject, Port: c.Port, GID: c.GID,
+		TLS: c.TLS, AllowPlaintext: c.AllowPlaintext, Hello: c.Hello, Port: c.Port, GID: c.GID, MaxConns: c.MaxConns,
 		PeerTimeout: cmp.Or(c.PeerTimeout, peerTimeout), ConnectTimeout: c.ConnectTimeout, Depth: c.Depth,
 		MailDepth: cmp.Or(c.Messages, defaultMessages), MailSize: c.MessageSize, MaxPeers: maxConns,
 		Connect: ibvfd.ConnectAttr{MTU: c.MTU, PathAttr: ibvfd.PathAttr{TrafficClass: c.TrafficClass, SL: c.ServiceLevel}},
@@ -97,7 +100,7 @@ func (c *Config) options(r *rail) (engine.EndpointOptions, error) {
 	for _, x := range []struct {
 		name        string
 		value, most int
-	}{{"Messages", c.Messages, 1 << 12}, {"MessageSize", c.MessageSize, 64 << 10}, {"Depth", c.Depth, 1 << 20}, {"Port", c.Port, 255}} {
+	}{{"Messages", c.Messages, 1 << 12}, {"MessageSize", c.MessageSize, 64 << 10}, {"Depth", c.Depth, 1 << 20}, {"Port", c.Port, 255}, {"Backlog", c.Backlog, 1 << 16}, {"MaxConns", c.MaxConns, 1 << 20}} {
 		if x.value < 0 || x.value > x.most {
 			return opt, refuse(fmt.Sprintf("Config.%s %d", x.name, x.value), fmt.Sprintf("0 to %d; 0 is the default", x.most))
 		}
@@ -114,13 +117,17 @@ func (c *Config) options(r *rail) (engine.EndpointOptions, error) {
 			return opt, err
 		}
 	}
+	if rejected := c.OnReject; rejected != nil {
+		opt.OnReject = func(p engine.PeerInfo, why error) { rejected(PeerInfo(p), why) }
+	}
 	if admit := c.Admit; admit != nil {
 		opt.Admit = func(ctx context.Context, p engine.PeerInfo) error { return admit(ctx, PeerInfo(p)) }
 	}
 	return opt, nil
 }
 
-// PeerInfo is what is known of the other side of a connection.
+// PeerInfo is what is known of the other side of a connection. Of a caller that was rejected,
+// TLS and Hello are nil if it did not get that far.
 type PeerInfo struct {
 	Addr  net.Addr             // of the exchange
 	TLS   *tls.ConnectionState // nil without TLS

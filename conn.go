@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // Conn is a connection to a peer. Its methods may be called from several goroutines at once. It
@@ -261,13 +262,13 @@ func (c *Conn) do(ctx context.Context, o *Op) (uint64, error) {
 }
 
 // postWait posts an operation, and waits until there is room for it.
-func (c *Conn) postWait(ctx context.Context, o *Op, context any, sink engine.Sink) (engine.Ticket, error) {
+func (c *Conn) postWait(ctx context.Context, o *Op, context any, sink operation.Sink) (engine.Ticket, error) {
 	for {
 		if err := errs.Ended(ctx); err != nil {
 			return engine.Ticket{}, err
 		}
 		t, err := c.post(o, context, sink)
-		if err != engine.ErrQueueFull {
+		if err != operation.ErrQueueFull {
 			return t, err
 		}
 		select {

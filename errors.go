@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // The errors that programs test for by errors.Is.
@@ -20,11 +21,14 @@ var (
 	ErrClosed = engine.ErrClosed
 	// ErrPeerGone means that the peer has ended the connection, or does not answer.
 	ErrPeerGone = engine.ErrPeerGone
+	// ErrPeerClosed means that the peer's program has closed the connection: it is the ordinary
+	// end. It is ErrPeerGone, too.
+	ErrPeerClosed = engine.ErrPeerClosed
 	// ErrQueueFull means that a Queue or its connection has no room. Nothing was posted: take
 	// completions, and post again.
-	ErrQueueFull = engine.ErrQueueFull
+	ErrQueueFull = operation.ErrQueueFull
 	// ErrStaleKey means that a Remote is of another connection: keys end with theirs.
-	ErrStaleKey = engine.ErrStaleKey
+	ErrStaleKey = operation.ErrStaleKey
 	// ErrRejected means that the peer refuses the connection. The error quotes the peer's text.
 	ErrRejected = engine.ErrRejected
 	// ErrMalformed means that the other side sent bytes that no peer of this package sends.
@@ -58,7 +62,7 @@ type OpError struct {
 // Error returns all fields in one line, and what to change.
 func (e *OpError) Error() string {
 	text := fmt.Sprintf("%v with %v by %s: %v", e.Op, e.Peer, e.NIC, e.Err)
-	if r := engine.Remedy(e.Err); r != "" {
+	if r := operation.Remedy(e.Err); r != "" {
 		text += "; " + r
 	}
 	return text
@@ -82,7 +86,7 @@ func (c *Conn) failed(kind OpKind, err error) error {
 
 // plain returns an error of the engine without what it says of the engine's own names.
 func plain(err error) error {
-	if e := (*engine.OpError)(nil); errors.As(err, &e) {
+	if e := (*operation.Error)(nil); errors.As(err, &e) {
 		err = e.Err
 	}
 	if errors.Is(err, os.ErrClosed) && !errors.Is(err, ErrClosed) {

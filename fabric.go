@@ -185,9 +185,9 @@ func (f *Fabric) SetMaxPinned(bytes int64) {
 type Stats struct {
 	Pinned int64  // bytes of host memory that are pinned now; of a Fabric only
 	Staged int64  // bytes that the CPU has copied to and from staging buffers; of a Fabric only
-	Done   uint64 // operations of this side that have completed
-	Failed uint64 // operations of this side that have failed, or were withdrawn
-	Bytes  int64  // of the operations that have completed
+	Done   uint64 // operations of this side that were carried out, though Cancel may have ended them for the program before
+	Failed uint64 // operations of this side that have failed, or were withdrawn, wholly or in part
+	Bytes  int64  // of the operations in Done
 }
 
 // Stats returns the sum of all NICs, and of the connections that are open.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"golang.org/x/sys/unix"
 )
 
@@ -76,37 +77,37 @@ func Delivered() Option { return func(o *Op) { o.Delivered = true } }
 // Fence makes an operation start when all operations posted before it have completed.
 func Fence() Option { return func(o *Op) { o.Fence = true } }
 
-func (k OpKind) engine() (engine.Op, bool) {
+func (k OpKind) engine() (operation.Kind, bool) {
 	switch k {
 	case OpWrite:
-		return engine.OpWrite, true
+		return operation.Write, true
 	case OpRead:
-		return engine.OpRead, true
+		return operation.Read, true
 	case OpSend:
-		return engine.OpSend, true
+		return operation.Send, true
 	case OpFetchAdd:
-		return engine.OpFetchAdd, true
+		return operation.FetchAdd, true
 	case OpCompareSwap:
-		return engine.OpCompareSwap, true
+		return operation.CompareSwap, true
 	}
 	return 0, false
 }
 
-func (o *Op) flags() (f engine.Flags) {
+func (o *Op) flags() (f operation.Flags) {
 	if o.Fence {
-		f |= engine.FlagFence
+		f |= operation.FlagFence
 	}
 	if o.Delivered {
-		f |= engine.FlagDeliveryComplete
+		f |= operation.FlagDeliveryComplete
 	}
 	if o.more {
-		f |= engine.FlagMore
+		f |= operation.FlagMore
 	}
 	return f
 }
 
 // post posts an operation. The sink gets its completion, with the context.
-func (c *Conn) post(o *Op, context any, sink engine.Sink) (engine.Ticket, error) {
+func (c *Conn) post(o *Op, context any, sink operation.Sink) (engine.Ticket, error) {
 	kind, ok := o.Kind.engine()
 	if !ok {
 		return engine.Ticket{}, &dmabuf.Error{Op: o.Kind.String(), Detail: "no such operation", Remedy: "set Op.Kind", Err: unix.EINVAL}

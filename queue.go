@@ -9,6 +9,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/errs"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"golang.org/x/sys/unix"
 )
 
@@ -81,7 +82,7 @@ func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
 		}
 		if err != nil {
 			q.kick(c, n)
-			if err == engine.ErrQueueFull {
+			if err == operation.ErrQueueFull {
 				return n, err
 			}
 			return n, c.failed(o.Kind, err)
@@ -125,7 +126,7 @@ func (q *Queue) put(p *place) {
 type places struct{}
 
 // Complete adds a completion to the ring.
-func (places) Complete(c engine.Completion) {
+func (places) Complete(c operation.Completion) {
 	p := c.Context.(*place)
 	q := p.queue
 	d := &p.done

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/errs"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // Transfer is an operation that Conn.Start has started.
@@ -17,6 +18,7 @@ type Transfer struct {
 	kind   OpKind
 	ticket engine.Ticket
 	done   chan struct{}
+	gone   chan struct{} // closed when the NIC has nothing of it
 
 	mu    sync.Mutex
 	ended bool
@@ -28,7 +30,7 @@ type Transfer struct {
 // Start starts an operation. It waits until the connection has room for it. The context bounds
 // the whole transfer: when it ends, the transfer is withdrawn as by Cancel, and is done.
 func (c *Conn) Start(ctx context.Context, op Op) (*Transfer, error) {
-	t := &Transfer{conn: c, kind: op.Kind, done: make(chan struct{})}
+	t := &Transfer{conn: c, kind: op.Kind, done: make(chan struct{}), gone: make(chan struct{})}
 	ticket, err := c.postWait(ctx, &op, t, transfers{})
 	if err != nil {
 		return nil, c.failed(op.Kind, err)
@@ -44,6 +46,11 @@ func (c *Conn) Start(ctx context.Context, op Op) (*Transfer, error) {
 
 // Done returns a channel that is closed when the transfer has ended.
 func (t *Transfer) Done() <-chan struct{} { return t.done }
+
+// Released returns a channel that is closed when the transfer's memory is the program's again:
+// with Done, or later if Cancel or the context has ended the transfer while the NIC had a part
+// of it.
+func (t *Transfer) Released() <-chan struct{} { return t.gone }
 
 // Err returns the transfer's error; nil if it has succeeded, or is not done.
 func (t *Transfer) Err() error {
@@ -62,7 +69,7 @@ func (t *Transfer) Value() uint64 {
 // Cancel withdraws the transfer as far as the NIC does not have it. It returns true if the NIC
 // has got nothing of it: not a byte lands, and there is no notification. Otherwise what the NIC
 // has may land, the rest does not, and a notification that the NIC does not have is not sent. In
-// both cases the transfer is done, unless it was before.
+// both cases the transfer is done, unless it was before; Released says when the memory is free.
 func (t *Transfer) Cancel() (withdrawn bool) { return t.cancel(context.Canceled) }
 
 func (t *Transfer) cancel(why error) bool {
@@ -92,7 +99,11 @@ func (t *Transfer) end(value uint64, err error) {
 type transfers struct{}
 
 // Complete ends a transfer.
-func (transfers) Complete(c engine.Completion) { c.Context.(*Transfer).end(c.Value, c.Err) }
+func (transfers) Complete(c operation.Completion) {
+	t := c.Context.(*Transfer)
+	t.end(c.Value, c.Err)
+	close(t.gone)
+}
 
 // Batch is operations that are posted together, and waited for together. It is for one
 // goroutine.
@@ -166,7 +177,7 @@ func (b *Batch) Do(ctx context.Context) error {
 // postMore is postWait; before it waits, it has posted what waits for more.
 func (c *Conn) postMore(ctx context.Context, o *Op, m *member) (engine.Ticket, error) {
 	t, err := c.post(o, m, groups{})
-	if err != engine.ErrQueueFull {
+	if err != operation.ErrQueueFull {
 		return t, err
 	}
 	c.rail.endpoint.Look()
@@ -211,7 +222,7 @@ func (g *group) end(i int, err error) {
 type groups struct{}
 
 // Complete ends a member.
-func (groups) Complete(c engine.Completion) {
+func (groups) Complete(c operation.Completion) {
 	m := c.Context.(*member)
 	m.group.end(m.index, c.Err)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // scaleRow is what something costs an endpoint with that many peers, beside one with a single peer.
@@ -42,12 +43,12 @@ type crowd struct {
 	mine     *memory.Buffer
 	theirs   *memory.Buffer
 	to       memory.RemoteSpan
-	first    engine.Peer
-	complete []engine.Completion
+	first    operation.Peer
+	complete []operation.Completion
 }
 
 func newCrowd(ctx context.Context, nic *memory.NIC, peers int) (c *crowd, err error) {
-	c = &crowd{nic: nic, complete: make([]engine.Completion, 16)}
+	c = &crowd{nic: nic, complete: make([]operation.Completion, 16)}
 	opt := engine.EndpointOptions{MaxPeers: scalePeers[len(scalePeers)-1], Depth: 16, RecvDepth: 1, SendDepth: 16}
 	if c.a, err = engine.NewEndpoint(nic, opt); err != nil {
 		return c, err

@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // application is one end of a connection as a program has it that imports
@@ -23,10 +24,10 @@ type application struct {
 	closers
 	ep       *engine.Endpoint
 	out, in  *memory.Buffer // what goes out, or is read into, and where it lands
-	peer     engine.Peer
+	peer     operation.Peer
 	mine     *memory.RemoteBuffer
 	msg      engine.Msg
-	done     [pollBatch]engine.Completion
+	done     [pollBatch]operation.Completion
 	came     int // messages that were received, and not asked for yet
 	ended    int // completions of what was posted, likewise
 	lastByte [1]byte
@@ -188,11 +189,11 @@ func (a *application) meet(ctx context.Context) (err error) {
 
 // flagsOf are those of the i-th operation of a batch: the NIC is told of all
 // together, and the last makes a completion.
-func (t traffic) flagsOf(i int) engine.Flags {
+func (t traffic) flagsOf(i int) operation.Flags {
 	if i < t.batch-1 {
-		return engine.FlagMore
+		return operation.FlagMore
 	}
-	return engine.FlagCompletion
+	return operation.FlagCompletion
 }
 
 // post posts a batch.
@@ -222,7 +223,7 @@ func (a *application) poll() error {
 		switch {
 		case c.Err != nil:
 			return c.Err
-		case c.Op == engine.OpRecv:
+		case c.Op == operation.Recv:
 			a.came++
 		default:
 			a.ended++

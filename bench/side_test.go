@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
-	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // A side does what it was told to, whichever it is.
@@ -32,15 +32,15 @@ func TestSideArguments(t *testing.T) {
 
 // A batch is told to the NIC at once, and its last makes a completion.
 func TestFlagsOfABatch(t *testing.T) {
-	flags := func(batch int) (list []engine.Flags) {
+	flags := func(batch int) (list []operation.Flags) {
 		for i := range batch {
 			list = append(list, traffic{batch: batch}.flagsOf(i))
 		}
 		return list
 	}
-	for _, want := range [][]engine.Flags{
-		{engine.FlagCompletion},
-		{engine.FlagMore, engine.FlagMore, engine.FlagCompletion},
+	for _, want := range [][]operation.Flags{
+		{operation.FlagCompletion},
+		{operation.FlagMore, operation.FlagMore, operation.FlagCompletion},
 	} {
 		if got := flags(len(want)); !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)

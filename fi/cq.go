@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // CQ is the completion queue of an endpoint (struct fid_cq). The program has to read it: reading
@@ -21,7 +22,7 @@ type CQ struct {
 	ep *engine.Endpoint
 
 	mu   sync.Mutex
-	free [][]engine.Completion // used again
+	free [][]operation.Completion // used again
 }
 
 // CQEntry says that an operation has completed (struct fi_cq_data_entry, and the address that
@@ -130,7 +131,7 @@ func (q *CQ) ReadErr() (*CQErrEntry, error) {
 }
 
 // take returns room for n completions.
-func (q *CQ) take(n int) []engine.Completion {
+func (q *CQ) take(n int) []operation.Completion {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if last := len(q.free) - 1; last >= 0 {
@@ -140,13 +141,13 @@ func (q *CQ) take(n int) []engine.Completion {
 			return list[:n]
 		}
 	}
-	return make([]engine.Completion, n)
+	return make([]operation.Completion, n)
 }
 
 // maxFree is the number of unused lists that a CQ keeps.
 const maxFree = 16
 
-func (q *CQ) put(list []engine.Completion) {
+func (q *CQ) put(list []operation.Completion) {
 	clear(list)
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // Addr is a peer in an endpoint's address vector (fi_addr_t). Addresses are not reused.
@@ -74,12 +75,16 @@ type EndpointOptions struct {
 }
 
 func (o *EndpointOptions) engine() engine.EndpointOptions {
-	return engine.EndpointOptions{
+	opt := engine.EndpointOptions{
 		Depth: o.TxSize, RecvDepth: o.RxSize, MaxSGE: o.IOVLimit, InjectSize: o.InjectSize, MaxPeers: o.MaxPeers,
 		Selective: o.SelectiveCompletion, AutoReceive: o.AutoReceive,
-		TLS: o.TLS, AllowPlaintext: o.AllowPlaintext, OnReject: o.OnReject,
+		TLS: o.TLS, AllowPlaintext: o.AllowPlaintext,
 		Port: o.Port, GID: o.GID, ConnectTimeout: o.ConnectTimeout, PeerTimeout: o.PeerTimeout, Connect: o.Connect,
 	}
+	if rejected := o.OnReject; rejected != nil {
+		opt.OnReject = func(caller engine.PeerInfo, why error) { rejected(caller.Addr, why) }
+	}
+	return opt
 }
 
 // Endpoint makes an endpoint with a completion queue and an address vector (fi_endpoint,
@@ -128,7 +133,7 @@ func (e *Endpoint) Insert(addr string) (Addr, error) {
 }
 
 // joined notes a new peer.
-func (e *Endpoint) joined(p engine.Peer, err error) (Addr, error) {
+func (e *Endpoint) joined(p operation.Peer, err error) (Addr, error) {
 	if err != nil {
 		return 0, coded(err)
 	}
@@ -143,9 +148,9 @@ func (e *Endpoint) joined(p engine.Peer, err error) (Addr, error) {
 }
 
 // peer returns the peer of an operation.
-func (e *Endpoint) peer(a Addr) (engine.Peer, error) {
+func (e *Endpoint) peer(a Addr) (operation.Peer, error) {
 	if a != AddrUnspec {
-		return engine.Peer(a), nil
+		return operation.Peer(a), nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -155,7 +160,7 @@ func (e *Endpoint) peer(a Addr) (engine.Peer, error) {
 	case e.first == 0:
 		return 0, failure("find the peer", "the endpoint has no peer", "Connect, Accept or Insert one", ENOTCONN)
 	}
-	return engine.Peer(e.first), nil
+	return operation.Peer(e.first), nil
 }
 
 // Remove ends the connection to a peer, if there is one, and removes the peer from the address

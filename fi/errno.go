@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // The codes of errors (fi_errno(3)). [errors.Is] finds the code of every error that this package
@@ -121,8 +122,8 @@ var codes = []struct {
 	err  error
 	code unix.Errno
 }{
-	{engine.ErrQueueFull, EAGAIN},
-	{engine.ErrStaleKey, ENOKEY},
+	{operation.ErrQueueFull, EAGAIN},
+	{operation.ErrStaleKey, ENOKEY},
 	{engine.ErrRejected, ECONNREFUSED},
 	{engine.ErrUnsafe, EPERM},
 	{engine.ErrMalformed, EINVAL},
@@ -153,14 +154,14 @@ func codeOf(err error) unix.Errno {
 }
 
 // queueFull is the error of an operation for which there is no room.
-var queueFull = &Error{EAGAIN, engine.ErrQueueFull}
+var queueFull = &Error{EAGAIN, operation.ErrQueueFull}
 
 // coded adds libfabric's code to an error of the engine.
 func coded(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case err == engine.ErrQueueFull: //nolint:errorlint // the usual error, for which nothing is allocated
+	case err == operation.ErrQueueFull: //nolint:errorlint // the usual error, for which nothing is allocated
 		return queueFull
 	}
 	return withCode(err, codeOf(err))

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // Flags are libfabric's flags, with libfabric's values. Operations take some of them,
@@ -98,21 +98,21 @@ func (f Flags) String() string {
 // opFlags are the flags of operations, as the engine has them.
 var opFlags = [...]struct {
 	flag Flags
-	is   engine.Flags
+	is   operation.Flags
 }{
-	{RemoteCQData, engine.FlagRemoteCQData},
-	{More, engine.FlagMore},
-	{Fence, engine.FlagFence},
-	{Completion, engine.FlagCompletion},
-	{Inject, engine.FlagInject},
-	{InjectComplete, engine.FlagInjectComplete},
-	{TransmitComplete, engine.FlagTransmitComplete},
-	{DeliveryComplete, engine.FlagDeliveryComplete},
-	{CommitComplete, engine.FlagCommitComplete},
+	{RemoteCQData, operation.FlagRemoteCQData},
+	{More, operation.FlagMore},
+	{Fence, operation.FlagFence},
+	{Completion, operation.FlagCompletion},
+	{Inject, operation.FlagInject},
+	{InjectComplete, operation.FlagInjectComplete},
+	{TransmitComplete, operation.FlagTransmitComplete},
+	{DeliveryComplete, operation.FlagDeliveryComplete},
+	{CommitComplete, operation.FlagCommitComplete},
 }
 
 // engine returns an operation's flags as the engine has them.
-func (f Flags) engine() (to engine.Flags, err error) {
+func (f Flags) engine() (to operation.Flags, err error) {
 	for i := range opFlags {
 		if o := &opFlags[i]; f&o.flag != 0 {
 			to |= o.is
@@ -127,19 +127,19 @@ func (f Flags) engine() (to engine.Flags, err error) {
 
 // kinds are the flags of completions, by the engine's operations.
 var kinds = [...]Flags{
-	engine.OpRead:        RMA | Read,
-	engine.OpWrite:       RMA | Write,
-	engine.OpSend:        Msg | Send,
-	engine.OpRecv:        Msg | Recv,
-	engine.OpFetchAdd:    Atomic | Read,
-	engine.OpCompareSwap: Atomic | Read,
-	engine.OpRemoteWrite: RMA | RemoteWrite,
+	operation.Read:        RMA | Read,
+	operation.Write:       RMA | Write,
+	operation.Send:        Msg | Send,
+	operation.Recv:        Msg | Recv,
+	operation.FetchAdd:    Atomic | Read,
+	operation.CompareSwap: Atomic | Read,
+	operation.RemoteWrite: RMA | RemoteWrite,
 }
 
 // flagsOf returns the flags of a completion.
-func flagsOf(c *engine.Completion) Flags {
+func flagsOf(c *operation.Completion) Flags {
 	f := kinds[c.Op]
-	if c.Flags&engine.FlagRemoteCQData != 0 {
+	if c.Flags&operation.FlagRemoteCQData != 0 {
 		f |= RemoteCQData
 	}
 	return f

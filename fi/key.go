@@ -6,8 +6,8 @@ import (
 	"errors"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // Key describes memory of a peer that this side may use (fi_mr_key): its address, size, key and
@@ -31,7 +31,7 @@ func (e *Endpoint) Key(mem IOV, to Addr, access Flags) (*Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	peer, span := engine.Peer(to), mem.engine()
+	peer, span := operation.Peer(to), mem.engine()
 	var rb *memory.RemoteBuffer
 	if access == RemoteRead|RemoteWrite {
 		rb, err = e.ep.Share(peer, span, a|ibvfd.AccessRemoteAtomic)

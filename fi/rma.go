@@ -5,6 +5,7 @@ package fi
 import (
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // MsgRMA is a read or a write with all its parameters (struct fi_msg_rma).
@@ -162,7 +163,7 @@ func appendRMAIOV(to []memory.RemoteSpan, list []RMAIOV) []memory.RemoteSpan {
 }
 
 // msg returns an operation as the engine has it.
-func (e *Endpoint) msg(l *lists, to Addr, flags Flags, data uint64, context any) (m engine.Msg, f engine.Flags, err error) {
+func (e *Endpoint) msg(l *lists, to Addr, flags Flags, data uint64, context any) (m engine.Msg, f operation.Flags, err error) {
 	if f, err = flags.engine(); err != nil {
 		return m, 0, err
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
-	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 type benchFlags struct {
@@ -220,7 +220,7 @@ func (a *app) doBench(ctx context.Context, f *benchFlags) (r result, err error) 
 }
 
 func (a *app) measureAll(ctx context.Context, f *benchFlags, c *client, r *benchResult) (err error) {
-	m := &meter{client: c, f: f, list: make([]engine.Completion, f.depth)}
+	m := &meter{client: c, f: f, list: make([]operation.Completion, f.depth)}
 	defer func() { err = errors.Join(err, m.close()) }()
 	if err := m.open(r); err != nil {
 		return errors.Join(err, c.bye(ctx))

@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/histogram"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // meter measures.
@@ -18,7 +19,7 @@ type meter struct {
 	*client
 	f     *benchFlags
 	turns []*turn
-	list  []engine.Completion
+	list  []operation.Completion
 	opens []*memory.Buffer // beside the station's own
 	span  [1]memory.Span
 	to    [1]memory.RemoteSpan
@@ -241,7 +242,7 @@ func (m *meter) stream(ctx context.Context, buf *memory.Buffer, op talk.Op, w ta
 		for room := min(depth-(posted-done), w.Count-posted); room > 0 && (room >= min(batch, w.Count-posted) || posted == done); {
 			n := min(room, batch)
 			for i := range n {
-				flags := engine.FlagMore
+				flags := operation.FlagMore
 				if i == n-1 {
 					flags = 0
 				}
@@ -272,7 +273,7 @@ func (m *meter) stream(ctx context.Context, buf *memory.Buffer, op talk.Op, w ta
 }
 
 // begin posts operation i of some work.
-func (m *meter) begin(op talk.Op, buf *memory.Buffer, w talk.Work, i int, flags engine.Flags) error {
+func (m *meter) begin(op talk.Op, buf *memory.Buffer, w talk.Work, i int, flags operation.Flags) error {
 	at := w.At(i)
 	m.span[0] = memory.Span{Buf: buf, Offset: at, Length: w.Size}
 	msg := engine.Msg{Local: m.span[:], Peer: m.peer, Context: &m.marks[dataOut]}

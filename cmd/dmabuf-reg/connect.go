@@ -26,6 +26,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/human"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 type connectFlags struct {
@@ -219,14 +220,14 @@ func (s *station) dial(ctx context.Context, addr string) (_ *client, err error) 
 }
 
 // pull takes the endpoint's completions one at a time.
-func (s *station) pull() func(ctx context.Context) (engine.Completion, error) {
-	list, have := make([]engine.Completion, 64), 0
+func (s *station) pull() func(ctx context.Context) (operation.Completion, error) {
+	list, have := make([]operation.Completion, 64), 0
 	at := 0
-	return func(ctx context.Context) (engine.Completion, error) {
+	return func(ctx context.Context) (operation.Completion, error) {
 		if at == have {
 			n, err := s.ep.Wait(ctx, list)
 			if err != nil {
-				return engine.Completion{}, err
+				return operation.Completion{}, err
 			}
 			at, have = 0, n
 		}

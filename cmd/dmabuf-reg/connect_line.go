@@ -15,18 +15,19 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // line is a connection as either side has it: requests and answers, and
 // operations between the two buffers.
 type line struct {
 	*station
-	peer   engine.Peer
+	peer   operation.Peer
 	remote *memory.RemoteBuffer // of the peer
 	// ctl is for a message that goes out, one that comes in, and what atomics
 	// return.
 	ctl   *memory.Buffer
-	pull  func(ctx context.Context) (engine.Completion, error)
+	pull  func(ctx context.Context) (operation.Completion, error)
 	marks [marks]mark
 	want  int64 // length of the messages that dataIn is of
 	odd   int   // messages of another length
@@ -55,7 +56,7 @@ const (
 	ctlSize  = atResult + 8
 )
 
-func (s *station) newLine(peer engine.Peer) (*line, error) {
+func (s *station) newLine(peer operation.Peer) (*line, error) {
 	ctl, err := s.nic.AllocHost(ctlSize)
 	if err != nil {
 		return nil, err
@@ -77,7 +78,7 @@ func (l *line) hangUp() error {
 }
 
 // took notes what has ended.
-func (l *line) took(c engine.Completion) error {
+func (l *line) took(c operation.Completion) error {
 	m, ok := c.Context.(*mark)
 	if !ok || m.line != l {
 		return nil
@@ -87,7 +88,7 @@ func (l *line) took(c engine.Completion) error {
 	}
 	// A write with data ends a receive, too, and puts nothing into it: the peer may
 	// make it as long as the buffer that it was given.
-	if in := m.kind == ctlIn || m.kind == dataIn; in && c.Op != engine.OpRecv || m.kind == ctlIn && c.Len > talk.MaxMessage {
+	if in := m.kind == ctlIn || m.kind == dataIn; in && c.Op != operation.Recv || m.kind == ctlIn && c.Len > talk.MaxMessage {
 		return fmt.Errorf("%w: %v of %d bytes", talk.ErrMalformed, c.Op, c.Len)
 	}
 	switch m.done++; m.kind {

@@ -26,6 +26,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // What people see of serve, connect and bench.
@@ -109,26 +110,26 @@ func TestUnconnected(t *testing.T) {
 // A peer may write into the buffer that it was given, and say so, where a message
 // is waited for: that is not one.
 func TestNoMessage(t *testing.T) {
-	recv, wrote := engine.OpRecv, engine.OpRemoteWrite
+	recv, wrote := operation.Recv, operation.RemoteWrite
 	for _, tt := range []struct {
 		name string
 		kind int
-		c    engine.Completion
+		c    operation.Completion
 		bad  bool
 	}{
-		{"a message", ctlIn, engine.Completion{Op: recv, Len: talk.MaxMessage}, false},
-		{"a message that is too long", ctlIn, engine.Completion{Op: recv, Len: talk.MaxMessage + 1}, true},
-		{"a write", ctlIn, engine.Completion{Op: wrote, Len: 64}, true},
-		{"a write of 4 GiB", ctlIn, engine.Completion{Op: wrote, Len: 1<<32 - 1}, true},
-		{"data", dataIn, engine.Completion{Op: recv, Len: 64}, false},
-		{"a write in the place of data", dataIn, engine.Completion{Op: wrote, Len: 64}, true},
-		{"a write of one's own", dataOut, engine.Completion{Op: engine.OpWrite, Len: 64}, false},
+		{"a message", ctlIn, operation.Completion{Op: recv, Len: talk.MaxMessage}, false},
+		{"a message that is too long", ctlIn, operation.Completion{Op: recv, Len: talk.MaxMessage + 1}, true},
+		{"a write", ctlIn, operation.Completion{Op: wrote, Len: 64}, true},
+		{"a write of 4 GiB", ctlIn, operation.Completion{Op: wrote, Len: 1<<32 - 1}, true},
+		{"data", dataIn, operation.Completion{Op: recv, Len: 64}, false},
+		{"a write in the place of data", dataIn, operation.Completion{Op: wrote, Len: 64}, true},
+		{"a write of one's own", dataOut, operation.Completion{Op: operation.Write, Len: 64}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := &line{want: 64}
 			l.marks[tt.kind] = mark{line: l, kind: tt.kind}
 			tt.c.Context = &l.marks[tt.kind]
-			l.pull = func(context.Context) (engine.Completion, error) { return tt.c, nil }
+			l.pull = func(context.Context) (operation.Completion, error) { return tt.c, nil }
 			if err := l.await(t.Context(), tt.kind, 1); errors.Is(err, talk.ErrMalformed) != tt.bad || (err != nil) != tt.bad || l.odd != 0 {
 				t.Errorf("%v, %d odd ones", err, l.odd)
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 const defaultListen = "127.0.0.1:7471"
@@ -87,7 +88,7 @@ type server struct {
 
 func (a *app) doServe(ctx context.Context, f serveFlags) (_ result, err error) {
 	s := &server{app: a, once: f.once, secure: f.cert != "", sessions: map[*line]*session{}, some: make(chan struct{}, 1), first: make(chan error, 1)}
-	st, err := f.open(ctx, engine.EndpointOptions{MaxPeers: maxClients, OnReject: s.rejected})
+	st, err := f.open(ctx, engine.EndpointOptions{MaxPeers: maxClients, OnReject: func(caller engine.PeerInfo, why error) { s.rejected(caller.Addr, why) }})
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +179,7 @@ func (s *server) accept(ctx context.Context) {
 		}
 		s.mu.Lock()
 		s.clients++
-		c := &session{server: s, line: l, number: s.clients, events: make(chan engine.Completion, 4*maxAtOnce)}
+		c := &session{server: s, line: l, number: s.clients, events: make(chan operation.Completion, 4*maxAtOnce)}
 		l.pull = c.next
 		s.sessions[l] = c
 		s.mu.Unlock()
@@ -225,7 +226,7 @@ func (s *server) rejected(from net.Addr, why error) {
 
 // dispatch gives each session its completions, while there are any.
 func (s *server) dispatch(ctx context.Context) {
-	list := make([]engine.Completion, 64)
+	list := make([]operation.Completion, 64)
 	for ctx.Err() == nil {
 		s.mu.Lock()
 		idle := len(s.sessions) == 0

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
-	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // waitAWhile waits for completions, but not for ever: there may be no session
 // any more.
-func (s *server) waitAWhile(ctx context.Context, list []engine.Completion) (int, error) {
+func (s *server) waitAWhile(ctx context.Context, list []operation.Completion) (int, error) {
 	limited, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return s.ep.Wait(limited, list)
@@ -25,7 +25,7 @@ type session struct {
 	*server
 	line   *line
 	number int
-	events chan engine.Completion
+	events chan operation.Completion
 
 	requests int
 	checked  int64 // bytes
@@ -34,19 +34,19 @@ type session struct {
 }
 
 // give hands over a completion. There is room for more than there can be.
-func (c *session) give(done engine.Completion) {
+func (c *session) give(done operation.Completion) {
 	select {
 	case c.events <- done:
 	default:
 	}
 }
 
-func (c *session) next(ctx context.Context) (engine.Completion, error) {
+func (c *session) next(ctx context.Context) (operation.Completion, error) {
 	select {
 	case done := <-c.events:
 		return done, nil
 	case <-ctx.Done():
-		return engine.Completion{}, ctx.Err()
+		return operation.Completion{}, ctx.Err()
 	}
 }
 

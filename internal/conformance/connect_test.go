@@ -13,6 +13,7 @@ import (
 	"errors"
 	"math/big"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,64 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
+
+// A Dial for which there is no place in the queue of Accept fails, and says why.
+func testBacklog(t *testing.T, s *setting) {
+	a, b := s.fabric(t), s.fabric(t)
+	rejected := make(chan gpurdma.PeerInfo, 10)
+	ln := must(b.Listen(s.listen, gpurdma.Config{Backlog: 2, OnReject: func(from gpurdma.PeerInfo, why error) { rejected <- from }}))(t)
+	dial := func(hello string) (*gpurdma.Conn, error) {
+		return a.Dial(limited(t), ln.Addr().String(), gpurdma.Config{Hello: []byte(hello)})
+	}
+	first := must(dial("1"))(t)
+	must(dial("2"))(t)
+	for range 3 {
+		if c, err := dial("3"); !errors.Is(err, gpurdma.ErrRejected) || !strings.Contains(err.Error(), "wait for the listener's program") {
+			t.Fatalf("a third caller: %v, %v", c, err)
+		}
+		select {
+		case from := <-rejected:
+			if string(from.Hello) != "3" {
+				t.Errorf("OnReject of %q", from.Hello)
+			}
+		case <-limited(t).Done():
+			t.Fatal("OnReject was not called")
+		}
+	}
+	if c := must(ln.Accept(limited(t)))(t); string(c.Peer().Hello) != "1" {
+		t.Errorf("the first is %q", c.Peer().Hello)
+	}
+	must(dial("4"))(t)
+	for _, want := range []string{"2", "4"} {
+		if c := must(ln.Accept(limited(t)))(t); string(c.Peer().Hello) != want {
+			t.Errorf("the next is %q, not %s", c.Peer().Hello, want)
+		}
+	}
+	ok(t, first.Send(limited(t), nil))
+}
+
+// MaxConns bounds the connections of a listener; one that has ended makes room.
+func testMaxConns(t *testing.T, s *setting) {
+	cfg := gpurdma.Config{MaxConns: 2}
+	p := s.pairWith(t, gpurdma.Config{}, cfg)
+	second, _ := p.connect(gpurdma.Config{})
+	dial := func() (*gpurdma.Conn, error) { return p.a.Dial(limited(t), p.ln.Addr().String(), gpurdma.Config{}) }
+	for range 3 {
+		if c, err := dial(); !errors.Is(err, gpurdma.ErrRejected) || !strings.Contains(err.Error(), "as many connections as it may have") {
+			t.Fatalf("a third connection: %v, %v", c, err)
+		}
+	}
+	for range 3 {
+		ok(t, p.client.Close())
+		gone(t, p.server)
+		p.client, p.server = p.connect(gpurdma.Config{})
+		if _, err := dial(); !errors.Is(err, gpurdma.ErrRejected) {
+			t.Fatal(err)
+		}
+	}
+	ok(t, second.Send(limited(t), nil))
+	p.say(p.client, p.server)
+}
 
 // Admit decides who is let in. Only the text of Reject reaches the caller.
 func testAdmit(t *testing.T, s *setting) {
@@ -42,7 +101,12 @@ func testAdmit(t *testing.T, s *setting) {
 			}
 			return secret
 		},
-		OnReject: func(from net.Addr, why error) { rejected <- why },
+		OnReject: func(from gpurdma.PeerInfo, why error) {
+			if !slices.Contains([]string{"full", "long", "bad", ""}, string(from.Hello)) || from.Addr == nil {
+				t.Errorf("OnReject with %+v", from)
+			}
+			rejected <- why
+		},
 	}))(t)
 	for _, x := range []struct{ hello, text string }{{"full", "full: 32 of 32 clients"}, {"long", strings.Repeat("x", 256)}, {"bad", "refused"}, {"", "refused"}} {
 		_, err := a.Dial(limited(t), ln.Addr().String(), gpurdma.Config{Hello: []byte(x.hello)})
@@ -51,7 +115,7 @@ func testAdmit(t *testing.T, s *setting) {
 		}
 		select {
 		case why := <-rejected:
-			if errors.Is(why, secret) != (x.text == "refused") {
+			if errors.Is(why, secret) != (x.text == "refused") || strings.Contains(why.Error(), "the peer") {
 				t.Errorf("%s: OnReject: %v", x.hello, why)
 			}
 		case <-limited(t).Done():
@@ -132,7 +196,7 @@ func testTLS(t *testing.T, s *setting) {
 			}
 			return nil
 		},
-		OnReject: func(_ net.Addr, why error) { rejected <- why },
+		OnReject: func(_ gpurdma.PeerInfo, why error) { rejected <- why },
 	})
 	for want, c := range map[string]*gpurdma.Conn{"prefill-1": p.client, "decode-7": p.server} {
 		if got := c.Peer().TLS.PeerCertificates[0].Subject.CommonName; got != want {
@@ -144,28 +208,42 @@ func testTLS(t *testing.T, s *setting) {
 	ok(t, p.client.Write(limited(t), remote, mine.All()))
 	p.settle()
 	same(t, "over TLS", theirs, want)
-	for what, cfg := range map[string]gpurdma.Config{
-		"a stranger":          {TLS: evil.config(t, "decode-7", at, good)},
-		"a distrustful one":   {TLS: good.config(t, "decode-7", at, evil)},
-		"without TLS":         {AllowPlaintext: true},
-		"not in the list":     {TLS: good.config(t, "decode-8", at, good)},
-		"without server's CA": {TLS: &tls.Config{Certificates: good.config(t, "decode-7", at, good).Certificates}},
+	const ours, refused = "this side does not accept the other side's certificate", "the other side does not accept this side's certificate"
+	for what, x := range map[string]struct {
+		cfg          gpurdma.Config
+		dial, listen string // what the errors of both sides say
+	}{
+		"a stranger":          {gpurdma.Config{TLS: evil.config(t, "decode-7", at, good)}, refused, ours},
+		"a distrustful one":   {gpurdma.Config{TLS: good.config(t, "decode-7", at, evil)}, ours, refused},
+		"without TLS":         {gpurdma.Config{AllowPlaintext: true}, "this listener speaks TLS", "the caller does not speak TLS"},
+		"not in the list":     {gpurdma.Config{TLS: good.config(t, "decode-8", at, good)}, "decode-8 is not in the list", "rejected by this side"},
+		"without server's CA": {gpurdma.Config{TLS: &tls.Config{Certificates: good.config(t, "decode-7", at, good).Certificates}}, ours, refused},
 	} {
-		cfg.ConnectTimeout = testenv.Limit(3 * time.Second)
-		_, err := p.a.Dial(limited(t), p.ln.Addr().String(), cfg)
-		if err == nil {
-			t.Errorf("%s was let in", what)
-		}
-		if what == "not in the list" && (!errors.Is(err, gpurdma.ErrRejected) || !strings.Contains(err.Error(), "decode-8 is not in the list")) {
+		x.cfg.ConnectTimeout = testenv.Limit(3 * time.Second)
+		_, err := p.a.Dial(limited(t), p.ln.Addr().String(), x.cfg)
+		if err == nil || !strings.Contains(err.Error(), x.dial) {
 			t.Errorf("%s: %v", what, err)
 		}
+		if rejected := what == "not in the list" || what == "without TLS"; errors.Is(err, gpurdma.ErrRejected) != rejected {
+			t.Errorf("%s: ErrRejected: %v: %v", what, !rejected, err)
+		}
 		select {
-		case <-rejected:
+		case err := <-rejected:
+			if !strings.Contains(err.Error(), x.listen) {
+				t.Errorf("%s: OnReject: %v", what, err)
+			}
 		case <-limited(t).Done():
 			t.Errorf("%s: OnReject was not called", what)
 		}
 	}
 	p.alive()
+	plain := must(p.b.Listen(net.JoinHostPort(host, "0"), gpurdma.Config{AllowPlaintext: true, OnReject: func(_ gpurdma.PeerInfo, why error) { rejected <- why }}))(t)
+	if _, err := p.a.Dial(limited(t), plain.Addr().String(), gpurdma.Config{TLS: good.config(t, "decode-7", at, good)}); err == nil || !strings.Contains(err.Error(), "the listener does not speak TLS") {
+		t.Errorf("TLS to a listener without: %v", err)
+	}
+	if err := <-rejected; !strings.Contains(err.Error(), "the other side speaks TLS, and this side does not") {
+		t.Errorf("OnReject of a caller with TLS: %v", err)
+	}
 }
 
 // Close of a listener ends Accept, and what was not accepted. Connections stay.

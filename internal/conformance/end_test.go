@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -65,13 +66,30 @@ func testClose(t *testing.T, s *setting) {
 		"Send":    p.server.Send(limited(t), nil),
 		"Import":  second(p.server.Import(limited(t), "x")),
 	} {
-		if !errors.Is(err, gpurdma.ErrPeerGone) || errors.Is(err, gpurdma.ErrClosed) {
+		if !errors.Is(err, gpurdma.ErrPeerGone) || !errors.Is(err, gpurdma.ErrPeerClosed) || errors.Is(err, gpurdma.ErrClosed) {
 			t.Errorf("the peer: %s: %v", what, err)
 		}
 	}
 	ok(t, p.server.Close())
 	if _, err := p.server.Receive(limited(t)); !errors.Is(err, gpurdma.ErrPeerGone) {
 		t.Errorf("the reason of the end has changed: %v", err)
+	}
+}
+
+// A connection that has failed says why to the peer, which takes it for no ordinary end.
+func testFailureTold(t *testing.T, s *setting) {
+	p := s.carelessPair(t, gpurdma.Config{})
+	mine, theirs := host(t, p.a, 8), host(t, p.b, 8)
+	ok(t, p.server.Export("soon gone", theirs.All(), all))
+	remote := must(p.client.Import(limited(t), "soon gone"))(t)
+	ok(t, p.server.Unexport("soon gone"))
+	if err := p.client.Write(limited(t), remote, mine.All()); err == nil {
+		t.Error("a write to memory that was withdrawn")
+	}
+	gone(t, p.client)
+	err := gone(t, p.server)
+	if !errors.Is(err, gpurdma.ErrPeerGone) || errors.Is(err, gpurdma.ErrPeerClosed) || !strings.Contains(err.Error(), "remote access error") {
+		t.Errorf("the peer of a failed connection: %v", err)
 	}
 }
 

@@ -108,6 +108,39 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
+// A transfer that the NIC has is done by Cancel, and its memory is released when the NIC has
+// ended it.
+func TestReleased(t *testing.T) {
+	s := inMemory(t, fabrictest.Options{})
+	p := s.pair(t)
+	mine, theirs, remote := p.both(8)
+	put(t, mine, []byte("12345678"))
+	s.net.Cut(p.a, p.b)
+	x := must(p.client.Start(limited(t), gpurdma.Op{Kind: gpurdma.OpWrite, Local: mine.All(), Remote: remote}))(t)
+	if x.Cancel() {
+		t.Error("the NIC had it, and it was withdrawn")
+	}
+	<-x.Done()
+	select {
+	case <-x.Released():
+		t.Error("it was released while the NIC could still send it")
+	case <-time.After(10 * time.Millisecond):
+	}
+	s.net.Mend(p.a, p.b)
+	<-x.Released()
+	same(t, "what the NIC had", theirs, []byte("12345678"))
+	if err := x.Err(); !errors.Is(err, context.Canceled) {
+		t.Errorf("its error has changed: %v", err)
+	}
+	if n := p.client.Stats(); n.Done != 1 || n.Failed != 0 || n.Bytes != 8 {
+		t.Errorf("counted as %+v", n)
+	}
+	x = must(p.client.Start(limited(t), gpurdma.Op{Kind: gpurdma.OpWrite, Local: mine.All(), Remote: remote}))(t)
+	<-x.Released()
+	<-x.Done()
+	ok(t, x.Err())
+}
+
 // A path that is mended in time loses nothing.
 func TestShortOutage(t *testing.T) {
 	s := inMemory(t, fabrictest.Options{})
@@ -152,7 +185,7 @@ func TestMachineLost(t *testing.T) {
 	if err := <-got; !errors.Is(err, gpurdma.ErrPeerGone) {
 		t.Errorf("a Receive of a peer that is lost: %v", err)
 	}
-	if err := gone(t, p.server); !errors.Is(err, gpurdma.ErrPeerGone) {
+	if err := gone(t, p.server); !errors.Is(err, gpurdma.ErrPeerGone) || errors.Is(err, gpurdma.ErrPeerClosed) {
 		t.Errorf("the server: %v", err)
 	}
 	if err := gone(t, p.client); !errors.Is(err, gpurdma.ErrPeerGone) {

@@ -2,7 +2,11 @@
 
 package engine
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/operation"
+)
 
 // BenchmarkWrite measures the cost of a write in this package. The fake NIC only copies
 // memory.
@@ -11,7 +15,7 @@ func BenchmarkWrite(b *testing.B) {
 	mine, theirs := hostKind.make(b, w.a.nic, 64), hostKind.make(b, w.b.nic, 64)
 	to := w.share(theirs.All(), allAccess).All()
 	from := mine.All()
-	done := make([]Completion, 64)
+	done := make([]operation.Completion, 64)
 	b.ReportAllocs()
 	for b.Loop() {
 		for range len(done) {

@@ -60,7 +60,7 @@ func TestDistantCaller(t *testing.T) {
 			s := inMemory(t)
 			var told, odd atomic.Int32
 			opt := tt.opt
-			opt.OnReject = func(_ net.Addr, why error) {
+			opt.OnReject = func(_ PeerInfo, why error) {
 				told.Add(1)
 				if !errors.Is(why, handshake.ErrReplaced) && !errors.Is(why, handshake.ErrSlow) {
 					odd.Add(1)
@@ -111,9 +111,9 @@ func TestManyCallersAtOnce(t *testing.T) {
 		t.Run(fmt.Sprint(many), func(t *testing.T) {
 			s := inMemory(t)
 			var told, out atomic.Int32
-			server := s.endpoint(t, EndpointOptions{TLS: good.config(t, good), MaxPeers: many, OnReject: func(from net.Addr, why error) {
+			server := s.endpoint(t, EndpointOptions{TLS: good.config(t, good), MaxPeers: many, OnReject: func(from PeerInfo, why error) {
 				told.Add(1)
-				if from.(*net.TCPAddr).IP.Equal(net.IPv4(127, 0, 0, 1)) {
+				if from.Addr.(*net.TCPAddr).IP.Equal(net.IPv4(127, 0, 0, 1)) {
 					out.Add(1)
 					t.Logf("a good caller was turned out: %v", why)
 				}

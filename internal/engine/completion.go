@@ -8,20 +8,10 @@ import (
 	"sync/atomic"
 
 	"github.com/gpurdma/gpurdma/internal/errs"
+	"github.com/gpurdma/gpurdma/internal/fifo"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/spin"
 )
-
-// Completion says that an operation has ended, with success or an error.
-type Completion struct {
-	Context any // of the operation
-	Op      Op
-	Peer    Peer
-	Len     int64  // bytes moved; of a receive, the bytes received; of OpRemoteWrite, the bytes of the last work request
-	Data    uint32 // the peer's data, if Flags has FlagRemoteCQData
-	Value   uint64 // the old value, of an atomic that has no memory for it
-	Flags   Flags
-	Err     error // nil, or an *OpError
-}
 
 // completions are the completions that the program has not taken.
 type completions struct {
@@ -29,29 +19,29 @@ type completions struct {
 	sleepers atomic.Int32  // goroutines asleep in Wait
 
 	mu     sync.Mutex
-	list   fifo[Completion]
+	list   fifo.Queue[operation.Completion]
 	closed bool
 }
 
-func (d *completions) push(c Completion) {
+func (d *completions) push(c operation.Completion) {
 	d.mu.Lock()
 	if !d.closed {
-		d.list.push(c)
+		d.list.Push(c)
 	}
 	d.mu.Unlock()
 	d.wakeSleeper()
 }
 
 // take moves completions to dst.
-func (d *completions) take(dst []Completion) (int, error) {
+func (d *completions) take(dst []operation.Completion) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return 0, errs.Closed("endpoint")
 	}
-	n := min(len(dst), d.list.len())
+	n := min(len(dst), d.list.Len())
 	for i := range dst[:n] {
-		dst[i] = d.list.pop()
+		dst[i] = d.list.Pop()
 	}
 	return n, nil
 }
@@ -60,13 +50,13 @@ func (d *completions) take(dst []Completion) (int, error) {
 func (d *completions) state() (n int, closed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.list.len(), d.closed
+	return d.list.Len(), d.closed
 }
 
 // close drops all completions, and wakes a goroutine that sleeps.
 func (d *completions) close() {
 	d.mu.Lock()
-	d.closed, d.list = true, fifo[Completion]{}
+	d.closed, d.list = true, fifo.Queue[operation.Completion]{}
 	d.mu.Unlock()
 	d.wakeSleeper()
 }
@@ -91,7 +81,7 @@ func (d *completions) event() {
 // Poll takes up to len(dst) completions, and returns their number, 0 if there are none. It
 // also posts operations that wait in queues, as far as possible. If dst is empty it does only
 // that.
-func (e *Endpoint) Poll(dst []Completion) (int, error) {
+func (e *Endpoint) Poll(dst []operation.Completion) (int, error) {
 	have, closed := e.done.state()
 	if closed {
 		return 0, e.isClosed()
@@ -155,7 +145,7 @@ func (h *held) post() {
 // ends first it returns ctx's error; operations under way continue. It polls for a short time,
 // and then sleeps until a NIC raises an event. Several goroutines may wait; each completion
 // goes to one of them.
-func (e *Endpoint) Wait(ctx context.Context, dst []Completion) (int, error) {
+func (e *Endpoint) Wait(ctx context.Context, dst []operation.Completion) (int, error) {
 	if len(dst) == 0 {
 		return 0, nil
 	}

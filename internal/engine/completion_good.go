@@ -6,23 +6,24 @@ import (
 	"context"
 
 	"github.com/gpurdma/gpurdma/internal/errs"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/spin"
 )
 
 // PollGood is Poll for callers that take completions with an error by PollFailed: it takes
 // completions up to the first one with an error, and reports whether that one is the next.
-func (e *Endpoint) PollGood(dst []Completion) (n int, failed bool, err error) {
+func (e *Endpoint) PollGood(dst []operation.Completion) (n int, failed bool, err error) {
 	if err := e.lookFor(len(dst)); err != nil {
 		return 0, false, err
 	}
 	d := &e.done
 	d.mu.Lock()
-	for n < len(dst) && d.list.len() > 0 && d.list.front().Err == nil {
-		dst[n] = d.list.pop()
+	for n < len(dst) && d.list.Len() > 0 && d.list.Front().Err == nil {
+		dst[n] = d.list.Pop()
 		n++
 	}
-	more := d.list.len() > 0
-	failed = more && d.list.front().Err != nil
+	more := d.list.Len() > 0
+	failed = more && d.list.Front().Err != nil
 	d.mu.Unlock()
 	if more {
 		d.wakeSleeper() // the event may have woken this goroutine only
@@ -31,17 +32,17 @@ func (e *Endpoint) PollGood(dst []Completion) (n int, failed bool, err error) {
 }
 
 // PollFailed takes the next completion if it has an error.
-func (e *Endpoint) PollFailed() (c Completion, ok bool, err error) {
+func (e *Endpoint) PollFailed() (c operation.Completion, ok bool, err error) {
 	if err := e.lookFor(1); err != nil {
 		return c, false, err
 	}
 	d := &e.done
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.list.len() == 0 || d.list.front().Err == nil {
+	if d.list.Len() == 0 || d.list.Front().Err == nil {
 		return c, false, nil
 	}
-	return d.list.pop(), true, nil
+	return d.list.Pop(), true, nil
 }
 
 // lookFor does what Poll does before it takes completions.

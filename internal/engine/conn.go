@@ -11,7 +11,9 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/exchange"
+	"github.com/gpurdma/gpurdma/internal/fifo"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -23,7 +25,7 @@ import (
 type Conn struct {
 	e     *Endpoint
 	opt   *EndpointOptions
-	peer  Peer
+	peer  operation.Peer
 	token uint64        // names the connection to the peer
 	ready chan struct{} // closed when the connection is up, or has ended
 	ended chan struct{} // closed when the teardown is complete, and cause is final
@@ -47,27 +49,28 @@ type Conn struct {
 	tcp        net.Conn
 	peerTokens [2]uint64
 
-	pending fifo[*Work] // operations whose work requests are not all made
-	active  int         // operations that have begun and not completed
-	posted  int         // operations that have not completed, without receives
-	holding bool        // the next Poll posts the operations
+	pending fifo.Queue[*Work] // operations whose work requests are not all made
+	active  int               // operations that have begun and not completed
+	posted  int               // operations that have not completed, without receives
+	holding bool              // the next Poll posts the operations
 	q       [rc.Queues]sendQueue
 	rq      recvQueue
 
-	slow   fifo[slowWork] // slow work of operations
-	atWork bool           // a goroutine does the slow work
-	idle   sync.Cond      // signals that the goroutine has ended
-	done   fifo[*Work]    // operations that have ended, and wait for those before them
+	slow   fifo.Queue[slowWork] // slow work of operations
+	atWork bool                 // a goroutine does the slow work
+	idle   sync.Cond            // signals that the goroutine has ended
+	done   fifo.Queue[*Work]    // operations that have ended, and wait for those before them
 
 	wrs   []ibvfd.SendWR // a batch
 	sges  []ibvfd.SGE
 	batch struct{ queue, wrs, sges int }
 
-	offers     fifo[*memory.RemoteBuffer]
+	offers     fifo.Queue[*memory.RemoteBuffer]
 	offerBytes int
 	names      names
-	uninvited  bool // Accept has not returned the peer yet
-	told       bool // an automatic receive has reported the end
+	listener   *Listener // that the peer has called; nil if this side has called
+	uninvited  bool      // Accept has not returned the peer yet
+	told       bool      // an automatic receive has reported the end
 	shares     map[*share]struct{}
 
 	counts    Counts
@@ -81,6 +84,7 @@ type Conn struct {
 
 	reading  bool          // a goroutine reads the exchange, and closes readDone when it ends
 	readDone chan struct{} // also closed if there was none
+	farewell error         // what the peer has said of the end; nil before that
 	peerGone bool          // the peer's queue pairs are destroyed
 	cut      bool          // a message of the exchange was sent in part: no more can follow
 	unknown  bool          // some operations may or may not have reached the peer
@@ -106,7 +110,7 @@ const (
 // sendQueue is the sending side of one queue pair.
 type sendQueue struct {
 	free    int // work requests that may be posted
-	groups  fifo[group]
+	groups  fifo.Queue[group]
 	first   uint64 // number of the oldest group
 	next    uint64
 	seen    uint64 // groups before this number have completed, or one after them has
@@ -123,8 +127,8 @@ type group struct {
 }
 
 type recvQueue struct {
-	waiting fifo[*Work] // until the connection is up
-	posted  fifo[*Work]
+	waiting fifo.Queue[*Work] // until the connection is up
+	posted  fifo.Queue[*Work]
 	first   uint64
 	next    uint64
 	seen    uint64
@@ -146,9 +150,9 @@ func (e *Endpoint) newConn(p *peer, opt *EndpointOptions) *Conn {
 	p.conn = c
 	e.tasks.Add(1)
 	for range opt.AutoReceive {
-		o := e.newWork(OpRecv, 0, nil)
+		o := e.newWork(operation.Recv, 0, nil)
 		o.auto = true
-		c.rq.waiting.push(o)
+		c.rq.waiting.Push(o)
 	}
 	return c
 }
@@ -178,30 +182,30 @@ func (c *Conn) markUp() {
 // submit takes an op over. If it returns an error, it has recycled the op.
 func (c *Conn) submit(o *Work) error {
 	waiting, most := c.posted, c.opt.Depth
-	if o.kind == OpRecv {
-		waiting, most = c.rq.waiting.len()+c.rq.posted.len(), c.opt.RecvDepth
+	if o.kind == operation.Recv {
+		waiting, most = c.rq.waiting.Len()+c.rq.posted.Len(), c.opt.RecvDepth
 	}
 	err := c.refusal()
 	if err == nil && waiting >= most {
-		err = ErrQueueFull
+		err = operation.ErrQueueFull
 	}
 	if err != nil {
 		c.e.recycle(o)
 		return err
 	}
-	if o.kind == OpRecv {
-		c.rq.waiting.push(o)
+	if o.kind == operation.Recv {
+		c.rq.waiting.Push(o)
 		c.kickRecv()
 		return nil
 	}
 	c.posted++
-	c.pending.push(o)
+	c.pending.Push(o)
 	if len(o.ready) > 0 {
 		c.awaitReady(o)
 	} else if o.staged {
 		c.later(o, (*Work).stage)
 	}
-	if o.flags&FlagMore == 0 {
+	if o.flags&operation.FlagMore == 0 {
 		c.kick()
 		return nil
 	}
@@ -221,7 +225,7 @@ func (c *Conn) permits(rb *memory.RemoteBuffer) error {
 		return nil
 	}
 	return &dmabuf.Error{
-		Op: "use remote memory", Device: rb.String(), Err: ErrStaleKey,
+		Op: "use remote memory", Device: rb.String(), Err: operation.ErrStaleKey,
 		Remedy: "keys end with the connection that they were given for: ask the peer for new ones",
 	}
 }

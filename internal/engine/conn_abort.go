@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
+	"github.com/gpurdma/gpurdma/internal/fifo"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
@@ -38,10 +39,15 @@ func (c *Conn) gone() error {
 // unanswered makes an error ErrPeerGone if the connection has ended because the peer does not
 // answer: its NIC, or its host.
 func (c *Conn) unanswered(err error) error {
-	if errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr}) || errors.Is(c.cause, unix.ETIMEDOUT) || errors.Is(c.cause, unix.EHOSTUNREACH) {
+	if unanswered(c.cause) {
 		return unansweredError{err}
 	}
 	return err
+}
+
+// unanswered reports whether a connection's cause is that the peer's NIC or host does not answer.
+func unanswered(cause error) bool {
+	return errors.Is(cause, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr}) || errors.Is(cause, unix.ETIMEDOUT) || errors.Is(cause, unix.EHOSTUNREACH)
 }
 
 type unansweredError struct{ error }
@@ -87,7 +93,7 @@ func (c *Conn) drainBeforeAbort() {
 		if c.peerGone && !gone {
 			gone, over = true, time.Now().Add(flushWait)
 		}
-		waits := c.state == up && (c.q[rc.WriteQueue].groups.len() > 0 || c.q[rc.ReadQueue].groups.len() > 0)
+		waits := c.state == up && (c.q[rc.WriteQueue].groups.Len() > 0 || c.q[rc.ReadQueue].groups.Len() > 0)
 		c.mu.Unlock()
 		if !waits {
 			return
@@ -114,9 +120,6 @@ func (c *Conn) broke(why error) {
 // errOwnEnd is the cause if this side has ended the connection: the program is not notified.
 var errOwnEnd = fmt.Errorf("%w: removed", ErrNotConnected)
 
-// ErrPeerGone means that the peer has ended the connection, or does not answer.
-var ErrPeerGone = fmt.Errorf("%w: the peer has ended the connection", ErrNotConnected)
-
 // end is abort for callers that do not hold the connection's mutex.
 func (c *Conn) end(cause error) {
 	c.mu.Lock()
@@ -135,11 +138,14 @@ func (c *Conn) abort(cause error) {
 	if c.state == connecting {
 		close(c.ready)
 	}
+	if c.farewell != nil && unanswered(cause) {
+		cause = fmt.Errorf("%w; %w", c.farewell, cause) // the peer's NIC does not answer, because the peer has ended the connection
+	}
 	c.state, c.cause = dead, cause
 	c.over.Store(true)
 	c.stop()
 	c.vacate()
-	c.offers, c.offerBytes = fifo[*memory.RemoteBuffer]{}, 0
+	c.offers, c.offerBytes = fifo.Queue[*memory.RemoteBuffer]{}, 0
 	go c.teardown()
 }
 
@@ -147,8 +153,13 @@ func (c *Conn) abort(cause error) {
 func (c *Conn) teardown() {
 	defer c.e.tasks.Done()
 	c.mu.Lock()
-	tcp, uninvited, reading := c.tcp, c.uninvited, c.reading
+	tcp, uninvited, reading, bye, l := c.tcp, c.uninvited, c.reading, farewell(c.cause), c.listener
 	c.mu.Unlock()
+	if l != nil {
+		c.e.mu.Lock()
+		l.conns--
+		c.e.mu.Unlock()
+	}
 	if uninvited { // the program does not know the peer
 		c.e.mu.Lock()
 		c.e.forget(c.peer)
@@ -158,7 +169,7 @@ func (c *Conn) teardown() {
 	switch {
 	case reading: // the peer learns of it at once, and the link ends meanwhile
 		c.e.tasks.Go(func() {
-			c.say(tcp, exchange.MsgBye)
+			c.say(tcp, exchange.MsgBye, bye)
 			close(said)
 		})
 	case tcp != nil:
@@ -215,7 +226,7 @@ func (c *Conn) endLink() {
 	// stays.
 	if err := c.link.Close(); err != nil {
 		c.mu.Lock()
-		c.stuck, c.letSlabGo = true, c.e.slab.hold()
+		c.stuck, c.letSlabGo = true, c.e.slab.Hold()
 		c.mu.Unlock()
 		c.e.nic.Keep(c.closeStuck)
 		return
@@ -287,11 +298,11 @@ func (c *Conn) drain() {
 // drained reports whether the last work request of each queue has completed.
 func (c *Conn) drained() bool {
 	for i := range c.q {
-		if c.q[i].groups.len() > 0 && c.q[i].seen < c.q[i].next {
+		if c.q[i].groups.Len() > 0 && c.q[i].seen < c.q[i].next {
 			return false
 		}
 	}
-	return c.rq.posted.len() == 0 || c.rq.seen == c.rq.next
+	return c.rq.posted.Len() == 0 || c.rq.seen == c.rq.next
 }
 
 // flushed returns the error of an operation that the NIC has flushed: the reason why the
@@ -316,17 +327,17 @@ func (c *Conn) finishAll() {
 		}
 	}
 	for i := range c.q {
-		for c.q[i].groups.len() > 0 {
-			o := c.q[i].groups.pop().op
+		for c.q[i].groups.Len() > 0 {
+			o := c.q[i].groups.Pop().op
 			if i == rc.WriteQueue && !c.q[i].refused && o.letter.kind != mailCredit {
 				c.unknown = true
 			}
 			add(o)
 		}
 	}
-	for _, f := range []*fifo[*Work]{&c.pending, &c.rq.posted, &c.rq.waiting} {
-		for f.len() > 0 {
-			add(f.pop())
+	for _, f := range []*fifo.Queue[*Work]{&c.pending, &c.rq.posted, &c.rq.waiting} {
+		for f.Len() > 0 {
+			add(f.Pop())
 		}
 	}
 	for _, o := range left {

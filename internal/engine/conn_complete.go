@@ -8,6 +8,8 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/slab"
 )
 
 // complete takes completions, and posts operations for which they make room.
@@ -48,8 +50,8 @@ func (c *Conn) completed(wc *ibvfd.WC) error {
 			q.refused = refusedByPeer(wc.Status)
 		}
 		q.failed = true
-		if i := seq - q.first; i < uint64(q.groups.len()) {
-			if o := q.groups.at(int(i)).op; o.err == nil {
+		if i := seq - q.first; i < uint64(q.groups.Len()) {
+			if o := q.groups.At(int(i)).op; o.err == nil {
 				o.err = failed
 			}
 		}
@@ -68,8 +70,8 @@ func refusedByPeer(s ibvfd.WCStatus) bool {
 
 // pass ends the groups up to a number; they have succeeded.
 func (c *Conn) pass(q *sendQueue, seq uint64) {
-	for q.groups.len() > 0 && q.first <= seq {
-		g := q.groups.pop()
+	for q.groups.Len() > 0 && q.first <= seq {
+		g := q.groups.Pop()
 		q.first++
 		q.free += g.wrs
 		if g.final {
@@ -82,17 +84,17 @@ func (c *Conn) received(wc *ibvfd.WC, failed error) error {
 	r := &c.rq
 	seq := r.first + (wc.ID-r.first)&numberMask
 	r.seen = max(r.seen, seq+1)
-	if seq != r.first || r.posted.len() == 0 {
+	if seq != r.first || r.posted.Len() == 0 {
 		return failed
 	}
-	o := *r.posted.front()
+	o := *r.posted.Front()
 	if failed != nil {
 		if o.err == nil {
 			o.err = failed
 		}
 		return failed
 	}
-	r.posted.pop()
+	r.posted.Pop()
 	r.first++
 	o.length = int64(wc.ByteLen)
 	if o.letter.kind == mailReceive {
@@ -103,23 +105,23 @@ func (c *Conn) received(wc *ibvfd.WC, failed error) error {
 			return err
 		}
 		o.started = false
-		r.waiting.push(o)
+		r.waiting.Push(o)
 		return nil
 	}
-	o.flags &^= FlagRemoteCQData
+	o.flags &^= operation.FlagRemoteCQData
 	if wc.Flags&ibvfd.WCWithImm != 0 {
-		o.flags |= FlagRemoteCQData
+		o.flags |= operation.FlagRemoteCQData
 		o.data = wc.Imm
 	}
 	if wc.Opcode == ibvfd.WCOpRecvWriteImm {
-		o.kind = OpRemoteWrite
+		o.kind = operation.RemoteWrite
 	}
 	auto := o.auto
 	c.finish(o, nil)
 	if auto {
-		again := c.e.newWork(OpRecv, 0, nil)
+		again := c.e.newWork(operation.Recv, 0, nil)
 		again.auto = true
-		r.waiting.push(again)
+		r.waiting.Push(again)
 	}
 	return nil
 }
@@ -132,7 +134,7 @@ func (c *Conn) finish(o *Work, err error) {
 		err = o.withdrawn
 	}
 	o.err = err
-	c.done.push(o)
+	c.done.Push(o)
 	if err == nil && o.slowEnd() {
 		c.later(o, (*Work).arrive)
 	}
@@ -141,8 +143,8 @@ func (c *Conn) finish(o *Work, err error) {
 
 // deliver hands ended ops to the program, in order.
 func (c *Conn) deliver() {
-	for c.done.len() > 0 && !(*c.done.front()).busy {
-		c.hand(c.done.pop())
+	for c.done.Len() > 0 && !(*c.done.Front()).busy {
+		c.hand(c.done.Pop())
 	}
 }
 
@@ -152,7 +154,7 @@ func (c *Conn) hand(o *Work) {
 		c.recycle(o)
 		return
 	}
-	recv := o.kind == OpRecv || o.kind == OpRemoteWrite
+	recv := o.kind == operation.Recv || o.kind == operation.RemoteWrite
 	if !recv {
 		c.posted--
 		if o.started {
@@ -181,16 +183,16 @@ func (c *Conn) hand(o *Work) {
 		return
 	}
 	sink := o.sink
-	done := Completion{Context: o.context, Op: o.kind, Peer: c.peer, Len: o.length}
-	if recv && o.flags&FlagRemoteCQData != 0 {
-		done.Flags, done.Data = FlagRemoteCQData, o.data
+	done := operation.Completion{Context: o.context, Op: o.kind, Peer: c.peer, Len: o.length}
+	if recv && o.flags&operation.FlagRemoteCQData != 0 {
+		done.Flags, done.Data = operation.FlagRemoteCQData, o.data
 	}
 	if err != nil {
 		done.Len = 0
-		done.Err = &OpError{Op: o.kind, Peer: c.peer, NIC: c.e.nic.Name(), Err: err}
+		done.Err = &operation.Error{Op: o.kind, Peer: c.peer, NIC: c.e.nic.Name(), Err: err}
 	}
 	if o.result && err == nil {
-		done.Value = binary.NativeEndian.Uint64(o.slot.bytes(resultSize))
+		done.Value = binary.NativeEndian.Uint64(o.slot.Bytes(slab.ResultSize))
 	}
 	c.recycle(o) // before the program knows of the end: then it may free the memory
 	if sink != nil {

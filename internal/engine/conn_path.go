@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -43,7 +44,7 @@ func (c *ConnPath) because() string {
 
 // ConnPath returns the path of the connection to a peer, even after its end. It returns
 // ErrNotConnected if there was no connection.
-func (e *Endpoint) ConnPath(id Peer) (ConnPath, error) {
+func (e *Endpoint) ConnPath(id operation.Peer) (ConnPath, error) {
 	e.mu.Lock()
 	p, err := e.lookup(id)
 	var c *Conn

@@ -11,11 +11,13 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/slab"
 )
 
 // NewWork returns an operation, whose memory the caller adds, and which is then posted or
 // dropped. The sink gets the completion, with the context.
-func (c *Conn) NewWork(kind Op, flags Flags, context any, sink Sink) (*Work, error) {
+func (c *Conn) NewWork(kind operation.Kind, flags operation.Flags, context any, sink operation.Sink) (*Work, error) {
 	o, err := c.e.start(kind, flags, context)
 	if err != nil {
 		return nil, err
@@ -32,7 +34,7 @@ func (o *Work) AddLocal(c *Conn, s memory.Span) error { return o.addLocal(c.e, &
 
 // AddBytes makes p the bytes that are written. They are copied at once.
 func (o *Work) AddBytes(c *Conn, p []byte) error {
-	if o.kind != OpWrite {
+	if o.kind != operation.Write {
 		return &dmabuf.Error{Op: o.kind.String(), Detail: "only a write takes bytes", Err: unix.EOPNOTSUPP}
 	}
 	return o.inject(c.e, int64(len(p)), func(slot []byte) error { copy(slot, p); return nil })
@@ -42,9 +44,9 @@ func (o *Work) AddBytes(c *Conn, p []byte) error {
 func (o *Work) AddRemote(s memory.RemoteSpan) error {
 	need := ibvfd.AccessRemoteRead
 	switch o.kind {
-	case OpWrite:
+	case operation.Write:
 		need = ibvfd.AccessRemoteWrite
-	case OpFetchAdd, OpCompareSwap:
+	case operation.FetchAdd, operation.CompareSwap:
 		need = ibvfd.AccessRemoteAtomic
 	}
 	return o.addRemote(need, &s)
@@ -82,21 +84,21 @@ func (c *Conn) Post(o *Work) (Ticket, error) {
 // complete checks a work to which all has been added.
 func (o *Work) complete(e *Endpoint) error {
 	switch o.kind {
-	case OpFetchAdd, OpCompareSwap:
+	case operation.FetchAdd, operation.CompareSwap:
 		if len(o.local) == 0 {
-			x, err := e.slab.take(e)
+			x, err := e.slab.Take()
 			if err != nil {
 				return err
 			}
 			o.slot, o.result = x, true
-			o.local, o.length = append(o.local, x.window(resultSize)), resultSize
+			o.local, o.length = append(o.local, x.Window(slab.ResultSize)), slab.ResultSize
 		}
 		return o.checkAtomic(e)
-	case OpSend:
+	case operation.Send:
 		return nil
 	}
-	if o.flags&FlagDeliveryComplete != 0 {
-		if err := e.needSlab(); err != nil {
+	if o.flags&operation.FlagDeliveryComplete != 0 {
+		if err := e.slab.Need(); err != nil {
 			return err
 		}
 	}
@@ -138,15 +140,15 @@ func (c *Conn) cancel(o *Work, why error) bool {
 	q := &c.q[o.queue]
 	begun := o.begun
 	last := -1
-	for i := q.groups.len() - 1; i >= 0; i-- {
-		if q.groups.at(i).op == o {
+	for i := q.groups.Len() - 1; i >= 0; i-- {
+		if q.groups.At(i).op == o {
 			last = i
 			break
 		}
 	}
 	o.made = true
 	if last >= 0 {
-		q.groups.at(last).final = true
+		q.groups.At(last).final = true
 	} else {
 		c.finish(o, o.withdrawn)
 	}
@@ -156,9 +158,9 @@ func (c *Conn) cancel(o *Work, why error) bool {
 
 // forgetPending removes a work from those whose work requests are not all made.
 func (c *Conn) forgetPending(o *Work) bool {
-	for i := range c.pending.len() {
-		if *c.pending.at(i) == o {
-			c.pending.removeAt(i)
+	for i := range c.pending.Len() {
+		if *c.pending.At(i) == o {
+			c.pending.RemoveAt(i)
 			return true
 		}
 	}

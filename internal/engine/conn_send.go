@@ -4,6 +4,7 @@ package engine
 
 import (
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // batchWRs is the number of work requests that are posted at a time.
@@ -13,9 +14,9 @@ const batchWRs = 64
 // the queues' room allow.
 func (c *Conn) kick() {
 	c.payCredits()
-	for c.state == up && c.pending.len() > 0 {
-		o := *c.pending.front()
-		if o.busy || !o.started && o.err == nil && (o.flags&FlagFence != 0 && c.active > 0 || !c.mail.mayStart(o)) {
+	for c.state == up && c.pending.Len() > 0 {
+		o := *c.pending.Front()
+		if o.busy || !o.started && o.err == nil && (o.flags&operation.FlagFence != 0 && c.active > 0 || !c.mail.mayStart(o)) {
 			break
 		}
 		if !o.started {
@@ -32,14 +33,14 @@ func (c *Conn) kick() {
 			}
 		}
 		if o.err != nil {
-			c.pending.pop()
+			c.pending.Pop()
 			c.finish(o, o.err)
 			continue
 		}
 		if !c.feed(o) {
 			break
 		}
-		c.pending.pop()
+		c.pending.Pop()
 	}
 	c.flush()
 }
@@ -71,7 +72,7 @@ func (c *Conn) feed(o *Work) bool {
 		b.wrs += n
 		b.sges += used
 		q.free -= n
-		q.groups.push(group{o, n, o.made})
+		q.groups.Push(group{o, n, o.made})
 		q.next++
 	}
 	return true
@@ -101,8 +102,8 @@ func (q *sendQueue) number(id uint64) uint64 { return q.first + (id-q.first)&num
 
 // kickRecv posts waiting receives.
 func (c *Conn) kickRecv() {
-	for c.state != dead && c.link != nil && c.rq.waiting.len() > 0 {
-		o := *c.rq.waiting.front()
+	for c.state != dead && c.link != nil && c.rq.waiting.Len() > 0 {
+		o := *c.rq.waiting.Front()
 		if o.busy {
 			return
 		}
@@ -114,7 +115,7 @@ func (c *Conn) kickRecv() {
 			}
 		}
 		if o.err != nil {
-			c.rq.waiting.pop()
+			c.rq.waiting.Pop()
 			c.finish(o, o.err)
 			continue
 		}
@@ -124,8 +125,8 @@ func (c *Conn) kickRecv() {
 			c.abort(err)
 			return
 		}
-		c.rq.waiting.pop()
-		c.rq.posted.push(o)
+		c.rq.waiting.Pop()
+		c.rq.posted.Push(o)
 		c.rq.next++
 	}
 }

@@ -13,7 +13,7 @@ type slowWork struct {
 // caller holds the mutex. Until the work is done, the operation and those behind it wait.
 func (c *Conn) later(o *Work, do func(*Work, *Endpoint) error) {
 	o.busy = true
-	c.slow.push(slowWork{o, do})
+	c.slow.Push(slowWork{o, do})
 	if !c.atWork {
 		c.atWork = true
 		go c.work()
@@ -24,8 +24,8 @@ func (c *Conn) later(o *Work, do func(*Work, *Endpoint) error) {
 func (c *Conn) work() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.slow.len() > 0 {
-		w := c.slow.pop()
+	for c.slow.Len() > 0 {
+		w := c.slow.Pop()
 		c.mu.Unlock()
 		err := w.do(w.op, c.e)
 		c.mu.Lock()

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/handshake"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -23,7 +25,7 @@ import (
 // one of the device's own network if it has one, "rdma_cm://host:port" an rdma_cm address. An InfiniBand peer behind a router is reached over
 // rdma_cm only: over TCP it sends a LID that is not valid in the local subnet. Once the
 // connection is lost the Peer cannot be used any more.
-func (e *Endpoint) Connect(ctx context.Context, addr string) (Peer, error) {
+func (e *Endpoint) Connect(ctx context.Context, addr string) (operation.Peer, error) {
 	c, err := e.connect(ctx, addr, &e.opt)
 	if err != nil {
 		return 0, err
@@ -61,7 +63,7 @@ func (e *Endpoint) connect(ctx context.Context, addr string, opt *EndpointOption
 
 // connFor returns the connection to a peer. If there is none, and the table has an address, it
 // starts one.
-func (e *Endpoint) connFor(id Peer) (*Conn, error) {
+func (e *Endpoint) connFor(id operation.Peer) (*Conn, error) {
 	c, err := e.lockConn(id)
 	if err != nil {
 		return nil, err
@@ -72,7 +74,7 @@ func (e *Endpoint) connFor(id Peer) (*Conn, error) {
 
 // lockConn is connFor with the connection's mutex locked. A new connection cannot fail before
 // the caller unlocks it.
-func (e *Endpoint) lockConn(id Peer) (*Conn, error) {
+func (e *Endpoint) lockConn(id operation.Peer) (*Conn, error) {
 	c, p, err := e.connOf(id)
 	if err != nil {
 		return nil, err
@@ -89,7 +91,7 @@ func (e *Endpoint) lockConn(id Peer) (*Conn, error) {
 
 // connOf returns the connection to a peer. If it has made a new one, it also returns the peer,
 // which the caller must dial.
-func (e *Endpoint) connOf(id Peer) (*Conn, *peer, error) {
+func (e *Endpoint) connOf(id operation.Peer) (*Conn, *peer, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p, err := e.lookup(id)
@@ -185,6 +187,9 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 		if !client && tcp != nil {
 			e.reject(tcp, theirs != exchange.Hello{}, err)
 		}
+		if peer.Addr != nil {
+			err = &knownCaller{peer, err}
+		}
 		_ = raw.Close()
 	}()
 	attr := rc.Attr{
@@ -205,6 +210,9 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 	attr.GID.Ends(raw)
 	if tcp, err = opt.protection().Protect(ctx, through, host, client); err != nil {
 		tcp = nil
+		if !client && errors.As(err, new(tls.RecordHeaderError)) { // it can read what is not encrypted
+			e.reject(raw, false, err)
+		}
 		return err
 	}
 	if !client {
@@ -213,16 +221,14 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 			return err
 		}
 		caller.Advance(handshake.Ready)
-		info, err := exchange.ReadText(tcp, theirs.Text)
-		if err != nil {
+		if peer, err = exchange.ReadText(tcp, theirs.Text); err != nil {
 			return err
 		}
 		if opt.Admit != nil {
-			if err := opt.Admit(ctx, info); err != nil {
+			if err := opt.Admit(ctx, peer); err != nil {
 				return err
 			}
 		}
-		peer = info
 		attr.GID.Peer = rc.AddrOf(theirs.Queues[rc.WriteQueue])
 	}
 	c, err := whose()
@@ -267,6 +273,7 @@ func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue, tcp net.Conn, th
 			return err
 		}
 		if err := exchange.ReadHello(tcp, &theirs); err != nil {
+			err = exchange.NotTrusted(err)
 			if errors.Is(err, io.EOF) {
 				err = fmt.Errorf("%w: the peer has hung up and gave no reason, as one does that speaks version 2", err)
 			}
@@ -294,6 +301,9 @@ func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue, tcp net.Conn, th
 	}
 	if client {
 		if err := exchange.WriteMessage(tcp, exchange.MsgReady, nil); err != nil {
+			return err
+		}
+		if _, err := exchange.ReadMessage(tcp, exchange.MsgReady); err != nil {
 			return err
 		}
 	} else {

@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -87,20 +88,20 @@ func TestUnequalOptions(t *testing.T) {
 			rb := w.share(theirs.All(), allAccess)
 			if c.out[0] > 0 {
 				w.ok(w.a.Read(mine.All(), w.ab, rb.All(), "r"))
-				w.done(w.a, OpRead, "r")
+				w.done(w.a, operation.Read, "r")
 				return
 			}
 			// READs and atomics are refused, and the connection stays up.
 			w.ok(w.a.Read(mine.All(), w.ab, rb.All(), nil))
 			w.ok(w.a.FetchAdd(mine.All(), w.ab, rb.All(), 1, nil))
-			w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}}, FlagDeliveryComplete))
+			w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}}, operation.FlagDeliveryComplete))
 			for range 3 {
 				if done := w.wait(w.a); !errors.Is(done.Err, unix.EOPNOTSUPP) {
 					t.Errorf("%+v", done)
 				}
 			}
 			w.ok(w.a.Write(mine.All(), w.ab, rb.All(), "w"))
-			w.done(w.a, OpWrite, "w")
+			w.done(w.a, operation.Write, "w")
 		})
 	}
 	for _, mtu := range []int{-1, 1, 255} {

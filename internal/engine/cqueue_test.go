@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -98,5 +99,5 @@ func TestLateCompletionsAreDropped(t *testing.T) {
 	q.mu.Unlock()
 	mine, theirs := hostKind.make(t, w.a.nic, 8), hostKind.make(t, w.b.nic, 8)
 	w.ok(w.a.Write(mine.All(), w.ab, w.share(theirs.All(), allAccess).All(), "goes on"))
-	w.done(w.a, OpWrite, "goes on")
+	w.done(w.a, operation.Write, "goes on")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memnic"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -29,28 +30,28 @@ func TestDeliveryComplete(t *testing.T) {
 		l := func(off, n int64) memory.Span { return memory.Span{Buf: mine, Offset: off, Length: n} }
 
 		w.ok(w.a.Write(l(0, 100), w.ab, rb.Part(50, 100), "acknowledged"))
-		w.done(w.a, OpWrite, "acknowledged")
+		w.done(w.a, operation.Write, "acknowledged")
 		// A READ on another queue pair does not push them into the memory either.
 		into := hostKind.make(t, w.a.nic, 8)
 		w.ok(w.a.Read(into.All(), w.ab, rb.Part(0, 8), "read"))
-		w.done(w.a, OpRead, "read")
+		w.done(w.a, operation.Read, "read")
 		same(t, "there, of what was acknowledged", theirs, there)
 
 		for i, m := range []struct {
-			flags  Flags
+			flags  operation.Flags
 			local  []memory.Span
 			remote []memory.RemoteSpan
 		}{
 			{0, []memory.Span{l(200, 700)}, []memory.RemoteSpan{rb.Part(400, 700)}},
-			{FlagFence, []memory.Span{l(10, 300), l(900, 1), l(600, 30)}, []memory.RemoteSpan{rb.Part(2000, 300), rb.Part(10, 31)}}, // several work requests
-			{FlagInject, []memory.Span{l(2000, 90)}, []memory.RemoteSpan{rb.Part(1500, 90)}},
-			{FlagRemoteCQData, []memory.Span{l(77, 500)}, []memory.RemoteSpan{rb.Part(1400, 500)}},
+			{operation.FlagFence, []memory.Span{l(10, 300), l(900, 1), l(600, 30)}, []memory.RemoteSpan{rb.Part(2000, 300), rb.Part(10, 31)}}, // several work requests
+			{operation.FlagInject, []memory.Span{l(2000, 90)}, []memory.RemoteSpan{rb.Part(1500, 90)}},
+			{operation.FlagRemoteCQData, []memory.Span{l(77, 500)}, []memory.RemoteSpan{rb.Part(1400, 500)}},
 		} {
-			if m.flags&FlagRemoteCQData != 0 {
+			if m.flags&operation.FlagRemoteCQData != 0 {
 				w.ok(w.b.Recv(memory.Span{}, w.ba, "data"))
 			}
-			w.ok(w.a.WriteMsg(Msg{Local: m.local, Peer: w.ab, Remote: m.remote, Data: 0, Context: i}, m.flags|FlagDeliveryComplete))
-			w.done(w.a, OpWrite, i)
+			w.ok(w.a.WriteMsg(Msg{Local: m.local, Peer: w.ab, Remote: m.remote, Data: 0, Context: i}, m.flags|operation.FlagDeliveryComplete))
+			w.done(w.a, operation.Write, i)
 			if i == 0 { // earlier writes have arrived with it
 				copy(there[50:], here[:100])
 			}
@@ -63,6 +64,6 @@ func TestDeliveryComplete(t *testing.T) {
 			}
 			same(t, "there", theirs, there)
 		}
-		w.done(w.b, OpRemoteWrite, "data")
+		w.done(w.b, operation.RemoteWrite, "data")
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -26,13 +27,13 @@ func TestTheEndComesLast(t *testing.T) {
 	}
 	for i := range int64(messages) {
 		w.ok(w.a.Send(memory.Span{Buf: mine, Offset: i, Length: 1}, w.ab, i))
-		w.done(w.a, OpSend, i)
+		w.done(w.a, operation.Send, i)
 	}
 	w.ok(w.a.Close())
 	if err := w.b.Lost(limited(t), w.ba); !errors.Is(err, ErrNotConnected) {
 		t.Error(err)
 	}
-	list := make([]Completion, messages)
+	list := make([]operation.Completion, messages)
 	if n, err := w.b.Poll(list); n != messages || err != nil {
 		t.Fatalf("%d completions, %v", n, err)
 	}
@@ -50,7 +51,7 @@ func TestAutomaticReceivesTellOfTheEnd(t *testing.T) {
 	t.Run("the peer's", func(t *testing.T) {
 		w := inMemory(t).world(t, EndpointOptions{AutoReceive: 4})
 		w.ok(w.a.Close())
-		if c := w.wait(w.b); c.Op != OpRecv || c.Peer != w.ba || !errors.Is(c.Err, ErrNotConnected) {
+		if c := w.wait(w.b); c.Op != operation.Recv || c.Peer != w.ba || !errors.Is(c.Err, ErrNotConnected) {
 			t.Errorf("%+v", c)
 		}
 		w.nothing(w.b, w.ba)
@@ -59,7 +60,7 @@ func TestAutomaticReceivesTellOfTheEnd(t *testing.T) {
 		w := inMemory(t).world(t, EndpointOptions{AutoReceive: 4})
 		w.ok(w.a.Send(hostKind.make(t, w.a.nic, 8).All(), w.ab, "message"))
 		w.failed(w.a, "message", ibvfd.WCRemInvReqErr)
-		if c := w.wait(w.b); c.Op != OpRecv || c.Peer != w.ba || !errors.Is(c.Err, &ibvfd.WCError{Status: ibvfd.WCLocLenErr}) {
+		if c := w.wait(w.b); c.Op != operation.Recv || c.Peer != w.ba || !errors.Is(c.Err, &ibvfd.WCError{Status: ibvfd.WCLocLenErr}) {
 			t.Errorf("%+v", c)
 		}
 		w.nothing(w.b, w.ba)
@@ -67,7 +68,7 @@ func TestAutomaticReceivesTellOfTheEnd(t *testing.T) {
 	t.Run("our own", func(t *testing.T) {
 		w := inMemory(t).world(t, EndpointOptions{AutoReceive: 4})
 		w.ok(w.b.Remove(w.ba))
-		if n, err := w.b.Poll(make([]Completion, 1)); n != 0 || err != nil {
+		if n, err := w.b.Poll(make([]operation.Completion, 1)); n != 0 || err != nil {
 			t.Errorf("%d completions, %v", n, err)
 		}
 	})
@@ -80,12 +81,12 @@ func TestAutomaticReceivesTellOfTheEnd(t *testing.T) {
 }
 
 // nothing checks that there is no further completion when the connection has ended.
-func (w *world) nothing(e *Endpoint, p Peer) {
+func (w *world) nothing(e *Endpoint, p operation.Peer) {
 	w.t.Helper()
 	if err := e.Lost(limited(w.t), p); !errors.Is(err, ErrNotConnected) {
 		w.t.Error(err)
 	}
-	var c [1]Completion
+	var c [1]operation.Completion
 	if n, err := e.Poll(c[:]); n != 0 || err != nil {
 		w.t.Errorf("%d further completions, %v: %+v", n, err, c)
 	}

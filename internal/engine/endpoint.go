@@ -12,6 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/handshake"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/slab"
 )
 
 // Endpoint has connections to peers, and moves bytes. Its methods may be called from several
@@ -31,7 +33,7 @@ type Endpoint struct {
 	held   held
 	queues cqueues
 	works  works
-	slab   slab
+	slab   *slab.Slab
 
 	looks   atomic.Uint64 // times that goroutines of the program have looked for completions
 	lookers atomic.Int32  // goroutines that look for them now
@@ -40,7 +42,7 @@ type Endpoint struct {
 	mu        sync.Mutex
 	closed    chan struct{} // nil until Close is called; closed when Close ends
 	peers     []*peer       // in the order of their numbers
-	lastPeer  Peer
+	lastPeer  operation.Peer
 	listeners []*Listener
 	shares    map[*share]struct{} // for any peer
 }
@@ -55,7 +57,7 @@ func NewEndpoint(n *memory.NIC, opt EndpointOptions) (*Endpoint, error) {
 	}
 	e := &Endpoint{
 		nic: n, opt: opt, token: memory.NewID(), shares: map[*share]struct{}{}, accepted: make(chan *peer, opt.MaxPeers),
-		pending: handshake.New(pendingHandshakes),
+		pending: handshake.New(pendingHandshakes), slab: slab.New(n, opt.Depth, opt.InjectSize),
 	}
 	e.done.wake, e.asleep = make(chan struct{}, 1), make(chan struct{}, 1)
 	e.life, e.end = context.WithCancel(context.Background())
@@ -118,7 +120,7 @@ func (e *Endpoint) Close() error {
 		err = errs.Join(err, e.nic.End(s.keys.Withdraw))
 	}
 	e.queues.close(e.nic)
-	err = errs.Join(err, e.slab.release())
+	err = errs.Join(err, e.slab.Release())
 	e.nic.Leave()
 	return err
 }

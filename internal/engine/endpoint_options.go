@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -60,7 +59,9 @@ type EndpointOptions struct {
 	// that was connected and ended before Accept returned it. Each call has its own goroutine;
 	// callers determine how often it happens, and Close waits for it. While 64 calls run, no
 	// further caller is accepted: OnReject must not block.
-	OnReject func(from net.Addr, why error)
+	OnReject func(caller PeerInfo, why error)
+	// MaxConns is the number of connections that a listener may have at once; 0 is no limit.
+	MaxConns int
 
 	// Background makes the endpoint take completions by itself: all operations have sinks then.
 	Background bool

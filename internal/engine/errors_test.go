@@ -19,6 +19,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/layout"
 )
@@ -27,7 +28,7 @@ import (
 func (w *world) failed(e *Endpoint, context any, status ibvfd.WCStatus) {
 	w.t.Helper()
 	c := w.wait(e)
-	var op *OpError
+	var op *operation.Error
 	var wc *ibvfd.WCError
 	if c.Context != context || !errors.As(c.Err, &op) || op.Op != c.Op || op.Peer != c.Peer || !errors.As(c.Err, &wc) || wc.Status != status {
 		w.t.Fatalf("completion %+v, want %v with context %v", c, status, context)
@@ -35,7 +36,7 @@ func (w *world) failed(e *Endpoint, context any, status ibvfd.WCStatus) {
 }
 
 // lost waits until the connection of e has ended, and checks that nothing is left of it.
-func (w *world) lost(e *Endpoint, p Peer) {
+func (w *world) lost(e *Endpoint, p operation.Peer) {
 	w.t.Helper()
 	buf := must(e.nic.AllocHost(8))(w.t)
 	defer buf.Close()
@@ -52,7 +53,7 @@ func (w *world) lost(e *Endpoint, p Peer) {
 	if err := e.Lost(limited(w.t), p); !errors.Is(err, ErrNotConnected) { // the keys are withdrawn now
 		w.t.Error(err)
 	}
-	if n, err := e.Poll(make([]Completion, 4)); n != 0 || err != nil {
+	if n, err := e.Poll(make([]operation.Completion, 4)); n != 0 || err != nil {
 		w.t.Errorf("%d completions are left, %v", n, err)
 	}
 }
@@ -111,11 +112,11 @@ func testRemoteRefusals(t *testing.T, s setting) {
 				w.lost(w.b, w.ba)
 				// Both endpoints stay usable, with a new connection and new keys.
 				w.connect()
-				if err := w.a.Write(mine.All(), w.ab, rb.All(), nil); !errors.Is(err, ErrStaleKey) {
+				if err := w.a.Write(mine.All(), w.ab, rb.All(), nil); !errors.Is(err, operation.ErrStaleKey) {
 					t.Errorf("a key of the connection before: %v", err)
 				}
 				w.ok(w.a.Write(mine.All(), w.ab, w.share(theirs.All(), ibvfd.AccessRemoteWrite).All(), 1))
-				w.done(w.a, OpWrite, 1)
+				w.done(w.a, operation.Write, 1)
 				same(t, "after recovery", theirs, here)
 			})
 		}
@@ -181,7 +182,7 @@ func testForgedToken(t *testing.T, s setting) {
 			here := random(t, r, mine, size)
 			old := w.share(theirs.All(), allAccess)
 			w.ok(w.a.Write(mine.All(), w.ab, old.All(), "while it lasts"))
-			w.done(w.a, OpWrite, "while it lasts")
+			w.done(w.a, operation.Write, "while it lasts")
 			same(t, "while it lasts", theirs, here)
 			there := random(t, r, theirs, size)
 			w.ok(w.a.Remove(w.ab))
@@ -195,7 +196,7 @@ func testForgedToken(t *testing.T, s setting) {
 			} {
 				w.connect()
 				now := w.share(theirs.All(), allAccess)
-				if err := post(old); !errors.Is(err, ErrStaleKey) {
+				if err := post(old); !errors.Is(err, operation.ErrStaleKey) {
 					t.Errorf("%s: an old key as it is: %v", name, err)
 				}
 				w.ok(post(withToken(old, now.Token())))
@@ -207,7 +208,7 @@ func testForgedToken(t *testing.T, s setting) {
 			}
 			w.connect()
 			w.ok(w.a.Write(mine.All(), w.ab, w.share(theirs.All(), allAccess).All(), 1))
-			w.done(w.a, OpWrite, 1)
+			w.done(w.a, operation.Write, 1)
 			same(t, "with a new key", theirs, here)
 		})
 	}
@@ -252,7 +253,7 @@ func testPeerDisappears(t *testing.T, s setting) {
 			w.ok(w.a.Recv(buf.All(), w.ab, 1))
 			w.ok(w.b.Close())
 			for i := range 2 {
-				if c := w.wait(w.a); c.Context != i || !errors.Is(c.Err, ErrNotConnected) || c.Op != OpRecv {
+				if c := w.wait(w.a); c.Context != i || !errors.Is(c.Err, ErrNotConnected) || c.Op != operation.Recv {
 					t.Fatalf("%+v", c)
 				}
 			}
@@ -274,7 +275,7 @@ func testCancelled(t *testing.T, s setting) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, f := range map[string]func() error{
-		"Wait":    func() error { _, err := w.a.Wait(ctx, make([]Completion, 1)); return err },
+		"Wait":    func() error { _, err := w.a.Wait(ctx, make([]operation.Completion, 1)); return err },
 		"Accept":  func() error { _, err := w.b.Accept(ctx); return err },
 		"Offered": func() error { _, err := w.b.Offered(ctx, w.ba); return err },
 		"Connect": func() error { _, err := w.b.Connect(ctx, "127.0.0.1:1"); return err },
@@ -285,8 +286,8 @@ func testCancelled(t *testing.T, s setting) {
 	}
 	from := hostKind.make(t, w.b.nic, 64)
 	w.ok(w.b.Send(from.All(), w.ba, "s"))
-	w.done(w.b, OpSend, "s")
-	w.done(w.a, OpRecv, "r")
+	w.done(w.b, operation.Send, "s")
+	w.done(w.a, operation.Recv, "r")
 	if got := w.b.Peers(); len(got) != 1 {
 		t.Errorf("a peer of a Connect that failed stays: %v", got)
 	}
@@ -336,20 +337,20 @@ func TestRefusedBeforehand(t *testing.T) {
 		"data of 33 bits":           {w.a.WriteData(l, 1<<32, w.ab, all.All(), nil), dmabuf.ErrRange},
 		"no such peer":              {w.a.Write(l, w.ab+9, all.All(), nil), ErrNotConnected},
 		"peer 0":                    {w.a.Send(l, 0, nil), ErrNotConnected},
-		"commit-complete":           {w.a.WriteMsg(Msg{}, FlagCommitComplete), unix.EOPNOTSUPP},
-		"an injected read":          {w.a.ReadMsg(Msg{}, FlagInject), unix.EOPNOTSUPP},
-		"a read with data":          {w.a.ReadMsg(Msg{}, FlagRemoteCQData), unix.EOPNOTSUPP},
-		"a message delivered":       {w.a.SendMsg(Msg{}, FlagDeliveryComplete), unix.EOPNOTSUPP},
-		"an injected atomic":        {w.a.FetchAddMsg(Msg{}, 1, FlagInject), unix.EOPNOTSUPP},
-		"an atomic with data":       {w.a.CompareSwapMsg(Msg{}, 1, 2, FlagRemoteCQData), unix.EOPNOTSUPP},
-		"a durable atomic":          {w.a.FetchAddMsg(Msg{}, 1, FlagCommitComplete), unix.EOPNOTSUPP},
+		"commit-complete":           {w.a.WriteMsg(Msg{}, operation.FlagCommitComplete), unix.EOPNOTSUPP},
+		"an injected read":          {w.a.ReadMsg(Msg{}, operation.FlagInject), unix.EOPNOTSUPP},
+		"a read with data":          {w.a.ReadMsg(Msg{}, operation.FlagRemoteCQData), unix.EOPNOTSUPP},
+		"a message delivered":       {w.a.SendMsg(Msg{}, operation.FlagDeliveryComplete), unix.EOPNOTSUPP},
+		"an injected atomic":        {w.a.FetchAddMsg(Msg{}, 1, operation.FlagInject), unix.EOPNOTSUPP},
+		"an atomic with data":       {w.a.CompareSwapMsg(Msg{}, 1, 2, operation.FlagRemoteCQData), unix.EOPNOTSUPP},
+		"a durable atomic":          {w.a.FetchAddMsg(Msg{}, 1, operation.FlagCommitComplete), unix.EOPNOTSUPP},
 		"an atomic of two results":  {w.a.FetchAddMsg(Msg{Local: []memory.Span{{Buf: mine, Length: 4}, {Buf: mine, Offset: 8, Length: 4}}, Peer: w.ab, Remote: []memory.RemoteSpan{all.Part(0, 8)}}, 1, 0), unix.EINVAL},
 		"an atomic at two places":   {w.a.CompareSwapMsg(Msg{Local: []memory.Span{{Buf: mine, Length: 8}}, Peer: w.ab, Remote: []memory.RemoteSpan{all.Part(0, 8), all.Part(8, 8)}}, 1, 2, 0), dmabuf.ErrRange},
 		"an atomic on nothing":      {w.a.FetchAddMsg(Msg{Peer: w.ab}, 1, 0), dmabuf.ErrRange},
 		"an unknown flag":           {w.a.WriteMsg(Msg{}, 1<<30), unix.EOPNOTSUPP},
-		"delivery, not to be read":  {w.a.WriteMsg(Msg{Local: []memory.Span{l}, Peer: w.ab, Remote: []memory.RemoteSpan{write.All()}}, FlagDeliveryComplete), unix.EACCES},
-		"delivery to two":           {w.a.WriteMsg(Msg{Local: []memory.Span{l, l}, Peer: w.ab, Remote: []memory.RemoteSpan{all.All(), w.share(theirs.All(), allAccess).All()}}, FlagDeliveryComplete), unix.EOPNOTSUPP},
-		"delivery to two of a peer": {w.a.WriteMsg(Msg{Local: []memory.Span{l, l}, Peer: w.ab, Remote: []memory.RemoteSpan{pair.All()}}, FlagDeliveryComplete), unix.EOPNOTSUPP},
+		"delivery, not to be read":  {w.a.WriteMsg(Msg{Local: []memory.Span{l}, Peer: w.ab, Remote: []memory.RemoteSpan{write.All()}}, operation.FlagDeliveryComplete), unix.EACCES},
+		"delivery to two":           {w.a.WriteMsg(Msg{Local: []memory.Span{l, l}, Peer: w.ab, Remote: []memory.RemoteSpan{all.All(), w.share(theirs.All(), allAccess).All()}}, operation.FlagDeliveryComplete), unix.EOPNOTSUPP},
+		"delivery to two of a peer": {w.a.WriteMsg(Msg{Local: []memory.Span{l, l}, Peer: w.ab, Remote: []memory.RemoteSpan{pair.All()}}, operation.FlagDeliveryComplete), unix.EOPNOTSUPP},
 		"shared for nothing":        {second(w.a.Share(w.ab, l, 0)), unix.EINVAL},
 		"shared for local use":      {second(w.a.Share(w.ab, l, ibvfd.AccessLocalWrite)), unix.EINVAL},
 		"read-only shared to write": {second(w.a.Share(w.ab, ro.All(), allAccess)), unix.EACCES},
@@ -361,11 +362,11 @@ func TestRefusedBeforehand(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, c.err, c.want)
 		}
 	}
-	if n, err := w.a.Poll(make([]Completion, 1)); n != 0 || err != nil {
+	if n, err := w.a.Poll(make([]operation.Completion, 1)); n != 0 || err != nil {
 		t.Errorf("%d completions of what was refused, %v", n, err)
 	}
 	w.ok(w.a.Write(l, w.ab, all.All(), 1))
-	w.done(w.a, OpWrite, 1)
+	w.done(w.a, operation.Write, 1)
 }
 
 // The NIC's status of an operation is reported, even if the peer's end of the connection
@@ -393,7 +394,7 @@ func TestPostRefused(t *testing.T) {
 	l := w.a.linkTo(w.ab)
 	const n = 10
 	for i := range n {
-		w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: i}, FlagMore))
+		w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: i}, operation.FlagMore))
 	}
 	l.Refuse(4)
 	if _, err := w.a.Poll(nil); err != nil {
@@ -451,7 +452,7 @@ func TestRemedies(t *testing.T) {
 		}
 	}
 	for _, s := range []ibvfd.WCStatus{ibvfd.WCLocLenErr, ibvfd.WCRemInvReqErr, ibvfd.WCRemOpErr, ibvfd.WCLocQPOpErr} {
-		if r := remedyOf(&ibvfd.WCError{Status: s}); !strings.Contains(r, "longer than") {
+		if r := operation.Remedy(&ibvfd.WCError{Status: s}); !strings.Contains(r, "longer than") {
 			t.Errorf("%v: %q", s, r)
 		}
 	}

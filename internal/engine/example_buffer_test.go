@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // A result in one piece is sent in parts: a slice for each peer. The memory stays until the
@@ -76,7 +77,7 @@ func sendParts(ctx context.Context) (err error) {
 }
 
 // connectedTo is connected, from the sender's side.
-func connectedTo(ctx context.Context, nic *memory.NIC) (sender, receiver *engine.Endpoint, toReceiver, toSender engine.Peer, done func(*error), err error) {
+func connectedTo(ctx context.Context, nic *memory.NIC) (sender, receiver *engine.Endpoint, toReceiver, toSender operation.Peer, done func(*error), err error) {
 	receiver, sender, toReceiver, toSender, done, err = connected(ctx, nic)
 	return
 }

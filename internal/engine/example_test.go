@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // The NIC and the allocator of the examples are the testbed's when tests run them.
@@ -77,7 +78,7 @@ func writeAndRead(ctx context.Context) (err error) {
 	}
 	err = client.ReadMsg(engine.Msg{
 		Local: []memory.Span{second}, Peer: toServer, Remote: []memory.RemoteSpan{there}, Context: "read",
-	}, engine.FlagFence)
+	}, operation.FlagFence)
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func writeAndRead(ctx context.Context) (err error) {
 
 // await takes n completions; an error in one of them is an error.
 func await(ctx context.Context, e *engine.Endpoint, n int) error {
-	list := make([]engine.Completion, 16)
+	list := make([]operation.Completion, 16)
 	for n > 0 {
 		got, err := e.Wait(ctx, list)
 		if err != nil {
@@ -113,7 +114,7 @@ func await(ctx context.Context, e *engine.Endpoint, n int) error {
 }
 
 // connected makes two connected endpoints.
-func connected(ctx context.Context, nic *memory.NIC) (server, client *engine.Endpoint, toServer, toClient engine.Peer, done func(*error), err error) {
+func connected(ctx context.Context, nic *memory.NIC) (server, client *engine.Endpoint, toServer, toClient operation.Peer, done func(*error), err error) {
 	server, err = engine.NewEndpoint(nic, engine.EndpointOptions{})
 	if err != nil {
 		return

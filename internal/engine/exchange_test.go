@@ -22,6 +22,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/exchange"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/layout"
@@ -62,8 +63,8 @@ func TestMutualTLS(t *testing.T) {
 	s := inMemory(t)
 	good, evil := newAuthority(t), newAuthority(t)
 	rejected := make(chan error, 10)
-	server := s.endpoint(t, EndpointOptions{TLS: good.config(t, good), AutoReceive: 1, OnReject: func(from net.Addr, why error) {
-		rejected <- fmt.Errorf("%v: %w", from, why)
+	server := s.endpoint(t, EndpointOptions{TLS: good.config(t, good), AutoReceive: 1, OnReject: func(from PeerInfo, why error) {
+		rejected <- fmt.Errorf("%v: %w", from.Addr, why)
 	}})
 	addr := must(server.Listen("127.0.0.1:0"))(t).String()
 	w := &world{t: t, b: server}
@@ -74,7 +75,7 @@ func TestMutualTLS(t *testing.T) {
 	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, server.nic, 64)
 	want := random(t, testenv.Seeded(t), mine, 64)
 	w.ok(w.a.Write(mine.All(), w.ab, w.share(theirs.All(), allAccess).All(), 1))
-	w.done(w.a, OpWrite, 1)
+	w.done(w.a, operation.Write, 1)
 	same(t, "over TLS", theirs, want)
 
 	anonymous := good.config(t, good)

@@ -10,6 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memnic"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
@@ -88,7 +89,7 @@ func (m *memSource) Hold() (func(), error) {
 }
 
 // connTo returns the connection to a peer.
-func (e *Endpoint) connTo(p Peer) *Conn {
+func (e *Endpoint) connTo(p operation.Peer) *Conn {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x, err := e.lookup(p)
@@ -99,7 +100,7 @@ func (e *Endpoint) connTo(p Peer) *Conn {
 }
 
 // linkTo returns the link of the connection to a peer.
-func (e *Endpoint) linkTo(p Peer) *fakeLink {
+func (e *Endpoint) linkTo(p operation.Peer) *fakeLink {
 	c := e.connTo(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/layout"
@@ -32,14 +33,14 @@ func testFences(t *testing.T, s setting, rounds int) {
 			for i := range rounds {
 				m := Msg{Peer: w.ab, Context: i}
 				m.Local, m.Remote = []memory.Span{part(0)}, []memory.RemoteSpan{rb.Part(0, 1000)}
-				w.ok(w.a.WriteMsg(m, FlagMore))
+				w.ok(w.a.WriteMsg(m, operation.FlagMore))
 				m.Local = []memory.Span{part(1)}
-				w.ok(w.a.ReadMsg(m, FlagFence|FlagMore))
+				w.ok(w.a.ReadMsg(m, operation.FlagFence|operation.FlagMore))
 				// 8 bytes would fit into the work request, but only after they have arrived.
 				n := []int64{1000, 8}[i%2]
 				m.Local, m.Remote = []memory.Span{{Buf: mine, Offset: 1000, Length: n}}, []memory.RemoteSpan{rb.Part(1000, n)}
-				w.ok(w.a.WriteMsg(m, FlagFence))
-				for _, op := range []Op{OpWrite, OpRead, OpWrite} {
+				w.ok(w.a.WriteMsg(m, operation.FlagFence))
+				for _, op := range []operation.Kind{operation.Write, operation.Read, operation.Write} {
 					w.done(w.a, op, i)
 				}
 				got := content(t, mine)
@@ -64,11 +65,11 @@ func testFencedAtomics(t *testing.T, w *world, mine, theirs *memory.Buffer, rb *
 	msg := func(i int64) Msg {
 		return Msg{Local: []memory.Span{{Buf: mine, Offset: 2000 + 8*i, Length: 8}}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.Part(2000, 8)}, Context: i}
 	}
-	w.ok(w.a.ReadMsg(msg(0), FlagMore))
-	w.ok(w.a.FetchAddMsg(msg(1), 1, FlagFence|FlagMore))
-	w.ok(w.a.ReadMsg(msg(2), FlagFence|FlagMore))
-	w.ok(w.a.CompareSwapMsg(msg(3), old+1, old+5, FlagFence))
-	for i, op := range []Op{OpRead, OpFetchAdd, OpRead, OpCompareSwap} {
+	w.ok(w.a.ReadMsg(msg(0), operation.FlagMore))
+	w.ok(w.a.FetchAddMsg(msg(1), 1, operation.FlagFence|operation.FlagMore))
+	w.ok(w.a.ReadMsg(msg(2), operation.FlagFence|operation.FlagMore))
+	w.ok(w.a.CompareSwapMsg(msg(3), old+1, old+5, operation.FlagFence))
+	for i, op := range []operation.Kind{operation.Read, operation.FetchAdd, operation.Read, operation.CompareSwap} {
 		w.done(w.a, op, int64(i))
 	}
 	got := content(t, mine)[2000:]
@@ -96,14 +97,14 @@ func testQueues(t *testing.T, s setting) {
 			// Every other byte: 32 work requests.
 			l := must(layout.RoundRobin(each/2, layout.Strand{Extent: layout.Extent{Off: off, Len: 1}, Stride: 2}, layout.Strand{Extent: layout.Extent{Off: off + 1, Len: 1}, Stride: 2}))(t)
 			err := w.a.Write(memory.Span{Buf: mine, Offset: off, Length: each}, w.ab, must(rb.View(l))(t).All(), posted)
-			if errors.Is(err, ErrQueueFull) {
+			if errors.Is(err, operation.ErrQueueFull) {
 				refused++
 				break
 			}
 			w.ok(err)
 			posted++
 		}
-		w.done(w.a, OpWrite, done)
+		w.done(w.a, operation.Write, done)
 		done++
 	}
 	if refused == 0 {
@@ -113,7 +114,7 @@ func testQueues(t *testing.T, s setting) {
 	for range 4 {
 		w.ok(w.a.Recv(memory.Span{}, w.ab, nil))
 	}
-	if err := w.a.Recv(memory.Span{}, w.ab, nil); !errors.Is(err, ErrQueueFull) {
+	if err := w.a.Recv(memory.Span{}, w.ab, nil); !errors.Is(err, operation.ErrQueueFull) {
 		t.Errorf("a receive too many: %v", err)
 	}
 }
@@ -127,13 +128,13 @@ func testSelectiveCompletion(t *testing.T, s setting) {
 	for i := range 10 {
 		w.ok(w.a.Write(mine.All(), w.ab, rb.All(), i))
 	}
-	w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: "asked"}, FlagCompletion))
-	w.done(w.a, OpWrite, "asked")
+	w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: "asked"}, operation.FlagCompletion))
+	w.done(w.a, operation.Write, "asked")
 	// The peer's data arrive without a call of Recv, again and again.
 	for i := range 20 {
-		w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Data: uint64(i), Context: i}, FlagCompletion|FlagRemoteCQData))
-		w.done(w.a, OpWrite, i)
-		if c := w.done(w.b, OpRemoteWrite, nil); c.Data != uint32(i) || c.Len != 100 {
+		w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Data: uint64(i), Context: i}, operation.FlagCompletion|operation.FlagRemoteCQData))
+		w.done(w.a, operation.Write, i)
+		if c := w.done(w.b, operation.RemoteWrite, nil); c.Data != uint32(i) || c.Len != 100 {
 			t.Errorf("%+v", c)
 		}
 	}
@@ -156,11 +157,11 @@ func testSelectiveAtomics(t *testing.T, w *world, mine, theirs *memory.Buffer, r
 	w.ok(w.a.FetchAdd(result(0), w.ab, counter, 1, int64(0)))
 	w.ok(w.a.CompareSwap(result(1), w.ab, counter, old+1, 7, int64(1)))
 	w.ok(w.a.FetchAddMsg(msg(2), 3, 0))
-	w.ok(w.a.FetchAddMsg(msg(3), 4, FlagCompletion))
-	w.done(w.a, OpFetchAdd, int64(3))
-	w.ok(w.a.CompareSwapMsg(msg(4), 14, 1, FlagTransmitComplete|FlagDeliveryComplete))
-	w.ok(w.a.CompareSwapMsg(msg(5), 1, 2, FlagCompletion|FlagDeliveryComplete))
-	if c := w.done(w.a, OpCompareSwap, int64(5)); c.Len != 8 || c.Peer != w.ab {
+	w.ok(w.a.FetchAddMsg(msg(3), 4, operation.FlagCompletion))
+	w.done(w.a, operation.FetchAdd, int64(3))
+	w.ok(w.a.CompareSwapMsg(msg(4), 14, 1, operation.FlagTransmitComplete|operation.FlagDeliveryComplete))
+	w.ok(w.a.CompareSwapMsg(msg(5), 1, 2, operation.FlagCompletion|operation.FlagDeliveryComplete))
+	if c := w.done(w.a, operation.CompareSwap, int64(5)); c.Len != 8 || c.Peer != w.ab {
 		t.Errorf("%+v", c)
 	}
 	got := content(t, mine)
@@ -181,12 +182,12 @@ func TestSilentMakeNoCompletions(t *testing.T) {
 	mine, theirs := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 100)
 	rb := w.share(theirs.All(), allAccess)
 	c := w.a.connTo(w.ab)
-	for _, post := range []func(Msg, Flags) error{w.a.WriteMsg, w.a.ReadMsg} {
-		flags := make([]Flags, 16)
+	for _, post := range []func(Msg, operation.Flags) error{w.a.WriteMsg, w.a.ReadMsg} {
+		flags := make([]operation.Flags, 16)
 		for i := range flags {
-			flags[i] = FlagMore
+			flags[i] = operation.FlagMore
 		}
-		flags[5], flags[15] = FlagMore|FlagCompletion, 0
+		flags[5], flags[15] = operation.FlagMore|operation.FlagCompletion, 0
 		for i, f := range flags {
 			w.ok(post(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: i}, f))
 		}
@@ -204,7 +205,7 @@ func TestSilentMakeNoCompletions(t *testing.T) {
 		if one := w.wait(w.a); one.Context != 5 || one.Err != nil {
 			t.Errorf("%+v", one)
 		}
-		if n, err := w.a.Poll(make([]Completion, 1)); n != 0 || err != nil || c.posted != 0 {
+		if n, err := w.a.Poll(make([]operation.Completion, 1)); n != 0 || err != nil || c.posted != 0 {
 			t.Errorf("%d completions and %d operations are left, %v", n, c.posted, err)
 		}
 	}
@@ -222,7 +223,7 @@ func testSilentBatch(t *testing.T, s setting) {
 	bad := forged(rb, func(p *lower.Piece) { p.Key ^= 0xff })
 	for i := range int64(8) {
 		m := Msg{Local: []memory.Span{{Buf: mine, Offset: i % 4, Length: 1}}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.Part(i, 1)}, Context: i}
-		flags := FlagMore
+		flags := operation.FlagMore
 		switch i {
 		case 4:
 			m.Remote[0] = bad.Part(i, 1)
@@ -255,7 +256,7 @@ func testConnectionless(t *testing.T, s setting) {
 		e    *Endpoint
 		buf  *memory.Buffer
 		rb   *memory.RemoteBuffer
-		peer Peer
+		peer operation.Peer
 	}
 	var targets []target
 	for range peers {
@@ -282,7 +283,7 @@ func testConnectionless(t *testing.T, s setting) {
 			seen[c.Context] = true
 		}
 		for i, x := range targets {
-			if c := w.done(x.e, OpRemoteWrite, nil); c.Data != uint32(i) {
+			if c := w.done(x.e, operation.RemoteWrite, nil); c.Data != uint32(i) {
 				t.Errorf("%+v", c)
 			}
 			same(t, fmt.Sprint("target ", i), x.buf, want)
@@ -301,7 +302,7 @@ func testConnectionless(t *testing.T, s setting) {
 }
 
 // broken waits until e has noticed that a connection is lost.
-func (w *world) broken(e *Endpoint, p Peer) {
+func (w *world) broken(e *Endpoint, p operation.Peer) {
 	w.t.Helper()
 	ctx := limited(w.t)
 	c := e.connTo(p)

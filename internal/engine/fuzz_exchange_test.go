@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/layout"
 )
@@ -54,7 +55,7 @@ func exchanged(t testing.TB) [][]byte {
 
 // ends reports how a stream of messages ends: whether it makes a connection, how many offers
 // the other side may take from it, and whether there are no bytes after them.
-func ends(client bool, data []byte) (up bool, offers int, clean bool) {
+func ends(data []byte) (up bool, offers int, clean bool) {
 	next := func(k exchange.Kind) (body []byte, ok bool) {
 		if len(data) < 5 || exchange.Kind(data[4]) != k {
 			return nil, false
@@ -78,10 +79,8 @@ func ends(client bool, data []byte) (up bool, offers int, clean bool) {
 	if h.Mail != (exchange.Mail{}) { // this endpoint's program posts receives
 		return false, 0, false
 	}
-	if !client { // the caller says it
-		if _, ok := next(exchange.MsgReady); !ok {
-			return false, 0, false
-		}
+	if _, ok := next(exchange.MsgReady); !ok {
+		return false, 0, false
 	}
 	for {
 		if len(data) == 0 {
@@ -106,8 +105,7 @@ func ends(client bool, data []byte) (up bool, offers int, clean bool) {
 }
 
 // hostile lets an endpoint, as client or server, exchange with a peer that sends data,
-// whatever it receives, and hangs up. Only a valid hello, and the client's "ready", make a
-// connection. The endpoint takes only offers of the peer's own memory, and takes all of them
+// whatever it receives, and hangs up. Only a valid hello and a "ready" make a connection. The endpoint takes only offers of the peer's own memory, and takes all of them
 // if no invalid bytes follow. Afterwards everything is closed.
 func hostile(t testing.TB, client bool, data []byte) {
 	f := newFabric()
@@ -116,7 +114,7 @@ func hostile(t testing.TB, client bool, data []byte) {
 	ours, theirs := net.Pipe()
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
-	up, offers, clean := ends(client, data)
+	up, offers, clean := ends(data)
 	ready, heard, taken := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(heard)
@@ -136,7 +134,7 @@ func hostile(t testing.TB, client bool, data []byte) {
 		_ = theirs.Close()
 	}()
 
-	var id Peer
+	var id operation.Peer
 	if client {
 		e.mu.Lock()
 		p := must(e.insert(""))(t)
@@ -227,7 +225,7 @@ func TestSpoiltExchanges(t *testing.T) {
 				data = slices.Delete(data, at, min(len(data), at+1+r.IntN(8)))
 			}
 		}
-		if up, _, _ := ends(client, data); up {
+		if up, _, _ := ends(data); up {
 			made++
 		}
 		if hostile(t, client, data); t.Failed() {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -26,7 +27,7 @@ func TestLinkGivenUp(t *testing.T) {
 	if c.n != 1 || c.err != nil || c.Context != "receive" || !errors.Is(c.Err, ErrNotConnected) || !errors.As(c.Err, &why) || why != fatal {
 		t.Errorf("%+v, want the receive with %v", c, fatal)
 	}
-	if c.Err != nil && (!strings.Contains(c.Err.Error(), "fake0 reports: QP access error: QP 0") || !strings.HasSuffix(c.Err.Error(), "; "+remedyOf(fatal))) {
+	if c.Err != nil && (!strings.Contains(c.Err.Error(), "fake0 reports: QP access error: QP 0") || !strings.HasSuffix(c.Err.Error(), "; "+operation.Remedy(fatal))) {
 		t.Errorf("%v does not say what the NIC reports, and what to do", c.Err)
 	}
 	if err := w.a.Send(mine.All(), w.ab, nil); !errors.As(err, &why) || !errors.Is(err, ErrNotConnected) {
@@ -36,8 +37,8 @@ func TestLinkGivenUp(t *testing.T) {
 	w.connect()
 	w.ok(w.b.Recv(theirs.All(), w.ba, "again"))
 	w.ok(w.a.Send(mine.All(), w.ab, "again"))
-	w.done(w.a, OpSend, "again")
-	w.done(w.b, OpRecv, "again")
+	w.done(w.a, operation.Send, "again")
+	w.done(w.b, operation.Recv, "again")
 }
 
 // It also ends if no goroutine takes completions.

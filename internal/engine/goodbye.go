@@ -21,6 +21,56 @@ const (
 	goneWait = 2 * time.Second // until the peer's last message
 )
 
+// ErrPeerGone means that the peer has ended the connection, or does not answer.
+var ErrPeerGone = fmt.Errorf("%w: the peer has ended the connection", ErrNotConnected)
+
+// ErrPeerClosed means that the peer's program has closed the connection: nothing failed. It is
+// ErrPeerGone, too.
+var ErrPeerClosed error = closedByPeer{}
+
+type closedByPeer struct{}
+
+func (closedByPeer) Error() string { return "not connected: the peer has closed the connection" }
+
+func (closedByPeer) Is(target error) bool { return target == ErrPeerGone || target == ErrNotConnected }
+
+// errCut is the end of a connection whose peer has not said why.
+var errCut = fmt.Errorf("%w without a word: its process or its host has ended, or the network between", ErrPeerGone)
+
+// farewell returns what the peer is told of a connection's end; nothing if the program has
+// closed it, or the peer has ended it.
+func farewell(cause error) []byte {
+	if errors.Is(cause, os.ErrClosed) || errors.Is(cause, errOwnEnd) || errors.Is(cause, ErrPeerGone) {
+		return nil
+	}
+	return []byte(exchange.Bounded(cause.Error()))
+}
+
+// farewellOf returns the cause for what the peer has said of the end. The peer's text is quoted,
+// so that it brings no control characters to a terminal.
+func farewellOf(body []byte) error {
+	if len(body) == 0 {
+		return ErrPeerClosed
+	}
+	return fmt.Errorf("%w: %q", ErrPeerGone, body)
+}
+
+// hear keeps the first reason for which the peer has ended the connection, and returns it.
+func (c *Conn) hear(why error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.farewell == nil {
+		c.farewell = why
+	}
+	return c.farewell
+}
+
+// leave ends a connection that the peer has ended, after the answers of the peer's NIC.
+func (c *Conn) leave(why error) {
+	c.drainBeforeAbort()
+	c.end(why)
+}
+
 // ErrOutcomeUnknown means that operations were under way when the connection ended, and that
 // the peer has not confirmed its end: they may or may not have been carried out, or still be.
 var ErrOutcomeUnknown = errors.New("it is not known what the peer's memory has got")
@@ -78,9 +128,9 @@ func (c *Conn) close() error {
 
 // withdrawAll withdraws all works as far as the NIC does not have them.
 func (c *Conn) withdrawAll(why error) {
-	for i := 0; c.state == up && i < c.pending.len(); {
-		n := c.pending.len()
-		if c.cancel(*c.pending.at(i), why); c.pending.len() == n {
+	for i := 0; c.state == up && i < c.pending.Len(); {
+		n := c.pending.Len()
+		if c.cancel(*c.pending.At(i), why); c.pending.Len() == n {
 			i++ // slow work is under way
 		}
 	}
@@ -101,14 +151,14 @@ func (c *Conn) settle() {
 }
 
 // say sends a message of the goodbye, unless an earlier one was sent in part.
-func (c *Conn) say(tcp net.Conn, k exchange.Kind) {
+func (c *Conn) say(tcp net.Conn, k exchange.Kind, body []byte) {
 	_ = tcp.SetWriteDeadline(time.Now().Add(byeWait)) // it also ends an offer that the peer does not take
 	c.offering <- struct{}{}
 	defer func() { <-c.offering }()
 	c.mu.Lock()
 	cut := c.cut
 	c.mu.Unlock()
-	if !cut && exchange.WriteMessage(tcp, k, nil) != nil {
+	if !cut && exchange.WriteMessage(tcp, k, body) != nil {
 		c.mu.Lock()
 		c.cut = true
 		c.mu.Unlock()
@@ -118,7 +168,7 @@ func (c *Conn) say(tcp net.Conn, k exchange.Kind) {
 // part closes the exchange when the peer has said its last message, too, or is silent.
 func (c *Conn) part(tcp net.Conn, stuck bool) {
 	if !stuck {
-		c.say(tcp, exchange.MsgGone)
+		c.say(tcp, exchange.MsgGone, nil)
 	}
 	_ = tcp.SetReadDeadline(time.Now().Add(goneWait))
 	<-c.readDone
@@ -132,18 +182,17 @@ func (c *Conn) readExchange(tcp net.Conn) {
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET):
-		c.drainBeforeAbort()
-		c.end(ErrPeerGone)
+		c.leave(c.hear(errCut))
 	default:
 		c.end(err)
 	}
 	close(c.readDone)
 	<-c.ended
 	c.mu.Lock()
-	unknown, why := c.uninvited, c.gone()
+	unknown, why, info := c.uninvited, c.gone(), c.info
 	c.mu.Unlock()
 	if unknown && c.opt.OnReject != nil && c.e.life.Err() == nil {
-		c.opt.OnReject(tcp.RemoteAddr(), fmt.Errorf("it was gone before it was accepted: %w", why))
+		c.opt.OnReject(info, fmt.Errorf("it was gone before it was accepted: %w", why))
 	}
 }
 
@@ -163,16 +212,13 @@ func (c *Conn) readMessages(tcp net.Conn) error {
 				return &dmabuf.Error{Op: "read an exchange", Detail: "a second bye", Err: ErrMalformed}
 			}
 			said = true
-			c.e.tasks.Go(func() {
-				c.drainBeforeAbort()
-				c.end(ErrPeerGone)
-			})
+			why := c.hear(farewellOf(body))
+			c.e.tasks.Go(func() { c.leave(why) })
 		case exchange.MsgGone:
 			c.mu.Lock()
 			c.peerGone = true
 			c.mu.Unlock()
-			c.drainBeforeAbort()
-			c.end(ErrPeerGone)
+			c.leave(c.hear(ErrPeerGone))
 			return nil
 		}
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/layout"
 )
@@ -128,7 +129,7 @@ func (l *muteLink) Fail() error {
 type threesome struct {
 	*world
 	dev   *slowDevice
-	other Peer
+	other operation.Peer
 	there *memory.RemoteBuffer // of the other peer
 	mine  *memory.Buffer
 }
@@ -154,7 +155,7 @@ func newThreesome(t *testing.T, opt EndpointOptions) *threesome {
 func (x *threesome) goesOn(what string) {
 	x.t.Helper()
 	x.ok(x.a.Write(x.mine.All(), x.other, x.there.All(), what))
-	x.done(x.a, OpWrite, what)
+	x.done(x.a, operation.Write, what)
 	if _, err := x.a.Poll(nil); err != nil {
 		x.t.Error(err)
 	}
@@ -180,8 +181,8 @@ func TestNothingHoldsOthersUp(t *testing.T) {
 		x.goesOn("while it copies")
 		x.ok(x.a.Write(x.mine.All(), x.ab, to.All(), "behind it"))
 		g.lift()
-		x.done(x.a, OpWrite, "staged")
-		x.done(x.a, OpWrite, "behind it")
+		x.done(x.a, operation.Write, "staged")
+		x.done(x.a, operation.Write, "behind it")
 	})
 	t.Run("a copy after a read", func(t *testing.T) {
 		x := newThreesome(t, EndpointOptions{})
@@ -199,7 +200,7 @@ func TestNothingHoldsOthersUp(t *testing.T) {
 		<-g.reached
 		x.goesOn("while it copies")
 		g.lift()
-		x.done(x.a, OpRead, "staged")
+		x.done(x.a, operation.Read, "staged")
 	})
 	t.Run("a registration", func(t *testing.T) {
 		x := newThreesome(t, EndpointOptions{})
@@ -208,7 +209,7 @@ func TestNothingHoldsOthersUp(t *testing.T) {
 		defer g.lift()
 		x.dev.set(g, nil, false)
 		var all sync.WaitGroup
-		for _, p := range []Peer{0, x.ab} {
+		for _, p := range []operation.Peer{0, x.ab} {
 			all.Go(func() {
 				rb, err := x.a.Share(p, b.All(), allAccess)
 				if err != nil {
@@ -260,14 +261,14 @@ func TestNothingHoldsOthersUp(t *testing.T) {
 		<-g.reached
 		x.goesOn("while it is")
 		g.lift()
-		x.done(x.a, OpSend, "packed")
+		x.done(x.a, operation.Send, "packed")
 	})
 	t.Run("a NIC that does not flush", func(t *testing.T) {
 		x := newThreesome(t, EndpointOptions{})
 		x.dev.set(nil, nil, true)
 		addr := must(x.b.Listen("127.0.0.1:0"))(t).String()
 		const n = 8
-		var peers []Peer
+		var peers []operation.Peer
 		for range n {
 			p := must(x.a.Connect(limited(t), addr))(t)
 			x.ok(x.a.Recv(memory.Span{}, p, nil))
@@ -338,7 +339,7 @@ func TestFreeingHoldsNobodyUp(t *testing.T) {
 	pinned := x.a.nic.Stats().Pinned
 	x.ok(x.a.Write(b.All(), x.ab, to.All(), "last"))
 	x.ok(b.Release())
-	x.done(x.a, OpWrite, "last")
+	x.done(x.a, operation.Write, "last")
 	<-g.reached
 	x.goesOn("while it is freed")
 	g.lift()

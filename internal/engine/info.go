@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // PeerInfo is what is known of a peer.
@@ -45,7 +46,7 @@ func (c *Conn) Path() ConnPath {
 func (c *Conn) NIC() *memory.NIC { return c.e.nic }
 
 // ID returns the number that the connection has in the endpoint.
-func (c *Conn) ID() Peer {
+func (c *Conn) ID() operation.Peer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.peer
@@ -104,8 +105,15 @@ func (c *Conn) Err() error {
 	return c.gone()
 }
 
+// rejectedHere is the error of a caller that this side's program has rejected. It is ErrRejected.
+type rejectedHere string
+
+func (r rejectedHere) Error() string { return fmt.Sprintf("rejected by this side: %q", string(r)) }
+
+func (rejectedHere) Is(target error) bool { return target == ErrRejected }
+
 // Reject returns an error for EndpointOptions.Admit, whose text reaches the caller: it has at
 // most 256 bytes.
 func Reject(text string) error {
-	return exchange.NewRejection(text, fmt.Errorf("%w: %q", ErrRejected, exchange.Bounded(text)))
+	return exchange.NewRejection(text, rejectedHere(exchange.Bounded(text)))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/layout"
 )
@@ -50,7 +51,7 @@ func testCloseUnderTraffic(t *testing.T, s setting) {
 			w.ok(theirs.Close())
 			for name, err := range map[string]error{
 				"Write": w.a.Write(mine.All(), w.ab, rb.All(), nil), "Poll": second(w.a.Poll(nil)),
-				"Wait": second(w.a.Wait(t.Context(), make([]Completion, 1))), "Insert": second(w.a.Insert("x:1")),
+				"Wait": second(w.a.Wait(t.Context(), make([]operation.Completion, 1))), "Insert": second(w.a.Insert("x:1")),
 				"Share": second(w.a.Share(0, mine.All(), allAccess)), "Connect": second(w.a.Connect(t.Context(), "127.0.0.1:1")),
 				"Listen": second(w.a.Listen("127.0.0.1:0")), "Accept": second(w.a.Accept(t.Context())), "Remove": w.a.Remove(w.ab),
 			} {
@@ -78,14 +79,14 @@ func testConcurrentUse(t *testing.T, s setting, each int) {
 	for _, e := range []*Endpoint{w.a, w.b} {
 		polling.Go(func() {
 			n := 0
-			list := make([]Completion, 16)
+			list := make([]operation.Completion, 16)
 			for {
 				k, err := e.Wait(ctx, list)
 				if err != nil {
 					break
 				}
 				for _, c := range list[:k] {
-					if c.Op != OpRecv { // an automatic receive reports the end
+					if c.Op != operation.Recv { // an automatic receive reports the end
 						n++
 					}
 					// The NIC may notice the end before the exchange does.
@@ -108,10 +109,10 @@ func testConcurrentUse(t *testing.T, s setting, each int) {
 				if err == nil && i%2 == 0 {
 					err = w.a.Write(memory.Span{Region: region, Length: 200}, w.ab, rb.Part(at, 200), u)
 				} else if err == nil {
-					err = w.a.ReadMsg(Msg{Local: []memory.Span{{Buf: mine, Offset: at, Length: 64}}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.Part(at, 64)}}, FlagFence)
+					err = w.a.ReadMsg(Msg{Local: []memory.Span{{Buf: mine, Offset: at, Length: 64}}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.Part(at, 64)}}, operation.FlagFence)
 				}
 				switch {
-				case errors.Is(err, ErrQueueFull):
+				case errors.Is(err, operation.ErrQueueFull):
 					runtime.Gosched() // the network in memory may need the processor
 					continue
 				case err != nil:
@@ -285,7 +286,7 @@ func TestRegionsRights(t *testing.T) {
 	taken := func() {
 		t.Helper()
 		w.ok(w.b.Send(memory.Span{Buf: theirs, Length: 8}, w.ba, "message"))
-		w.done(w.b, OpSend, "message")
+		w.done(w.b, operation.Send, "message")
 		for range 4 {
 			if c := w.wait(w.a); c.Err != nil {
 				t.Fatal(c.Err)
@@ -295,7 +296,7 @@ func TestRegionsRights(t *testing.T) {
 
 	w.ok(g.AssignSG(layout.Extent{Off: 8, Len: 16}))
 	w.ok(w.a.Read(g.All(), w.ab, rb.Part(0, 16), "all"))
-	w.done(w.a, OpRead, "all")
+	w.done(w.a, operation.Read, "all")
 	change(0, nil)
 	taken()
 	w.ok(g.AssignSG(layout.Extent{Off: 8, Len: 8}, layout.Extent{Source: 1, Len: 8}, layout.Extent{Off: 16, Len: 8}))
@@ -311,7 +312,7 @@ func TestRegionsRights(t *testing.T) {
 	}
 	w.ok(g.AssignSG(layout.Extent{Off: 16, Len: 8}))
 	w.ok(w.a.Read(g.All(), w.ab, rb.Part(40, 8), "again"))
-	w.done(w.a, OpRead, "again")
+	w.done(w.a, operation.Read, "again")
 	copy(here[16:24], there[40:])
 	if got := content(t, whole); string(got[16:24]) != string(here[16:24]) || string(got[:8]) != string(here[:8]) || string(got[24:]) != string(here[24:]) {
 		t.Errorf("other bytes have changed:\n%x, want\n%x", got, here)
@@ -319,7 +320,7 @@ func TestRegionsRights(t *testing.T) {
 	// Reading from it needs no right.
 	w.ok(g.AssignSG(layout.Extent{Source: 1, Len: 32}))
 	w.ok(w.a.Write(g.All(), w.ab, rb.Part(0, 32), "write"))
-	w.done(w.a, OpWrite, "write")
+	w.done(w.a, operation.Write, "write")
 
 	// A peer sees a region through any layout.
 	w.ok(g.AssignSG(layout.Extent{Len: 32}))
@@ -343,7 +344,7 @@ func testUnshare(t *testing.T, s setting) {
 		w.ok(w.b.Unshare(gone))
 	}
 	w.ok(w.a.Write(mine.All(), w.ab, kept.All(), "kept"))
-	w.done(w.a, OpWrite, "kept")
+	w.done(w.a, operation.Write, "kept")
 	w.ok(w.a.Write(mine.All(), w.ab, gone.All(), "gone"))
 	w.failed(w.a, "gone", ibvfd.WCRemAccessErr)
 	w.lost(w.a, w.ab)
@@ -371,7 +372,7 @@ func TestUnshareViews(t *testing.T) {
 		}
 	}
 	w.ok(w.a.Write(mine.All(), w.ab, decoded.All(), "kept"))
-	w.done(w.a, OpWrite, "kept")
+	w.done(w.a, operation.Write, "kept")
 	half := must(layout.Contiguous(0, 32))(t)
 	w.ok(w.b.Unshare(must(rb.View(half))(t)))
 	w.ok(w.b.Unshare(rb))

@@ -16,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/handshake"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // Listener accepts connections at an address, with options of its own.
@@ -26,6 +27,10 @@ type Listener struct {
 	accepted chan *peer
 	done     chan struct{} // closed by Close
 	once     sync.Once
+
+	// The endpoint's mutex guards these.
+	coming int // callers that have a place in accepted, and are not in it yet
+	conns  int // connections that have not ended, those coming included
 }
 
 // Listen accepts connections on a TCP address ("host:port"; port 0 chooses one), or on an
@@ -128,9 +133,29 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 const pendingHandshakes = 256
 
 func (l *Listener) serve() {
-	s := handshake.Server{Pending: l.e.pending, Timeout: l.opt.ConnectTimeout, Handshake: l.acceptCaller, OnReject: l.opt.OnReject}
+	s := handshake.Server{Pending: l.e.pending, Timeout: l.opt.ConnectTimeout, Handshake: l.acceptCaller}
+	if l.opt.OnReject != nil {
+		s.OnReject = l.rejected
+	}
 	s.Serve(l.e.life, l.net)
 }
+
+// rejected reports a caller that is not connected.
+func (l *Listener) rejected(from net.Addr, why error) {
+	caller := PeerInfo{Addr: from}
+	if k := (*knownCaller)(nil); errors.As(why, &k) {
+		caller, why = k.info, k.error
+	}
+	l.opt.OnReject(caller, why)
+}
+
+// knownCaller is the error of a caller that has said hello.
+type knownCaller struct {
+	info PeerInfo
+	error
+}
+
+func (k *knownCaller) Unwrap() error { return k.error }
 
 // acceptCaller connects a caller. The caller becomes a peer when it is connected: one that has
 // only said hello takes no place in the table. OnReject receives the error.
@@ -163,6 +188,51 @@ type calling struct {
 	l *Listener
 }
 
+// reserve gives a caller a place among the connections that wait for Accept, until announce or
+// release.
+func (l *Listener) reserve() error {
+	l.e.mu.Lock()
+	defer l.e.mu.Unlock()
+	for range len(l.accepted) { // peers that have ended take no place
+		select {
+		case q := <-l.accepted:
+			if !q.conn.over.Load() {
+				l.accepted <- q
+			}
+		default: // Accept took it meanwhile
+		}
+	}
+	switch {
+	case l.closed():
+		return exchange.NewRejection(exchange.TextClosing, fmt.Errorf("%w: the listener is closed", ErrNotConnected))
+	case len(l.accepted)+l.coming >= cap(l.accepted):
+		return exchange.NewRejection(exchange.TextBacklog, fmt.Errorf("%w: %d connections wait for Accept", ErrNotConnected, len(l.accepted)+l.coming))
+	case l.opt.MaxConns > 0 && l.conns >= l.opt.MaxConns:
+		return exchange.NewRejection(exchange.TextFull, fmt.Errorf("%w: the listener has %d connections", dmabuf.ErrLimit, l.conns))
+	}
+	l.coming++
+	l.conns++
+	return nil
+}
+
+// release gives back the place of a caller that was not connected.
+func (l *Listener) release() {
+	l.e.mu.Lock()
+	defer l.e.mu.Unlock()
+	l.coming--
+	l.conns--
+}
+
+// closed reports whether Close was called. The caller holds the endpoint's mutex.
+func (l *Listener) closed() bool {
+	select {
+	case <-l.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // hasPlace refuses a caller if the table is full.
 func (e *Endpoint) hasPlace() error {
 	if e.closed != nil {
@@ -190,25 +260,41 @@ func (e *Endpoint) enlist(c *Conn, caller *calling) error {
 	if err != nil {
 		return err
 	}
-	if err := c.join(p.id, caller); err != nil {
+	if err := e.welcome(c, p, caller); err != nil {
 		e.unlist(p.id)
 		return err
 	}
 	return e.announce(p, caller.l)
 }
 
+// welcome gives a caller a place among those that wait for Accept, tells it so, and starts the
+// connection.
+func (e *Endpoint) welcome(c *Conn, p *peer, caller *calling) error {
+	if err := caller.l.reserve(); err != nil {
+		return err
+	}
+	err := caller.Connected()
+	if err == nil {
+		err = exchange.WriteMessage(c.tcp, exchange.MsgReady, nil)
+	}
+	if err == nil {
+		err = c.join(p.id, caller)
+	}
+	if err != nil {
+		caller.l.release()
+	}
+	return err
+}
+
 // join gives a caller's connection its number in the table, and starts it, unless it has ended
 // meanwhile.
-func (c *Conn) join(id Peer, caller *calling) error {
+func (c *Conn) join(id operation.Peer, caller *calling) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.refusal(); err != nil {
 		return err
 	}
-	if err := caller.Connected(); err != nil {
-		return err
-	}
-	c.peer, c.uninvited = id, true
+	c.peer, c.uninvited, c.listener = id, true, caller.l
 	if c.tcp == net.Conn(caller.Caller) {
 		c.tcp = caller.Conn
 	}
@@ -217,7 +303,7 @@ func (c *Conn) join(id Peer, caller *calling) error {
 }
 
 // unlist removes a peer from the table.
-func (e *Endpoint) unlist(id Peer) {
+func (e *Endpoint) unlist(id operation.Peer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.forget(id)
@@ -227,30 +313,20 @@ func (e *Endpoint) unlist(id Peer) {
 func (e *Endpoint) announce(p *peer, l *Listener) error {
 	e.mu.Lock() // one goroutine at a time adds a peer
 	defer e.mu.Unlock()
-	select {
-	case <-l.done:
+	l.coming--
+	if l.closed() {
 		return fmt.Errorf("%w: the listener is closed", ErrNotConnected)
-	default:
-	}
-	for range len(l.accepted) { // peers that have ended take no place
-		select {
-		case q := <-l.accepted:
-			if !q.conn.over.Load() {
-				l.accepted <- q
-			}
-		default: // Accept took it meanwhile
-		}
 	}
 	select {
 	case l.accepted <- p:
 		return nil
-	default:
+	default: // another listener of the endpoint has taken the place
 		return fmt.Errorf("%w: too many peers wait for Accept", ErrNotConnected)
 	}
 }
 
 // Accept waits for a peer that connects, and returns it.
-func (e *Endpoint) Accept(ctx context.Context) (Peer, error) {
+func (e *Endpoint) Accept(ctx context.Context) (operation.Peer, error) {
 	p, err := e.accept(ctx, e.accepted, nil)
 	if err != nil {
 		return 0, err

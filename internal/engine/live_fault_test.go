@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memnic"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -33,7 +34,7 @@ func TestLiveCut(t *testing.T) {
 	a.On().Mend(a, b)
 	w.connect()
 	w.ok(w.a.Write(mine.All(), w.ab, w.share(theirs.All(), allAccess).All(), "mended"))
-	w.done(w.a, OpWrite, "mended")
+	w.done(w.a, operation.Write, "mended")
 }
 
 // The error of a connection whose port is down says so.
@@ -98,20 +99,20 @@ func TestLivePlacement(t *testing.T) {
 	before := content(t, theirs)
 	put(1)
 	w.ok(w.a.Write(mine.All(), w.ab, rb.All(), "acknowledged"))
-	w.done(w.a, OpWrite, "acknowledged")
+	w.done(w.a, operation.Write, "acknowledged")
 	same(t, "acknowledged", theirs, before)
 
 	want := put(2)
-	w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: "delivered"}, FlagDeliveryComplete))
-	w.done(w.a, OpWrite, "delivered")
+	w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: "delivered"}, operation.FlagDeliveryComplete))
+	w.done(w.a, operation.Write, "delivered")
 	same(t, "delivered", theirs, want)
 
 	want = put(3)
 	w.ok(w.b.Recv(memory.Span{}, w.ba, "message"))
 	w.ok(w.a.Write(mine.All(), w.ab, rb.All(), "acknowledged"))
-	w.done(w.a, OpWrite, "acknowledged")
+	w.done(w.a, operation.Write, "acknowledged")
 	w.ok(w.a.Send(memory.Span{}, w.ab, "sent"))
-	w.done(w.a, OpSend, "sent")
-	w.done(w.b, OpRecv, "message")
+	w.done(w.a, operation.Send, "sent")
+	w.done(w.b, operation.Recv, "message")
 	same(t, "before a message", theirs, want)
 }

@@ -12,8 +12,10 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/exchange"
+	"github.com/gpurdma/gpurdma/internal/fifo"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -68,7 +70,7 @@ type mailbox struct {
 
 // mailList is the messages of a kind that have arrived.
 type mailList struct {
-	messages fifo[[]byte]
+	messages fifo.Queue[[]byte]
 	arrived  chan struct{} // signals one
 }
 
@@ -109,11 +111,11 @@ func (c *Conn) openMail(ours, theirs exchange.Mail) error {
 		m.lists[k].arrived = make(chan struct{}, 1)
 	}
 	for i := range m.depth + mailControls {
-		o := c.e.newWork(OpRecv, 0, nil)
+		o := c.e.newWork(operation.Recv, 0, nil)
 		o.letter = letter{kind: mailReceive, slot: i + 1}
 		o.local = append(o.local, m.buf.Window(int64(i*m.in), int64(m.in)))
 		o.length = int64(m.in)
-		c.rq.waiting.push(o)
+		c.rq.waiting.Push(o)
 	}
 	return nil
 }
@@ -190,7 +192,7 @@ func (c *Conn) payCredits() {
 	if m.buf == nil || m.owed < (m.depth+1)/2 || len(m.control) == 0 || c.q[rc.WriteQueue].free == 0 || c.state != up {
 		return
 	}
-	o := c.e.newWork(OpSend, 0, nil)
+	o := c.e.newWork(operation.Send, 0, nil)
 	o.letter = letter{kind: mailCredit, payload: binary.BigEndian.AppendUint32(nil, uint32(m.owed))}
 	m.owed = 0
 	m.stamp(o)
@@ -210,11 +212,11 @@ func (c *Conn) mailArrived(o *Work) error {
 	kind, body := MailKind(p[0]), p[mailHead:]
 	switch kind {
 	case MailMessage, MailNote:
-		if m.lists[MailMessage].messages.len()+m.lists[MailNote].messages.len() >= m.depth {
+		if m.lists[MailMessage].messages.Len()+m.lists[MailNote].messages.Len() >= m.depth {
 			return malformed("a message without a credit")
 		}
 		l := &m.lists[kind]
-		l.messages.push(append([]byte(nil), body...))
+		l.messages.Push(append([]byte(nil), body...))
 		l.tell()
 	case mailCredit:
 		if len(body) != 4 {
@@ -263,9 +265,9 @@ func (c *Conn) takeMail(l *mailList) (p []byte, ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case l.messages.len() > 0:
-		p = l.messages.pop()
-		if l.messages.len() > 0 || over {
+	case l.messages.Len() > 0:
+		p = l.messages.Pop()
+		if l.messages.Len() > 0 || over {
 			l.tell() // another goroutine that waits
 		}
 		c.mail.owed++
@@ -292,7 +294,7 @@ func (o *Work) SetMail(c *Conn, p []byte) error {
 		return refuse(fmt.Sprintf("a message of %d bytes", len(p)), fmt.Sprintf("this connection takes %d at most: write more", m.out-mailHead), dmabuf.ErrLimit)
 	}
 	o.letter = letter{kind: MailMessage, payload: p}
-	if o.kind == OpWrite {
+	if o.kind == operation.Write {
 		o.letter.kind = MailNote
 	}
 	return nil

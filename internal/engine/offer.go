@@ -14,13 +14,14 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // Offer sends a descriptor that Share made to the peer, over the connection's exchange; the
 // peer's Offered returns it. A program may also send descriptors by its own means, encoded by
 // MarshalBinary. An offer that is cut short, for example by the end of ctx, ends the
 // connection.
-func (e *Endpoint) Offer(ctx context.Context, to Peer, rb *memory.RemoteBuffer) error {
+func (e *Endpoint) Offer(ctx context.Context, to operation.Peer, rb *memory.RemoteBuffer) error {
 	if rb == nil {
 		return &dmabuf.Error{Op: "offer", Detail: "no descriptor", Remedy: "give what Share returned, or a View of that", Err: unix.EINVAL}
 	}
@@ -40,7 +41,7 @@ func (c *Conn) offer(ctx context.Context, name string, rb *memory.RemoteBuffer) 
 	}
 	if rb.Token() != c.token && rb.Token() != e.token {
 		return &dmabuf.Error{
-			Op: "offer", Device: rb.String(), Detail: "its keys are of another connection", Err: ErrStaleKey,
+			Op: "offer", Device: rb.String(), Detail: "its keys are of another connection", Err: operation.ErrStaleKey,
 			Remedy: "Share with this peer, once for each connection, and offer what that returns",
 		}
 	}
@@ -91,7 +92,11 @@ func (c *Conn) cutShort(ctx context.Context, err error) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.abort(fmt.Errorf("%w: the peer has ended the connection: %w", ErrNotConnected, err))
+	why := c.farewell
+	if why == nil {
+		why = errCut
+	}
+	c.abort(fmt.Errorf("%w: %w", why, err))
 	return c.gone()
 }
 
@@ -115,17 +120,17 @@ func send(ctx context.Context, tcp net.Conn, wire []byte) error {
 
 // Offered waits for a descriptor that the peer has offered, and returns it. Offers that were
 // not taken are dropped when the connection ends.
-func (e *Endpoint) Offered(ctx context.Context, from Peer) (*memory.RemoteBuffer, error) {
+func (e *Endpoint) Offered(ctx context.Context, from operation.Peer) (*memory.RemoteBuffer, error) {
 	c, err := e.connFor(from)
 	if err != nil {
 		return nil, err
 	}
 	for {
 		c.mu.Lock()
-		if c.offers.len() > 0 {
-			rb := c.offers.pop()
+		if c.offers.Len() > 0 {
+			rb := c.offers.Pop()
 			c.offerBytes -= rb.Weight()
-			if c.offers.len() > 0 {
+			if c.offers.Len() > 0 {
 				c.tell() // for another goroutine that waits
 			}
 			c.mu.Unlock()
@@ -171,7 +176,7 @@ func (c *Conn) takeOffer(body []byte) error {
 		c.offerBytes += rb.Weight()
 	}
 	if name == "" {
-		c.offers.push(rb)
+		c.offers.Push(rb)
 		c.tell()
 	} else {
 		c.imported(name, rb)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/layout"
 )
 
@@ -90,7 +91,7 @@ func TestOfferOfAnotherConnection(t *testing.T) {
 		"the peer's own":  w.a.Offer(limited(t), w.ab, back),
 		"another's NIC's": third.Offer(limited(t), third.Peers()[0], forAll),
 	} {
-		if !errors.Is(err, ErrStaleKey) {
+		if !errors.Is(err, operation.ErrStaleKey) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

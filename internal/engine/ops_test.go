@@ -18,6 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/layouttest"
 	"github.com/gpurdma/gpurdma/internal/memnic"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/layout"
 )
@@ -42,22 +43,22 @@ func testOperations(t *testing.T, s setting) {
 		l := func(off, n int64) memory.Span { return memory.Span{Buf: mine, Offset: off, Length: n} }
 
 		w.ok(w.a.Write(l(100, 500), w.ab, rb.Part(7, 500), "w"))
-		if c := w.done(w.a, OpWrite, "w"); c.Len != 500 || c.Peer != w.ab {
+		if c := w.done(w.a, operation.Write, "w"); c.Len != 500 || c.Peer != w.ab {
 			t.Errorf("%+v", c)
 		}
 		copy(there[7:], here[100:600])
 		check("Write")
 
 		w.ok(w.a.WriteV([]memory.Span{l(0, 3), l(5000, 70), l(64, 1)}, w.ab, rb.Part(9000, 74), 1))
-		w.done(w.a, OpWrite, 1)
+		w.done(w.a, operation.Write, 1)
 		copy(there[9000:], slices.Concat(here[:3], here[5000:5070], here[64:65]))
 		check("WriteV")
 
 		w.ok(w.a.WriteMsg(Msg{
 			Local: []memory.Span{l(0, 100), l(200, 50)}, Peer: w.ab, Context: 2,
 			Remote: []memory.RemoteSpan{rb.Part(1000, 30), rb.Part(3000, 110), rb.Part(2000, 10)},
-		}, FlagDeliveryComplete))
-		w.done(w.a, OpWrite, 2)
+		}, operation.FlagDeliveryComplete))
+		w.done(w.a, operation.Write, 2)
 		sent := slices.Concat(here[:100], here[200:250])
 		copy(there[1000:], sent[:30])
 		copy(there[3000:], sent[30:140])
@@ -65,18 +66,18 @@ func testOperations(t *testing.T, s setting) {
 		check("WriteMsg")
 
 		w.ok(w.a.Read(l(300, 200), w.ab, rb.Part(4000, 200), 3))
-		w.done(w.a, OpRead, 3)
+		w.done(w.a, operation.Read, 3)
 		copy(here[300:], there[4000:4200])
 		check("Read")
 
 		w.ok(w.a.Read(memory.Span{}, w.ab, memory.RemoteSpan{}, "nothing"))
-		if c := w.done(w.a, OpRead, "nothing"); c.Len != 0 {
+		if c := w.done(w.a, operation.Read, "nothing"); c.Len != 0 {
 			t.Errorf("%+v", c)
 		}
 		check("Read of no bytes")
 
 		w.ok(w.a.ReadV([]memory.Span{l(900, 10), l(700, 20)}, w.ab, rb.Part(0, 30), 4))
-		w.done(w.a, OpRead, 4)
+		w.done(w.a, operation.Read, 4)
 		copy(here[900:910], there)
 		copy(here[700:720], there[10:])
 		check("ReadV")
@@ -84,8 +85,8 @@ func testOperations(t *testing.T, s setting) {
 		w.ok(w.a.ReadMsg(Msg{
 			Local: []memory.Span{l(8000, 64)}, Peer: w.ab, Context: 5,
 			Remote: []memory.RemoteSpan{rb.Part(50, 60), rb.Part(9996, 4)},
-		}, FlagFence|FlagCompletion))
-		w.done(w.a, OpRead, 5)
+		}, operation.FlagFence|operation.FlagCompletion))
+		w.done(w.a, operation.Read, 5)
 		copy(here[8000:8060], there[50:])
 		copy(here[8060:8064], there[9996:])
 		check("ReadMsg")
@@ -93,17 +94,17 @@ func testOperations(t *testing.T, s setting) {
 		for i, at := range []int64{16, 9992} {
 			old := binary.NativeEndian.Uint64(there[at:])
 			w.ok(w.a.FetchAdd(l(400, 8), w.ab, rb.Part(at, 8), 1<<33+5, i))
-			w.done(w.a, OpFetchAdd, i)
+			w.done(w.a, operation.FetchAdd, i)
 			binary.NativeEndian.PutUint64(here[400:], old)
 			binary.NativeEndian.PutUint64(there[at:], old+1<<33+5)
 			check("FetchAdd")
 			w.ok(w.a.CompareSwap(l(408, 8), w.ab, rb.Part(at, 8), old+1<<33+5, 42, nil))
-			w.done(w.a, OpCompareSwap, nil)
+			w.done(w.a, operation.CompareSwap, nil)
 			binary.NativeEndian.PutUint64(here[408:], old+1<<33+5)
 			binary.NativeEndian.PutUint64(there[at:], 42)
 			check("CompareSwap")
 			w.ok(w.a.CompareSwap(l(408, 8), w.ab, rb.Part(at, 8), 41, 43, nil))
-			w.done(w.a, OpCompareSwap, nil)
+			w.done(w.a, operation.CompareSwap, nil)
 			binary.NativeEndian.PutUint64(here[408:], 42)
 			check("CompareSwap that does not")
 		}
@@ -127,18 +128,18 @@ func testMessages(t *testing.T, w *world, mine, theirs *memory.Buffer, here, the
 	w.ok(w.a.SendMsg(Msg{
 		Local: []memory.Span{{Buf: mine, Offset: 1, Length: 99}, {Buf: mine, Offset: 2000, Length: 201}},
 		Peer:  w.ab, Data: 0xfeedf00d, Context: "s2",
-	}, FlagRemoteCQData))
-	w.ok(w.a.SendMsg(Msg{Peer: w.ab, Data: 7, Context: "s3"}, FlagRemoteCQData|FlagInject))
+	}, operation.FlagRemoteCQData))
+	w.ok(w.a.SendMsg(Msg{Peer: w.ab, Data: 7, Context: "s3"}, operation.FlagRemoteCQData|operation.FlagInject))
 	for _, s := range []string{"s1", "s2", "s3"} {
-		w.done(w.a, OpSend, s)
+		w.done(w.a, operation.Send, s)
 	}
-	if c := w.done(w.b, OpRecv, "r1"); c.Len != 300 || c.Flags != 0 {
+	if c := w.done(w.b, operation.Recv, "r1"); c.Len != 300 || c.Flags != 0 {
 		t.Errorf("%+v", c)
 	}
-	if c := w.done(w.b, OpRecv, "r2"); c.Len != 300 || c.Flags != FlagRemoteCQData || c.Data != 0xfeedf00d || c.Peer != w.ba {
+	if c := w.done(w.b, operation.Recv, "r2"); c.Len != 300 || c.Flags != operation.FlagRemoteCQData || c.Data != 0xfeedf00d || c.Peer != w.ba {
 		t.Errorf("%+v", c)
 	}
-	if c := w.done(w.b, OpRecv, "r3"); c.Len != 0 || c.Data != 7 {
+	if c := w.done(w.b, operation.Recv, "r3"); c.Len != 0 || c.Data != 7 {
 		t.Errorf("%+v", c)
 	}
 	copy(there[6000:], here[10:310])
@@ -163,20 +164,20 @@ func testData(t *testing.T, w *world, rb *memory.RemoteBuffer, mine *memory.Buff
 	clear(p) // inject has copied it
 	w.ok(w.a.WriteData(memory.Span{}, 6, w.ab, memory.RemoteSpan{}, "nothing"))
 	copy(there[33:], here[77:77+1111])
-	w.done(w.a, OpWrite, "d")
-	w.done(w.a, OpWrite, "nothing")
-	for i, want := range []Completion{{Len: 1111, Data: 0x80000001}, {Len: 8, Data: 5}, {Len: 0, Data: 6}} {
-		if c := w.done(w.b, OpRemoteWrite, i); c.Len != want.Len || c.Data != want.Data || c.Flags != FlagRemoteCQData {
+	w.done(w.a, operation.Write, "d")
+	w.done(w.a, operation.Write, "nothing")
+	for i, want := range []operation.Completion{{Len: 1111, Data: 0x80000001}, {Len: 8, Data: 5}, {Len: 0, Data: 6}} {
+		if c := w.done(w.b, operation.RemoteWrite, i); c.Len != want.Len || c.Data != want.Data || c.Flags != operation.FlagRemoteCQData {
 			t.Errorf("%+v, want %+v", c, want)
 		}
 	}
 	check("data")
 	// Memory may change as soon as it was injected from.
-	w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{{Buf: mine, Length: 40}}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.Part(100, 40)}, Context: "i"}, FlagInject|FlagMore))
+	w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{{Buf: mine, Length: 40}}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.Part(100, 40)}, Context: "i"}, operation.FlagInject|operation.FlagMore))
 	copy(there[100:140], here)
 	random(t, rand.New(rand.NewPCG(1, 1)), mine, 40)
 	copy(here, content(t, mine)[:40])
-	w.done(w.a, OpWrite, "i")
+	w.done(w.a, operation.Write, "i")
 	check("inject from a buffer")
 }
 
@@ -202,10 +203,10 @@ func TestReadSGE(t *testing.T) {
 			copy(here[i*100:], there[i*10:][:10])
 		}
 		w.ok(w.a.ReadV(into, w.ab, rb.Part(0, 70), "r"))
-		w.done(w.a, OpRead, "r")
+		w.done(w.a, operation.Read, "r")
 		same(t, "read", mine, here)
 		w.ok(w.a.WriteV(into, w.ab, rb.Part(500, 70), "w"))
-		w.done(w.a, OpWrite, "w")
+		w.done(w.a, operation.Write, "w")
 		copy(there[500:], there[:70])
 		same(t, "written", theirs, there)
 	}
@@ -234,7 +235,7 @@ func TestNoAtomics(t *testing.T) {
 		t.Errorf("%d were posted", posted)
 	}
 	w.ok(w.a.Write(mine.All(), w.ab, rb.All(), "w"))
-	w.done(w.a, OpWrite, "w")
+	w.done(w.a, operation.Write, "w")
 	same(t, "afterwards", theirs, here)
 }
 
@@ -291,20 +292,20 @@ func testMessagesOfLayouts(t *testing.T, s setting) {
 		}
 		if remote.only {
 			w.ok(w.b.Recv(receiving, w.ba, "refused"))
-			w.unpacked(w.b, OpRecv, cells/2)
+			w.unpacked(w.b, operation.Recv, cells/2)
 			receiving = memory.Span{Buf: theirs, Length: length}
 		}
 		if local.only {
 			w.ok(w.a.Send(sending, w.ab, "refused"))
-			w.unpacked(w.a, OpSend, cells)
+			w.unpacked(w.a, operation.Send, cells)
 			sending = memory.Span{Buf: mine, Length: length}
 			message = here[:length]
 		}
 		was := [2]int64{w.a.nic.Stats().Staged, w.b.nic.Stats().Staged}
 		w.ok(w.b.Recv(receiving, w.ba, 0))
 		w.ok(w.a.Send(sending, w.ab, 0))
-		w.done(w.a, OpSend, 0)
-		w.done(w.b, OpRecv, 0)
+		w.done(w.a, operation.Send, 0)
+		w.done(w.b, operation.Recv, 0)
 		packed := [2]int64{w.a.nic.Stats().Staged - was[0], w.b.nic.Stats().Staged - was[1]}
 		for i, k := range []kind{local, remote} {
 			want := int64(length)
@@ -329,7 +330,7 @@ func testMessagesOfLayouts(t *testing.T, s setting) {
 }
 
 // unpacked waits for the completion of a message that the CPU must not pack.
-func (w *world) unpacked(e *Endpoint, op Op, pieces int) {
+func (w *world) unpacked(e *Endpoint, op operation.Kind, pieces int) {
 	w.t.Helper()
 	c := w.wait(e)
 	var why *dmabuf.Error
@@ -380,8 +381,8 @@ func TestPackedMessagesKeepTheirMemory(t *testing.T) {
 			ba := must(b.Accept(limited(t)))(t)
 			w.ok(b.Recv(to.All(), ba, "r"))
 			w.ok(to.Close())
-			w.done(a, OpSend, "s")
-			w.done(b, OpRecv, "r")
+			w.done(a, operation.Send, "s")
+			w.done(b, operation.Recv, "r")
 			for i := range cells {
 				copy(there[i*row+8:][:8], here[i*row+8:])
 			}

@@ -11,19 +11,12 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/cmstream"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
-
-// Peer is an entry of an endpoint's address table (fi_addr_t). The zero Peer is no entry.
-// Peers are not reused: after a Peer has left the table, its use returns ErrNotConnected.
-//
-// A Peer whose connection is lost stays in the table, so that it can report the reason, until
-// it is removed, or until the table is full and a new peer needs a place: then the oldest lost
-// Peer leaves the table. Peers that Insert added stay.
-type Peer int
 
 // peer is an entry of the address table.
 type peer struct {
-	id   Peer
+	id   operation.Peer
 	addr string // where to connect on first use; "" if the peer has connected
 	conn *Conn  // nil until the first use
 }
@@ -31,7 +24,7 @@ type peer struct {
 // Insert adds the address on which a peer's endpoint listens to the table; the forms are those
 // of Connect. The first operation that needs the connection makes it, and so does the first
 // operation after the connection was lost.
-func (e *Endpoint) Insert(addr string) (Peer, error) {
+func (e *Endpoint) Insert(addr string) (operation.Peer, error) {
 	at, _ := cmstream.Cut(addr)
 	if _, _, err := net.SplitHostPort(at); err != nil {
 		return 0, &dmabuf.Error{Op: "insert an address", Device: addr, Remedy: "use host:port, or rdma_cm://host:port", Err: err}
@@ -75,12 +68,12 @@ func (e *Endpoint) makeWay() {
 }
 
 // find returns the index of a peer in the table, whose numbers ascend.
-func (e *Endpoint) find(id Peer) (int, bool) {
-	return slices.BinarySearchFunc(e.peers, id, func(p *peer, id Peer) int { return cmp.Compare(p.id, id) })
+func (e *Endpoint) find(id operation.Peer) (int, bool) {
+	return slices.BinarySearchFunc(e.peers, id, func(p *peer, id operation.Peer) int { return cmp.Compare(p.id, id) })
 }
 
 // lookup returns a peer's entry.
-func (e *Endpoint) lookup(id Peer) (*peer, error) {
+func (e *Endpoint) lookup(id operation.Peer) (*peer, error) {
 	if e.closed != nil {
 		return nil, e.isClosed()
 	}
@@ -93,7 +86,7 @@ func (e *Endpoint) lookup(id Peer) (*peer, error) {
 
 // forget removes a peer from the table, if it is in it. It makes a new slice: a goroutine that
 // goes through the table meanwhile keeps the old one.
-func (e *Endpoint) forget(id Peer) {
+func (e *Endpoint) forget(id operation.Peer) {
 	if i, ok := e.find(id); ok {
 		e.peers = slices.Concat(e.peers[:i], e.peers[i+1:])
 	}
@@ -101,7 +94,7 @@ func (e *Endpoint) forget(id Peer) {
 
 // Remove ends the connection to a peer, if there is one, and removes the peer from the table.
 // Operations under way with it complete with an error.
-func (e *Endpoint) Remove(id Peer) error {
+func (e *Endpoint) Remove(id operation.Peer) error {
 	e.mu.Lock()
 	p, err := e.lookup(id)
 	if err != nil {
@@ -124,7 +117,7 @@ func (e *Endpoint) Remove(id Peer) error {
 // without a call of Poll. When Lost returns, Poll has all completions of the connection,
 // including those of the peer's operations before the end, and the keys that the peer was
 // given are withdrawn.
-func (e *Endpoint) Lost(ctx context.Context, id Peer) error {
+func (e *Endpoint) Lost(ctx context.Context, id operation.Peer) error {
 	e.mu.Lock()
 	p, err := e.lookup(id)
 	var c *Conn
@@ -141,10 +134,10 @@ func (e *Endpoint) Lost(ctx context.Context, id Peer) error {
 }
 
 // Peers returns the peers in the table.
-func (e *Endpoint) Peers() []Peer {
+func (e *Endpoint) Peers() []operation.Peer {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var list []Peer
+	var list []operation.Peer
 	for _, p := range e.peers {
 		list = append(list, p.id)
 	}

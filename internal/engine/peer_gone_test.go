@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"reflect"
 	"runtime"
 	"slices"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -55,7 +57,7 @@ func testVanishedCallers(t *testing.T, s setting) {
 		}
 		e := s.call(t, addr)
 		p := must(server.Accept(limited(t)))(t)
-		if list := server.Peers(); !slices.Equal(list, []Peer{p}) {
+		if list := server.Peers(); !slices.Equal(list, []operation.Peer{p}) {
 			t.Errorf("peers %v, accepted %d", list, p)
 		}
 		hangUp(t, e)
@@ -67,7 +69,7 @@ func testVanishedCallers(t *testing.T, s setting) {
 	t.Run("accepted", func(t *testing.T) {
 		stays := s.call(t, addr)
 		first := must(server.Accept(limited(t)))(t)
-		var gone []Peer
+		var gone []operation.Peer
 		for range 3 * most {
 			e := s.call(t, addr)
 			p := must(server.Accept(limited(t)))(t)
@@ -76,7 +78,7 @@ func testVanishedCallers(t *testing.T, s setting) {
 				t.Fatal(err)
 			}
 			// It stays until its place is needed, and reports the reason.
-			if list := server.Peers(); !slices.Equal(list, []Peer{first, p}) {
+			if list := server.Peers(); !slices.Equal(list, []operation.Peer{first, p}) {
 				t.Fatalf("peers %v, want %d and %d", list, first, p)
 			}
 			gone = append(gone, p)
@@ -106,7 +108,7 @@ func testVanishedCallers(t *testing.T, s setting) {
 		if _, err := server.Insert("127.0.0.1:1"); !errors.Is(err, dmabuf.ErrLimit) {
 			t.Errorf("a third of two: %v", err)
 		}
-		if list := server.Peers(); !slices.Equal(list, []Peer{first, second}) {
+		if list := server.Peers(); !slices.Equal(list, []operation.Peer{first, second}) {
 			t.Errorf("peers %v, want %d and %d", list, first, second)
 		}
 		rb := must(server.Share(first, buf.All(), allAccess))(t)
@@ -187,7 +189,7 @@ func TestOffersEndWithTheirConnection(t *testing.T) {
 	has := func() (int, int) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.offers.len(), c.offerBytes
+		return c.offers.Len(), c.offerBytes
 	}
 	const n = 10
 	for range n {
@@ -203,7 +205,7 @@ func TestOffersEndWithTheirConnection(t *testing.T) {
 	if err := w.a.Lost(limited(t), w.ab); !errors.Is(err, ErrNotConnected) {
 		t.Error(err)
 	}
-	if k, bytes := has(); k != 0 || bytes != 0 || c.offers.items != nil {
+	if k, bytes := has(); k != 0 || bytes != 0 || !reflect.ValueOf(c.offers).IsZero() {
 		t.Errorf("%d offers of %d bytes stay", k, bytes)
 	}
 	if rb, err := w.a.Offered(limited(t), w.ab); !errors.Is(err, ErrNotConnected) {

@@ -14,6 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/region"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -92,7 +93,7 @@ func TestPeerDirect(t *testing.T) {
 			w.ok(w.a.Offer(limited(t), w.ab, rb))
 			got := must(w.b.Offered(limited(t), w.ba))(t)
 			w.ok(w.b.Write(theirs.All(), w.ba, got.All(), 1))
-			w.done(w.b, OpWrite, 1)
+			w.done(w.b, operation.Write, 1)
 			w.ok(b.Sync())
 			if string(src.mem[4090:4190]) != string(want) {
 				t.Error("other bytes arrived")

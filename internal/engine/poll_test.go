@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -20,7 +21,7 @@ func TestPollDrives(t *testing.T) {
 	to := w.share(theirs.All(), allAccess)
 	more := func(context any) {
 		t.Helper()
-		w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{to.All()}, Context: context}, FlagMore))
+		w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{to.All()}, Context: context}, operation.FlagMore))
 		if n := w.a.unposted(w.ab); n != 1 {
 			t.Fatalf("%d operations wait, want the one with FlagMore", n)
 		}
@@ -33,7 +34,7 @@ func TestPollDrives(t *testing.T) {
 		w.inTime(ctx)
 	}
 	more(3)
-	var c [1]Completion
+	var c [1]operation.Completion
 	if n, err := w.a.Poll(c[:]); n != 1 || err != nil || c[0].Context != 0 || c[0].Err != nil {
 		t.Fatalf("%d, %v, %+v", n, err, c)
 	}
@@ -41,7 +42,7 @@ func TestPollDrives(t *testing.T) {
 		t.Errorf("%d operations still wait: Poll had completions enough", n)
 	}
 	for i := 1; i < 4; i++ {
-		w.done(w.a, OpWrite, i)
+		w.done(w.a, operation.Write, i)
 	}
 
 	w.ok(zero(theirs))
@@ -53,7 +54,7 @@ func TestPollDrives(t *testing.T) {
 		w.inTime(ctx)
 	}
 	same(t, "by Poll(nil)", theirs, want)
-	w.done(w.a, OpWrite, 4)
+	w.done(w.a, operation.Write, 4)
 }
 
 // Completions that a program does not take do not pile up: while there are as many as Poll has
@@ -63,9 +64,9 @@ func TestPollLeavesWhatItHasNoRoomFor(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{AutoReceive: receives})
 	for i := range receives {
 		w.ok(w.a.WriteData(memory.Span{}, uint64(i), w.ab, memory.RemoteSpan{}, i))
-		w.done(w.a, OpWrite, i)
+		w.done(w.a, operation.Write, i)
 	}
-	var c [1]Completion
+	var c [1]operation.Completion
 	take := func(want uint32) {
 		t.Helper()
 		if n, err := w.b.Poll(c[:]); n != 1 || err != nil || c[0].Data != want {
@@ -74,7 +75,7 @@ func TestPollLeavesWhatItHasNoRoomFor(t *testing.T) {
 	}
 	take(0) // and leaves the others to the NIC
 	w.ok(w.a.WriteData(memory.Span{}, receives, w.ab, memory.RemoteSpan{}, receives))
-	w.done(w.a, OpWrite, receives)
+	w.done(w.a, operation.Write, receives)
 	for i := 1; i < receives; i++ {
 		take(uint32(i))
 		if n := w.b.untaken(); n != receives-1-i {
@@ -85,11 +86,11 @@ func TestPollLeavesWhatItHasNoRoomFor(t *testing.T) {
 }
 
 // unposted returns the number of operations to a peer that were not posted to the NIC.
-func (e *Endpoint) unposted(p Peer) int {
+func (e *Endpoint) unposted(p operation.Peer) int {
 	c := e.connTo(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.pending.len()
+	return c.pending.Len()
 }
 
 func (w *world) inTime(ctx context.Context) {

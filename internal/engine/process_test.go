@@ -18,6 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/layouttest"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/layout"
 )
@@ -67,8 +68,8 @@ func receiveInto(i int) [2]layout.Extent {
 
 // noted returns the hashed part of a message's completion. For a write in several work
 // requests the completion's length differs from the write's.
-func noted(c Completion) []byte {
-	if c.Op == OpRemoteWrite {
+func noted(c operation.Completion) []byte {
+	if c.Op == operation.RemoteWrite {
 		c.Len = min(c.Len, 1)
 	}
 	return fmt.Appendf(nil, "%v %d %v %#x\n", c.Op, c.Len, c.Flags, c.Data)
@@ -292,7 +293,7 @@ func (o *other) round(c *contest, i int) {
 	n := c.r.IntN(receives + 1)
 	o.tell(fmt.Sprintf("round %d", i), cmdReceive, uint64(n))
 	for i := range n {
-		f := &flight{by: 1, op: OpRecv}
+		f := &flight{by: 1, op: operation.Recv}
 		for _, r := range receiveInto(i) {
 			for k := range r.Len {
 				f.to.at = append(f.to.at, c.flat(r.Source, r.Off+k))
@@ -367,7 +368,7 @@ func TestVMPeerKilled(t *testing.T) {
 			t.Errorf("nothing failed, or not the receive: %v", failed)
 		}
 		t.Logf("%d operations, failed: %v", posted, failed)
-		if n, err := e.Poll(make([]Completion, 8)); n != 0 || err != nil {
+		if n, err := e.Poll(make([]operation.Completion, 8)); n != 0 || err != nil {
 			t.Errorf("%d completions too many, %v", n, err)
 		}
 		o.lost(e, o.ab)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/layouttest"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // moves are the operations of a contest, each dealt as often as the others. They return false
@@ -18,15 +19,15 @@ var moves = [...]struct {
 }{
 	{"read", (*contest).read},
 	{"write", func(c *contest, by int) bool { return c.write(by, c.length(0), 0) }},
-	{"write with data", func(c *contest, by int) bool { return c.write(by, c.length(0), FlagRemoteCQData) }},
-	{"inject of a buffer", func(c *contest, by int) bool { return c.write(by, c.length(mostInjected), FlagInject) }},
+	{"write with data", func(c *contest, by int) bool { return c.write(by, c.length(0), operation.FlagRemoteCQData) }},
+	{"inject of a buffer", func(c *contest, by int) bool { return c.write(by, c.length(mostInjected), operation.FlagInject) }},
 	{"inject", func(c *contest, by int) bool { return c.inject(by, 0) }},
-	{"inject with data", func(c *contest, by int) bool { return c.inject(by, FlagRemoteCQData) }},
+	{"inject with data", func(c *contest, by int) bool { return c.inject(by, operation.FlagRemoteCQData) }},
 	{"send", func(c *contest, by int) bool { return c.send(by, c.length(0), 0) }},
-	{"send with data", func(c *contest, by int) bool { return c.send(by, c.length(0), FlagRemoteCQData) }},
-	{"send injected", func(c *contest, by int) bool { return c.send(by, c.length(mostInjected), FlagInject) }},
-	{"fetch and add", func(c *contest, by int) bool { return c.atomic(by, OpFetchAdd) }},
-	{"compare and swap", func(c *contest, by int) bool { return c.atomic(by, OpCompareSwap) }},
+	{"send with data", func(c *contest, by int) bool { return c.send(by, c.length(0), operation.FlagRemoteCQData) }},
+	{"send injected", func(c *contest, by int) bool { return c.send(by, c.length(mostInjected), operation.FlagInject) }},
+	{"fetch and add", func(c *contest, by int) bool { return c.atomic(by, operation.FetchAdd) }},
+	{"compare and swap", func(c *contest, by int) bool { return c.atomic(by, operation.CompareSwap) }},
 	{"the CPU", (*contest).cpu},
 }
 
@@ -50,12 +51,12 @@ func (c *contest) length(most int) int {
 }
 
 // flags returns some flags without visible effect, and a fence if one is needed.
-func (c *contest) flags(fence bool) (f Flags) {
+func (c *contest) flags(fence bool) (f operation.Flags) {
 	if c.r.IntN(8) == 0 || fence {
-		f |= FlagFence
+		f |= operation.FlagFence
 	}
 	if c.r.IntN(4) == 0 {
-		f |= FlagMore
+		f |= operation.FlagMore
 	}
 	return f
 }
@@ -63,7 +64,7 @@ func (c *contest) flags(fence bool) (f Flags) {
 func (c *contest) read(by int) bool {
 	n := c.length(0)
 	into, from := c.choose(n, true), c.choose(n, false)
-	f := &flight{by: by, op: OpRead, want: Completion{Len: int64(n)}}
+	f := &flight{by: by, op: operation.Read, want: operation.Completion{Len: int64(n)}}
 	f.writes[by], f.reads[1-by] = c.set(into), c.set(from)
 	fence, ok := c.free(f)
 	if !ok {
@@ -85,12 +86,12 @@ func (c *contest) read(by int) bool {
 	return true
 }
 
-func (c *contest) write(by, n int, flags Flags) bool {
+func (c *contest) write(by, n int, flags operation.Flags) bool {
 	from, to := c.choose(n, false), c.choose(n, true)
-	f := &flight{by: by, op: OpWrite, want: Completion{Len: int64(n)}}
+	f := &flight{by: by, op: operation.Write, want: operation.Completion{Len: int64(n)}}
 	f.reads[by], f.writes[1-by] = c.set(from), c.set(to)
 	var told *flight
-	if flags&FlagRemoteCQData != 0 {
+	if flags&operation.FlagRemoteCQData != 0 {
 		if told = c.receiver(1 - by); told == nil {
 			return false
 		}
@@ -102,21 +103,21 @@ func (c *contest) write(by, n int, flags Flags) bool {
 	local, data := c.spans(by, from), c.r.Uint32()
 	remote, several := c.remote(by, to)
 	if flags |= c.flags(fence); !several && c.r.IntN(3) == 0 {
-		flags |= FlagDeliveryComplete
+		flags |= operation.FlagDeliveryComplete
 	}
-	if flags&FlagInject != 0 {
+	if flags&operation.FlagInject != 0 {
 		f.reads[by] = nil
 	}
 	c.post(f, "%d bytes from %v to %v, %v", n, from, to, flags)
 	c.put(1-by, to.at, c.get(by, from.at))
 	if told != nil {
-		c.tell(told, f, OpRemoteWrite, n, FlagRemoteCQData, data)
+		c.tell(told, f, operation.RemoteWrite, n, operation.FlagRemoteCQData, data)
 	}
 	s := c.side[by]
 	switch {
 	case flags == 0 && len(local) == 1 && len(remote) == 1:
 		c.ok(s.e.Write(local[0], s.peer, remote[0], f.number))
-	case flags == FlagRemoteCQData && len(local) == 1 && len(remote) == 1:
+	case flags == operation.FlagRemoteCQData && len(local) == 1 && len(remote) == 1:
 		c.ok(s.e.WriteData(local[0], uint64(data), s.peer, remote[0], f.number))
 	case flags == 0 && len(remote) == 1:
 		c.ok(s.e.WriteV(local, s.peer, remote[0], f.number))
@@ -131,13 +132,13 @@ func (c *contest) write(by, n int, flags Flags) bool {
 }
 
 // inject writes bytes of Go memory.
-func (c *contest) inject(by int, flags Flags) bool {
+func (c *contest) inject(by int, flags operation.Flags) bool {
 	n := c.length(mostInjected)
 	p, to, data := c.random(n), c.choose(n, true), c.r.Uint32()
 	for len(to.parts) > 1 { // InjectWrite takes one span
 		to = c.choose(n, true)
 	}
-	f := &flight{by: by, op: OpWrite, silent: true}
+	f := &flight{by: by, op: operation.Write, silent: true}
 	f.writes[1-by] = c.set(to)
 	var told *flight
 	if flags != 0 {
@@ -154,7 +155,7 @@ func (c *contest) inject(by int, flags Flags) bool {
 	c.put(1-by, to.at, p)
 	s := c.side[by]
 	if told != nil {
-		c.tell(told, f, OpRemoteWrite, n, FlagRemoteCQData, data)
+		c.tell(told, f, operation.RemoteWrite, n, operation.FlagRemoteCQData, data)
 		c.ok(s.e.InjectWriteData(p, uint64(data), s.peer, remote[0]))
 	} else {
 		c.ok(s.e.InjectWrite(p, s.peer, remote[0]))
@@ -163,21 +164,21 @@ func (c *contest) inject(by int, flags Flags) bool {
 	return true
 }
 
-func (c *contest) send(by, n int, flags Flags) bool {
+func (c *contest) send(by, n int, flags operation.Flags) bool {
 	to := c.receiver(1 - by)
 	if to == nil {
 		return false
 	}
 	n = min(n, len(to.to.at))
 	from, data := c.choose(n, false), c.r.Uint32()
-	f := &flight{by: by, op: OpSend, want: Completion{Len: int64(n)}}
+	f := &flight{by: by, op: operation.Send, want: operation.Completion{Len: int64(n)}}
 	f.reads[by] = c.set(from)
 	fence, ok := c.free(f)
 	if !ok {
 		return false
 	}
-	told := flags & FlagRemoteCQData
-	if flags |= c.flags(fence); flags&FlagInject != 0 {
+	told := flags & operation.FlagRemoteCQData
+	if flags |= c.flags(fence); flags&operation.FlagInject != 0 {
 		f.reads[by] = nil
 	}
 	if told == 0 {
@@ -186,7 +187,7 @@ func (c *contest) send(by, n int, flags Flags) bool {
 	local := c.spans(by, from)
 	c.post(f, "%d bytes from %v to receive %d, %v", n, from, to.number, flags)
 	c.put(1-by, to.to.at[:n], c.get(by, from.at))
-	c.tell(to, f, OpRecv, n, told, data)
+	c.tell(to, f, operation.Recv, n, told, data)
 	s := c.side[by]
 	if flags == 0 && len(local) == 1 {
 		c.ok(s.e.Send(local[0], s.peer, f.number))
@@ -202,7 +203,7 @@ func (c *contest) receiver(by int) *flight {
 	s := c.side[by]
 	for n := 1 + c.r.IntN(3); s.e != nil && n > 0 && len(s.ready) < 2; n-- {
 		p := c.choose(c.length(0), true)
-		f := &flight{by: by, op: OpRecv, to: p}
+		f := &flight{by: by, op: operation.Recv, to: p}
 		f.writes[by] = c.set(p)
 		if _, ok := c.free(f); !ok {
 			break
@@ -222,16 +223,16 @@ func (c *contest) receiver(by int) *flight {
 }
 
 // tell prepares a receive for the operation that will be sent to it.
-func (c *contest) tell(to, from *flight, op Op, n int, flags Flags, data uint32) {
-	to.sender, to.parted = from.number, op == OpRemoteWrite
-	to.want = Completion{Op: op, Len: int64(n), Flags: flags, Data: data}
+func (c *contest) tell(to, from *flight, op operation.Kind, n int, flags operation.Flags, data uint32) {
+	to.sender, to.parted = from.number, op == operation.RemoteWrite
+	to.want = operation.Completion{Op: op, Len: int64(n), Flags: flags, Data: data}
 	s := c.side[to.by]
 	s.ready = s.ready[1:]
 }
 
-func (c *contest) atomic(by int, op Op) bool {
+func (c *contest) atomic(by int, op operation.Kind) bool {
 	into, at := c.run8(1), c.run8(8)
-	f := &flight{by: by, op: op, want: Completion{Len: 8}}
+	f := &flight{by: by, op: op, want: operation.Completion{Len: 8}}
 	f.writes[by] = c.set(into)
 	f.reads[1-by], f.writes[1-by] = c.set(at), c.set(at)
 	fence, ok := c.free(f)
@@ -242,7 +243,7 @@ func (c *contest) atomic(by int, op Op) bool {
 	local, flags := c.spans(by, into), c.flags(fence)
 	old, x, y := binary.NativeEndian.Uint64(c.get(1-by, at.at)), c.r.Uint64(), c.r.Uint64()
 	now := old + x
-	if op == OpCompareSwap {
+	if op == operation.CompareSwap {
 		if now = y; c.r.IntN(3) > 0 {
 			x = old
 		} else if x != old {
@@ -255,9 +256,9 @@ func (c *contest) atomic(by int, op Op) bool {
 	s := c.side[by]
 	m := Msg{Local: local, Peer: s.peer, Remote: remote, Context: f.number}
 	switch {
-	case op == OpFetchAdd && flags == 0:
+	case op == operation.FetchAdd && flags == 0:
 		c.ok(s.e.FetchAdd(local[0], s.peer, remote[0], x, f.number))
-	case op == OpFetchAdd:
+	case op == operation.FetchAdd:
 		c.ok(s.e.FetchAddMsg(m, x, flags))
 	case flags == 0:
 		c.ok(s.e.CompareSwap(local[0], s.peer, remote[0], x, y, f.number))

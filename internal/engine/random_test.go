@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/layouttest"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // contest is two endpoints that carry out random operations on each other's memory, several at
@@ -42,7 +43,7 @@ func newContest(t testing.TB, r *rand.Rand, s layouttest.Shape) *contest {
 // side is one of the two endpoints.
 type side struct {
 	e     *Endpoint      // nil: in another process, which carries out no operations
-	peer  Peer           // the other side
+	peer  operation.Peer // the other side
 	mine  *memory.Region // nil in another process
 	bytes [][]byte       // the expected bytes
 	far   *memory.RemoteBuffer
@@ -55,9 +56,9 @@ type side struct {
 type flight struct {
 	number int
 	by     int // the side that has posted it
-	op     Op
+	op     operation.Kind
 	silent bool
-	want   Completion
+	want   operation.Completion
 	reads  [2]set // of the two sides' memory
 	writes [2]set
 	seen   bool // by the other side: a later message has arrived
@@ -123,11 +124,11 @@ func (c *contest) free(f *flight) (fence, ok bool) {
 			here, there := f.against(g, f.by), f.against(g, 1-f.by)
 			switch {
 			case !here && !there:
-			case g.op == OpRecv && g.sender == 0 || c.side[g.by].e == nil:
+			case g.op == operation.Recv && g.sender == 0 || c.side[g.by].e == nil:
 				return false, false // not soon
 			case here || g.by != f.by:
 				wait = true // the NIC owns memory until the completion; operations of two sides have no order
-			case !c.strict || f.op == OpRead || g.op == OpRead:
+			case !c.strict || f.op == operation.Read || g.op == operation.Read:
 				fence = true
 			}
 		}
@@ -157,13 +158,13 @@ func (c *contest) post(f *flight, what string, args ...any) {
 	f.number, f.want.Op = c.last, f.op
 	c.flying = append(c.flying, f)
 	s := c.side[f.by]
-	if f.op != OpRecv {
+	if f.op != operation.Recv {
 		c.posted++
 	}
 	switch f.op {
-	case OpRecv:
+	case operation.Recv:
 		s.ready, s.received = append(s.ready, f), append(s.received, f)
-	case OpRead:
+	case operation.Read:
 	default:
 		s.sent = append(s.sent, f)
 	}
@@ -218,9 +219,9 @@ func (c *contest) reap() bool {
 	}
 	// Wait first for operations that were sent: the other side's receives depend on them.
 	speaks := [3]func(f *flight) bool{
-		func(f *flight) bool { return f.op != OpRecv && !f.silent },
+		func(f *flight) bool { return f.op != operation.Recv && !f.silent },
 		func(f *flight) bool { return f.silent },
-		func(f *flight) bool { return f.op == OpRecv && f.sender != 0 },
+		func(f *flight) bool { return f.op == operation.Recv && f.sender != 0 },
 	}
 	for i, does := range speaks {
 		for by, s := range c.side {
@@ -228,11 +229,11 @@ func (c *contest) reap() bool {
 				continue
 			}
 			if i == 1 { // a later operation in the same queue shows that it has completed
-				f := &flight{by: by, op: OpWrite}
+				f := &flight{by: by, op: operation.Write}
 				c.post(f, "nothing")
 				c.ok(s.e.Write(memory.Span{}, s.peer, memory.RemoteSpan{}, f.number))
 			}
-			c.completed(by, func(dst []Completion) (int, error) {
+			c.completed(by, func(dst []operation.Completion) (int, error) {
 				ctx, cancel := context.WithTimeout(context.Background(), bound)
 				defer cancel()
 				return s.e.Wait(ctx, dst)
@@ -244,9 +245,9 @@ func (c *contest) reap() bool {
 }
 
 // completed takes completions of one side.
-func (c *contest) completed(by int, from func([]Completion) (int, error)) bool {
+func (c *contest) completed(by int, from func([]operation.Completion) (int, error)) bool {
 	c.t.Helper()
-	var done [4]Completion
+	var done [4]operation.Completion
 	n, err := from(done[:1+c.luck.IntN(len(done))])
 	if err != nil {
 		c.fatal("no completion of %s: %v", sideNames[by], err)
@@ -258,7 +259,7 @@ func (c *contest) completed(by int, from func([]Completion) (int, error)) bool {
 }
 
 // landed compares a completion with its flight.
-func (c *contest) landed(by int, d Completion) {
+func (c *contest) landed(by int, d operation.Completion) {
 	c.t.Helper()
 	s := c.side[by]
 	i := slices.IndexFunc(c.flying, func(f *flight) bool { return f.by == by && f.number == d.Context && !f.silent })
@@ -276,14 +277,14 @@ func (c *contest) landed(by int, d Completion) {
 	}
 	c.remove(f)
 	switch f.op {
-	case OpRead: // in any order
-	case OpRecv:
+	case operation.Read: // in any order
+	case operation.Recv:
 		if s.received[0] != f {
 			c.fatal("receive %d has completed before receive %d", f.number, s.received[0].number)
 		}
 		s.received = s.received[1:]
 		for _, g := range c.flying { // all operations that the other side has sent before
-			g.seen = g.seen || g.by != by && g.op != OpRead && g.op != OpRecv && g.number <= f.sender
+			g.seen = g.seen || g.by != by && g.op != operation.Read && g.op != operation.Recv && g.number <= f.sender
 		}
 		if c.luck.IntN(4) == 0 {
 			c.compare(by)
@@ -348,7 +349,7 @@ func (c *contest) compare(side int) {
 // underWay returns the number of operations under way, without receives.
 func (c *contest) underWay() (n int) {
 	for _, f := range c.flying {
-		if f.op != OpRecv {
+		if f.op != operation.Recv {
 			n++
 		}
 	}

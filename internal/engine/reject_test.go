@@ -19,9 +19,9 @@ import (
 )
 
 // rejections returns a function for OnReject, and a channel of the errors that it gets.
-func rejections() (chan error, func(net.Addr, error)) {
+func rejections() (chan error, func(PeerInfo, error)) {
 	heard := make(chan error, 100)
-	return heard, func(from net.Addr, why error) { heard <- fmt.Errorf("%v: %w", from, why) }
+	return heard, func(from PeerInfo, why error) { heard <- fmt.Errorf("%v: %w", from.Addr, why) }
 }
 
 func next(t testing.TB, heard chan error) error {
@@ -166,7 +166,7 @@ func (brokenDevice) Link(rc.Attr) (rc.Link, error) { return nil, errBroken }
 // A caller in the middle of the handshake learns that the endpoint is closing.
 func TestRejectedByClose(t *testing.T) {
 	s := inMemory(t)
-	server := s.endpoint(t, EndpointOptions{OnReject: func(from net.Addr, why error) { t.Errorf("told of %v at the end: %v", from, why) }})
+	server := s.endpoint(t, EndpointOptions{OnReject: func(from PeerInfo, why error) { t.Errorf("told of %v at the end: %v", from.Addr, why) }})
 	addr := must(server.Listen("127.0.0.1:0"))(t).String()
 	for _, said := range [][]byte{nil, recorded(t, exchange.Version)} {
 		c := dialRaw(t, addr)

@@ -9,6 +9,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // share is memory for which a peer was given keys.
@@ -35,7 +36,7 @@ type share struct {
 // protection domain: the NIC lets each of them use any key that it knows or guesses, even one
 // that was given to another peer. Peers that must not reach memory shared with others need a
 // domain of their own: open the device again, with OpenNIC.
-func (e *Endpoint) Share(peer Peer, s memory.Span, access ibvfd.Access) (*memory.RemoteBuffer, error) {
+func (e *Endpoint) Share(peer operation.Peer, s memory.Span, access ibvfd.Access) (*memory.RemoteBuffer, error) {
 	if peer == 0 {
 		return e.share(nil, s, access)
 	}

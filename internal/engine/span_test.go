@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/layout"
 )
@@ -26,7 +27,7 @@ func TestSpanKeepsItsLayout(t *testing.T) {
 	w.ok(w.a.Write(r.All(), w.ab, to.Part(16, 16), "the second"))
 	w.ok(w.a.Write(memory.Span{Region: r, Length: 16}, w.ab, to.Part(32, 16), "the one of now"))
 	for _, what := range []string{"the first layout", "the second", "the one of now"} {
-		w.done(w.a, OpWrite, what)
+		w.done(w.a, operation.Write, what)
 	}
 	got := content(t, theirs)
 	for i, from := range []int{0, 32, 32} {

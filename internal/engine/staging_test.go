@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"golang.org/x/sys/unix"
 )
@@ -47,7 +48,7 @@ func TestArrivedAtASourceThatFails(t *testing.T) {
 			} else {
 				w.ok(w.a.Recv(into.All(), w.ab, 1))
 				w.ok(w.b.Send(theirs.All(), w.ba, 2))
-				w.done(w.b, OpSend, 2)
+				w.done(w.b, operation.Send, 2)
 			}
 			if c := w.wait(w.a); c.Context != 1 || !errors.Is(c.Err, unix.EIO) {
 				t.Fatalf("%+v, want what the source has answered", c)

@@ -93,7 +93,7 @@ func TestStuckLink(t *testing.T) {
 	c.mu.Unlock()
 	w.ok(w.a.Recv(mine.All(), w.ab, "receive"))
 	w.ok(w.a.InjectWrite([]byte{1}, w.ab, rb.Part(0, 1)))
-	slots := len(w.a.slab.free)
+	slots := w.a.slab.Free()
 	w.ok(w.a.Remove(w.ab))
 	for range 2 {
 		if c := w.wait(w.a); c.Err == nil {
@@ -101,14 +101,14 @@ func TestStuckLink(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := mine.Close(); !errors.Is(err, dmabuf.ErrInUse) || len(w.a.slab.free) != slots {
+		if err := mine.Close(); !errors.Is(err, dmabuf.ErrInUse) || w.a.slab.Free() != slots {
 			t.Errorf("close of memory that the NIC may touch: %v", err)
 		}
 		_ = w.a.nic.Close() // the NIC tries again
 	}
 	w.ok(mine.Close())
-	if len(w.a.slab.free) != slots+1 {
-		t.Errorf("%d places for what is injected, there were %d and one more", len(w.a.slab.free), slots)
+	if w.a.slab.Free() != slots+1 {
+		t.Errorf("%d places for what is injected, there were %d and one more", w.a.slab.Free(), slots)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -86,7 +87,7 @@ func TestVMGIDOfConnections(t *testing.T) {
 			mine, theirs := s.kinds[1].make(t, w.a.nic, 10000), s.kinds[1].make(t, w.b.nic, 10000)
 			want := random(t, r, mine, 10000)
 			w.ok(w.a.Write(mine.All(), w.ab, w.share(theirs.All(), allAccess).All(), name))
-			w.done(w.a, OpWrite, name)
+			w.done(w.a, operation.Write, name)
 			same(t, "over "+c.want, theirs, want)
 			w.ok(w.a.Remove(w.ab))
 			if _, err := w.a.ConnPath(w.ab); !errors.Is(err, ErrNotConnected) {

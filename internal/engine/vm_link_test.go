@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -34,7 +35,7 @@ func linkDown(t *testing.T, s setting, k kind) {
 	want := random(t, r, mine, size)
 	rb := w.share(theirs.All(), allAccess)
 	w.ok(w.a.Write(mine.All(), w.ab, rb.All(), "first"))
-	w.done(w.a, OpWrite, "first")
+	w.done(w.a, operation.Write, "first")
 	same(t, "before", theirs, want)
 
 	heard := make(chan ibvfd.Event, 64)
@@ -69,7 +70,7 @@ func linkDown(t *testing.T, s setting, k kind) {
 	told := map[any]bool{}
 	for range left {
 		c := w.wait(w.a)
-		if told[c.Context] || c.Err == nil && (first != nil || c.Context == writes || c.Op != OpWrite) {
+		if told[c.Context] || c.Err == nil && (first != nil || c.Context == writes || c.Op != operation.Write) {
 			t.Errorf("%+v, told of %v; the first error: %v", c, told, first)
 		}
 		told[c.Context] = true
@@ -102,11 +103,11 @@ func linkDown(t *testing.T, s setting, k kind) {
 		}
 	}
 	w.connect()
-	if err := w.a.Write(mine.All(), w.ab, rb.All(), nil); !errors.Is(err, ErrStaleKey) {
+	if err := w.a.Write(mine.All(), w.ab, rb.All(), nil); !errors.Is(err, operation.ErrStaleKey) {
 		t.Errorf("a key of the connection before: %v", err)
 	}
 	want = random(t, r, mine, size)
 	w.ok(w.a.Write(mine.All(), w.ab, w.share(theirs.All(), allAccess).All(), "again"))
-	w.done(w.a, OpWrite, "again")
+	w.done(w.a, operation.Write, "again")
 	same(t, "with the link up again", theirs, want)
 }

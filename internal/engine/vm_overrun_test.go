@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -51,10 +52,10 @@ func TestVMCQOverrun(t *testing.T) {
 	w.lost(w.b, w.ba)
 
 	w.connect()
-	if err := w.a.Write(mine.All(), w.ab, old.All(), nil); !errors.Is(err, ErrStaleKey) {
+	if err := w.a.Write(mine.All(), w.ab, old.All(), nil); !errors.Is(err, operation.ErrStaleKey) {
 		t.Errorf("a key of the connection before: %v", err)
 	}
 	w.ok(w.a.Write(mine.All(), w.ab, w.share(theirs.All(), allAccess).All(), "again"))
-	w.done(w.a, OpWrite, "again")
+	w.done(w.a, operation.Write, "again")
 	same(t, "after the overrun", theirs, here)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/cm"
 	"github.com/gpurdma/gpurdma/internal/cmstream"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -78,7 +79,7 @@ func TestVMRDMACMIsProtected(t *testing.T) {
 	want := random(t, testenv.Seeded(t), buf, 64)
 	all := must(w.b.Share(0, buf.All(), allAccess))(t)
 	w.ok(w.a.Read(mine.All(), peer, all.All(), 1))
-	w.done(w.a, OpRead, 1)
+	w.done(w.a, operation.Read, 1)
 	same(t, "over TLS over rdma_cm", mine, want)
 }
 

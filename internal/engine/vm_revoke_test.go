@@ -20,6 +20,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -122,7 +123,7 @@ func (x *traffic) round(ctx context.Context, r *rand.Rand) error {
 		if err := post(); err != nil {
 			return err
 		}
-		var c [1]Completion
+		var c [1]operation.Completion
 		if _, err := e.Wait(ctx, c[:]); err != nil {
 			return err
 		}
@@ -274,7 +275,7 @@ func TestVMRevokedUnderTraffic(t *testing.T) {
 		// ... and by its key. A new key works.
 		w.connect()
 		w.ok(w.a.Write(mine.All(), w.ab, w.share(theirs.All(), allAccess).All(), "new key"))
-		w.done(w.a, OpWrite, "new key")
+		w.done(w.a, operation.Write, "new key")
 		want = content(t, mine)
 		same(t, "by a new key", theirs, want)
 		random(t, testenv.Seeded(t), mine, trafficSize)
@@ -303,7 +304,7 @@ func TestVMRevokedUnderTraffic(t *testing.T) {
 		into = must(w.b.Offered(limited(t), w.ba))(t)
 		want = random(t, testenv.Seeded(t), theirs, trafficSize)
 		w.ok(w.b.Write(theirs.All(), w.ba, into.All(), "again"))
-		w.done(w.b, OpWrite, "again")
+		w.done(w.b, operation.Write, "again")
 		same(t, "written from it", mine, want)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -113,7 +114,7 @@ func testSecondNIC(t *testing.T) {
 			mine, theirs := hostKind.make(t, w.a.nic, 10000), hostKind.make(t, w.b.nic, 10000)
 			want := random(t, r, mine, 10000)
 			w.ok(w.a.Write(mine.All(), w.ab, w.share(theirs.All(), allAccess).All(), name))
-			w.done(w.a, OpWrite, name)
+			w.done(w.a, operation.Write, name)
 			same(t, "over "+c.want, theirs, want)
 		})
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -122,7 +123,7 @@ func TestVMStockRefusedIsStaged(t *testing.T) {
 	want := fill(from)
 	copied("write", size, size, func() {
 		w.ok(w.a.Write(mine.All(), w.ab, rb.All(), "write"))
-		w.done(w.a, OpWrite, "write")
+		w.done(w.a, operation.Write, "write")
 		w.ok(theirs.Sync())
 		holds("written", into, want)
 	})
@@ -132,7 +133,7 @@ func TestVMStockRefusedIsStaged(t *testing.T) {
 	copied("read", size, size, func() {
 		w.ok(theirs.Sync()) // the peer's GPU has written
 		w.ok(w.a.Read(mine.All(), w.ab, rb.All(), "read"))
-		w.done(w.a, OpRead, "read")
+		w.done(w.a, operation.Read, "read")
 		holds("read", from, want)
 	})
 	copied("nothing", 0, 0, func() {

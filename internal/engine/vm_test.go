@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rdmanl"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -128,7 +129,7 @@ func TestVMWaitDoesNotAllocate(t *testing.T) {
 	w := onNIC(t).world(t, EndpointOptions{})
 	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
 	from, to := mine.All(), w.share(theirs.All(), allAccess).All()
-	ctx, done := limited(t), make([]Completion, 1)
+	ctx, done := limited(t), make([]operation.Completion, 1)
 	write := func() {
 		w.ok(w.a.Write(from, w.ab, to, nil))
 		for range 2 { // the second run must allocate nothing

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -88,7 +89,7 @@ func TestVMPeerVanishes(t *testing.T) {
 	keys := map[string]*memory.RemoteBuffer{"idle": quiet.share(theirs.All(), allAccess), "unacknowledged": busy.share(theirs.All(), allAccess)}
 	for name, x := range map[string]*world{"idle": quiet, "unacknowledged": busy} {
 		w.ok(w.a.Write(mine.All(), x.ab, keys[name].All(), name))
-		w.done(w.a, OpWrite, name)
+		w.done(w.a, operation.Write, name)
 		w.ok(w.a.Recv(memory.Span{}, x.ab, name))
 		w.ok(w.b.Recv(memory.Span{}, x.ba, name))
 	}
@@ -101,7 +102,7 @@ func TestVMPeerVanishes(t *testing.T) {
 	for _, e := range []*Endpoint{w.a, w.b} {
 		for range 2 {
 			c := w.wait(e)
-			if !errors.Is(c.Err, ErrNotConnected) || c.Op != OpRecv {
+			if !errors.Is(c.Err, ErrNotConnected) || c.Op != operation.Recv {
 				t.Errorf("%+v, want that the connection is gone", c)
 			}
 			t.Logf("%v: %v", c.Context, c.Err)
@@ -111,7 +112,7 @@ func TestVMPeerVanishes(t *testing.T) {
 		w.lost(w.a, x.ab)
 		w.lost(w.b, x.ba)
 		w.connect()
-		if err := w.a.Write(mine.All(), w.ab, keys[name].All(), nil); !errors.Is(err, ErrStaleKey) {
+		if err := w.a.Write(mine.All(), w.ab, keys[name].All(), nil); !errors.Is(err, operation.ErrStaleKey) {
 			t.Errorf("%s: an old key as it is: %v", name, err)
 		}
 		forged := withToken(keys[name], w.share(theirs.All(), allAccess).Token())

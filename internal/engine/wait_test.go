@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // asleep waits until that many goroutines sleep in e's Wait.
@@ -25,7 +26,7 @@ func asleep(e *Endpoint, n int) {
 
 // waited is the result of a Wait.
 type waited struct {
-	Completion
+	operation.Completion
 	n   int
 	err error
 }
@@ -34,14 +35,14 @@ type waited struct {
 func waiting(ctx context.Context, e *Endpoint) chan waited {
 	ended := make(chan waited, 1)
 	go func() {
-		var c [1]Completion
+		var c [1]operation.Completion
 		n, err := e.Wait(ctx, c[:])
 		ended <- waited{c[0], n, err}
 	}()
 	return ended
 }
 
-func (w *world) got(ended chan waited, op Op, context any) {
+func (w *world) got(ended chan waited, op operation.Kind, context any) {
 	w.t.Helper()
 	if c := <-ended; c.n != 1 || c.err != nil || c.Err != nil || c.Op != op || c.Context != context {
 		w.t.Fatalf("%+v, want a good %v with context %v", c, op, context)
@@ -62,16 +63,16 @@ func testWaitSleeps(t *testing.T, s setting) {
 		ended := waiting(ctx, w.b)
 		asleep(w.b, 1)
 		w.ok(w.a.Send(mine.All(), w.ab, i))
-		w.done(w.a, OpSend, i)
-		w.got(ended, OpRecv, i)
+		w.done(w.a, operation.Send, i)
+		w.got(ended, operation.Recv, i)
 	}
 
 	// Operations that other goroutines post while one sleeps, with and without FlagMore.
-	for i, flags := range []Flags{0, FlagMore} {
+	for i, flags := range []operation.Flags{0, operation.FlagMore} {
 		ended := waiting(ctx, w.a)
 		asleep(w.a, 1)
 		w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: i}, flags))
-		w.got(ended, OpWrite, i)
+		w.got(ended, operation.Write, i)
 	}
 
 	// A new connection.
@@ -83,8 +84,8 @@ func testWaitSleeps(t *testing.T, s setting) {
 	to := must(late.Share(from, hostKind.make(t, late.nic, 64).All(), allAccess))(t)
 	w.ok(late.Offer(ctx, from, to))
 	w.ok(w.a.WriteData(mine.All(), 7, peer, must(w.a.Offered(ctx, peer))(t).All(), "data"))
-	w.done(w.a, OpWrite, "data")
-	if c := <-ended; c.n != 1 || c.err != nil || c.Err != nil || c.Op != OpRemoteWrite || c.Data != 7 {
+	w.done(w.a, operation.Write, "data")
+	if c := <-ended; c.n != 1 || c.err != nil || c.Err != nil || c.Op != operation.RemoteWrite || c.Data != 7 {
 		t.Errorf("%+v", c)
 	}
 
@@ -128,7 +129,7 @@ func testWaitOfMany(t *testing.T, s setting, n int) {
 	var all sync.WaitGroup
 	for i := range waiters {
 		all.Go(func() {
-			list := make([]Completion, 1+i%2)
+			list := make([]operation.Completion, 1+i%2)
 			for ctx.Err() == nil {
 				// One goroutine gives up again and again.
 				brief, cancel := context.WithCancel(ctx)
@@ -156,7 +157,7 @@ func testWaitOfMany(t *testing.T, s setting, n int) {
 		}
 		w.ok(w.b.Recv(theirs.All(), w.ba, i))
 		w.ok(w.a.Send(mine.All(), w.ab, i))
-		w.done(w.a, OpSend, i)
+		w.done(w.a, operation.Send, i)
 	}
 	for range n {
 		if i := <-got; seen[i] {

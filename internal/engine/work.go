@@ -15,15 +15,17 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
+	"github.com/gpurdma/gpurdma/internal/slab"
 )
 
 // Work is an operation between its posting and its completion.
 type Work struct {
-	kind    Op
-	flags   Flags
+	kind    operation.Kind
+	flags   operation.Flags
 	context any
-	sink    Sink // nil: the endpoint's own list
+	sink    operation.Sink // nil: the endpoint's own list
 	uses    atomic.Uint32
 	length  int64
 	there   int64 // bytes of the peer's memory
@@ -46,7 +48,7 @@ type Work struct {
 
 	low      lower.Lowering
 	last     lower.Piece // the remote memory of the last work request
-	slot     slot        // of the slab, if injected, or if result
+	slot     slab.Slot   // of the slab, if injected, or if result
 	injected bool
 	result   bool           // an atomic's old value goes to the slot
 	pack     *memory.Buffer // memory of a message with more pieces than a work request may have
@@ -60,13 +62,6 @@ type Work struct {
 	withdrawn                   error // why Cancel has withdrawn it, or the rest of it
 }
 
-// Sink gets the completions of works in place of the endpoint's list. Complete is called with
-// the connection's mutex locked, in the order in which the works ended: it must not block, and
-// must not call the endpoint.
-type Sink interface {
-	Complete(c Completion)
-}
-
 // works are unused works.
 type works struct {
 	mu   sync.Mutex
@@ -74,7 +69,7 @@ type works struct {
 }
 
 // newWork returns a work, possibly a recycled one.
-func (e *Endpoint) newWork(kind Op, flags Flags, context any) *Work {
+func (e *Endpoint) newWork(kind operation.Kind, flags operation.Flags, context any) *Work {
 	e.works.mu.Lock()
 	var o *Work
 	if n := len(e.works.free); n > 0 {
@@ -85,8 +80,8 @@ func (e *Endpoint) newWork(kind Op, flags Flags, context any) *Work {
 		o = new(Work)
 	}
 	o.kind, o.flags, o.context = kind, flags, context
-	o.silent = e.opt.Selective && flags&FlagCompletion == 0
-	if kind == OpRead {
+	o.silent = e.opt.Selective && flags&operation.FlagCompletion == 0
+	if kind == operation.Read {
 		o.queue = rc.ReadQueue
 	}
 	return o
@@ -98,7 +93,7 @@ func (e *Endpoint) recycle(o *Work) {
 		o.operands[i].Drop()
 	}
 	if o.injected || o.result {
-		e.slab.put(o.slot)
+		e.slab.Put(o.slot)
 	}
 	if o.cancel != nil {
 		o.cancel()
@@ -126,7 +121,7 @@ func (o *Work) reset() {
 	o.letter, o.ready, o.cancel = letter{}, nil, nil
 	o.operands, o.local, o.remote, o.bufs = o.operands[:0], o.local[:0], o.remote[:0], o.bufs[:0]
 	o.add, o.swap, o.last = 0, 0, lower.Piece{}
-	o.slot, o.injected, o.result, o.pack = slot{}, false, false, nil
+	o.slot, o.injected, o.result, o.pack = slab.Slot{}, false, false, nil
 	o.started, o.begun, o.made, o.ended, o.busy, o.staged, o.flushing, o.noting = false, false, false, false, false, false, false, false
 	o.err, o.withdrawn = nil, nil
 }
@@ -142,7 +137,7 @@ func (o *Work) take(e *Endpoint, spans ...memory.Span) error {
 }
 
 func (o *Work) addLocal(e *Endpoint, s *memory.Span) error {
-	write := o.kind != OpWrite && o.kind != OpSend
+	write := o.kind != operation.Write && o.kind != operation.Send
 	x, err := s.Use(e.nic, o.kind.String(), write)
 	if err != nil {
 		return err
@@ -176,7 +171,7 @@ func (o *Work) takeRemote(need ibvfd.Access, spans ...memory.RemoteSpan) error {
 }
 
 func (o *Work) addRemote(need ibvfd.Access, s *memory.RemoteSpan) error {
-	if o.flags&FlagDeliveryComplete != 0 && o.kind == OpWrite {
+	if o.flags&operation.FlagDeliveryComplete != 0 && o.kind == operation.Write {
 		need |= ibvfd.AccessRemoteRead
 	}
 	if err := s.Check(o.kind.String(), need); err != nil {
@@ -190,7 +185,7 @@ func (o *Work) addRemote(need ibvfd.Access, s *memory.RemoteSpan) error {
 	}
 	o.there += s.Length
 	several := len(o.bufs) > 0 && o.bufs[0] != s.Buf || s.Buf.Layout().DistinctSources() > 1
-	if need&ibvfd.AccessRemoteRead != 0 && o.kind == OpWrite && several {
+	if need&ibvfd.AccessRemoteRead != 0 && o.kind == operation.Write && several {
 		return &dmabuf.Error{
 			Op: o.kind.String(), Detail: "delivered, to several buffers of the peer", Err: unix.EOPNOTSUPP,
 			Remedy: "write to one at a time: reading back from one says nothing of the others",
@@ -219,5 +214,26 @@ func (o *Work) stage(*Endpoint) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// inject replaces the work's local memory by a slot of n bytes, which fill fills.
+func (o *Work) inject(e *Endpoint, n int64, fill func(p []byte) error) error {
+	if err := e.slab.Fits(o.kind.String(), n); err != nil {
+		return err
+	}
+	x, err := e.slab.Take()
+	if err != nil {
+		return err
+	}
+	o.slot, o.injected = x, true
+	if err := x.Fill(n, fill); err != nil {
+		return err
+	}
+	o.local, o.staged = o.local[:0], false
+	if n > 0 {
+		o.local = append(o.local, x.Window(n))
+	}
+	o.length = n
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // begin prepares work requests within the limits of the connection.
@@ -33,12 +34,12 @@ func (o *Work) begin(c *Conn) error {
 		}
 	}
 	switch o.kind {
-	case OpRead:
+	case operation.Read:
 		lim.MaxSGE = c.a.ReadSGE
 		lower.Start(&o.low, ibvfd.OpRead, o.local, o.remote, o.length, lim)
-	case OpWrite:
+	case operation.Write:
 		lower.Start(&o.low, ibvfd.OpWrite, o.local, o.remote, o.length, lim)
-	case OpSend, OpRecv:
+	case operation.Send, operation.Recv:
 		if o.letter.kind != 0 {
 			return nil // it fits into its slot
 		}
@@ -50,10 +51,10 @@ func (o *Work) begin(c *Conn) error {
 // reads reports whether the op uses a READ or an atomic.
 func (o *Work) reads() bool {
 	switch o.kind {
-	case OpRead, OpFetchAdd, OpCompareSwap:
+	case operation.Read, operation.FetchAdd, operation.CompareSwap:
 		return true
 	}
-	return o.kind == OpWrite && o.flags&FlagDeliveryComplete != 0 && o.length > 0
+	return o.kind == operation.Write && o.flags&operation.FlagDeliveryComplete != 0 && o.length > 0
 }
 
 // beginMessage packs a message that has more pieces than a work request may have.
@@ -97,7 +98,7 @@ func (o *Work) packInto(e *Endpoint) error {
 	}
 	_ = pack.Release() // from here on it is freed when the op is recycled
 	o.pack = pack
-	if o.kind == OpSend {
+	if o.kind == operation.Send {
 		if err := o.gather(pack.HostBytes()); err != nil {
 			return err
 		}
@@ -138,26 +139,26 @@ func (o *Work) gather(p []byte) error {
 // make fills wrs with the next work requests. It returns their number, and the number of SGEs
 // used. sges must have room for the most SGEs that one work request may have.
 func (o *Work) make(c *Conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
-	if o.letter.kind != 0 && (o.kind == OpSend || o.noting || o.length == 0) {
+	if o.letter.kind != 0 && (o.kind == operation.Send || o.noting || o.length == 0) {
 		return o.makeLetter(c, wrs, sges)
 	}
 	switch o.kind {
-	case OpSend:
+	case operation.Send:
 		used = o.message(sges)
 		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpSend, SGE: sges[:used:used]}
-		if o.flags&FlagRemoteCQData != 0 {
+		if o.flags&operation.FlagRemoteCQData != 0 {
 			wrs[0].Op, wrs[0].Imm = ibvfd.OpSendImm, o.data
 		}
 		if o.inline(c) {
 			wrs[0].Flags |= ibvfd.SendInline
 		}
 		n, o.made = 1, true
-	case OpFetchAdd, OpCompareSwap:
+	case operation.FetchAdd, operation.CompareSwap:
 		used = o.message(sges)
 		r := lower.PiecesOf(o.remote)
 		to, _ := r.Next()
 		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpFetchAdd, SGE: sges[:used:used], RemoteAddr: to.Addr, RKey: to.Key, CompareAdd: o.add, Swap: o.swap}
-		if o.kind == OpCompareSwap {
+		if o.kind == operation.CompareSwap {
 			wrs[0].Op = ibvfd.OpCompareSwap
 		}
 		n, o.made = 1, true
@@ -194,7 +195,7 @@ func (o *Work) message(sges []ibvfd.SGE) (used int) {
 func (o *Work) transfer(c *Conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
 	if o.flushing {
 		// Read one byte back into memory that is not used otherwise.
-		sink := c.e.slab.sink
+		sink := c.e.slab.Sink()
 		sges[0] = ibvfd.SGE{Addr: sink.Addr, Length: 1, LKey: sink.Key}
 		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpRead, SGE: sges[:1:1], RemoteAddr: o.last.Addr, RKey: o.last.Key}
 		o.moved()
@@ -203,7 +204,7 @@ func (o *Work) transfer(c *Conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used 
 	if o.length == 0 {
 		// For 0 bytes the peer's NIC checks neither address nor key.
 		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpWrite}
-		if o.kind == OpRead {
+		if o.kind == operation.Read {
 			wrs[0].Op = ibvfd.OpRead
 		}
 		n = 1
@@ -218,10 +219,10 @@ func (o *Work) transfer(c *Conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used 
 	}
 	end := &wrs[n-1]
 	o.last = lower.Piece{Addr: end.RemoteAddr, Key: end.RKey}
-	if o.flags&FlagRemoteCQData != 0 {
+	if o.flags&operation.FlagRemoteCQData != 0 {
 		end.Op, end.Imm = ibvfd.OpWriteImm, o.data
 	}
-	if o.kind == OpWrite && o.flags&FlagDeliveryComplete != 0 && o.length > 0 {
+	if o.kind == operation.Write && o.flags&operation.FlagDeliveryComplete != 0 && o.length > 0 {
 		o.flushing = true
 	} else {
 		o.moved()
@@ -245,7 +246,7 @@ func (o *Work) slowEnd() bool {
 		return true
 	}
 	switch o.kind {
-	case OpWrite, OpSend, OpRemoteWrite:
+	case operation.Write, operation.Send, operation.RemoteWrite:
 		return false
 	}
 	for i := range o.operands {
@@ -264,7 +265,7 @@ func (o *Work) arrive(e *Endpoint) error {
 			o.pack.Unuse()
 			o.pack = nil
 		}()
-		if o.kind != OpRecv {
+		if o.kind != operation.Recv {
 			return nil
 		}
 		p := o.pack.HostBytes()[:n]

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -132,8 +133,8 @@ func ofSource(name string, direct bool, p memory.Policy) kind {
 type world struct {
 	t      testing.TB
 	a, b   *Endpoint
-	ab     Peer // b, from a's point of view
-	ba     Peer
+	ab     operation.Peer // b, from a's point of view
+	ba     operation.Peer
 	listen string
 }
 
@@ -163,9 +164,9 @@ func (w *world) ok(err error) {
 }
 
 // wait returns the next completion of e. It also polls the peer, which may have work to do.
-func (w *world) wait(e *Endpoint) Completion {
+func (w *world) wait(e *Endpoint) operation.Completion {
 	w.t.Helper()
-	var c [1]Completion
+	var c [1]operation.Completion
 	if n, err := e.Wait(limited(w.t), c[:]); n != 1 || err != nil {
 		w.t.Fatalf("no completion: %v", err)
 	}
@@ -173,7 +174,7 @@ func (w *world) wait(e *Endpoint) Completion {
 }
 
 // done waits for a completion without error and with that context.
-func (w *world) done(e *Endpoint, op Op, context any) Completion {
+func (w *world) done(e *Endpoint, op operation.Kind, context any) operation.Completion {
 	w.t.Helper()
 	c := w.wait(e)
 	if c.Err != nil || c.Op != op || c.Context != context {

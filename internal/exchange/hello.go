@@ -15,8 +15,8 @@ import (
 )
 
 // Version is the version of the messages. Version 1 had no READ depths, version 2 no reject,
-// version 3 no texts, names, bye or gone.
-const Version = 4
+// version 3 no texts, names, bye or gone, version 4 no reason in a bye and no answer to ready.
+const Version = 5
 
 // MaxText is the longest text that a program may send with its hello, in bytes.
 const MaxText = 4 << 10

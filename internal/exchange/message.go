@@ -19,11 +19,11 @@ type Kind byte
 // The kinds of messages.
 const (
 	MsgHello Kind = 1 + iota
-	MsgReady
+	MsgReady      // the caller has connected its queue pairs; the listener answers that it has, too
 	MsgOffer
 	MsgReject // text, in UTF-8
 	MsgText   // the program's text, after a hello
-	MsgBye    // the side ends the connection
+	MsgBye    // the side ends the connection; the reason, in UTF-8, empty if its program has closed it
 	MsgGone   // the side's queue pairs are destroyed
 )
 
@@ -36,7 +36,7 @@ func (k Kind) MaxBody() int {
 		return MaxOffer
 	case MsgText:
 		return MaxText
-	case MsgReject:
+	case MsgReject, MsgBye:
 		return MaxReject
 	}
 	return 0
@@ -63,6 +63,9 @@ func ReadAny(r io.Reader, want ...Kind) (Kind, []byte, error) {
 	var head [5]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return 0, nil, err
+	}
+	if tlsRecord(head[:]) {
+		return 0, nil, NewRejection(textPlain, &dmabuf.Error{Op: "read an exchange", Detail: "the other side speaks TLS, and this side does not", Remedy: "set TLS on both sides, or on none", Err: ErrMalformed})
 	}
 	n, k := binary.BigEndian.Uint32(head[:]), Kind(head[4])
 	wanted := slices.Contains(want, k)

@@ -5,6 +5,8 @@ package exchange
 import (
 	"context"
 	"crypto/tls"
+	"encoding/binary"
+	"errors"
 	"net"
 	"net/netip"
 
@@ -36,10 +38,41 @@ func (p Protection) Protect(ctx context.Context, c net.Conn, host string, client
 		t = tls.Server(c, cfg)
 	}
 	if err := t.HandshakeContext(ctx); err != nil {
-		return nil, err
+		return nil, protectError(err, client)
 	}
 	return t, nil
 }
+
+// protectError says what a failed handshake of TLS means.
+func protectError(err error, client bool) error {
+	var plain tls.RecordHeaderError
+	switch {
+	case errors.As(err, &plain) && client:
+		return &dmabuf.Error{Op: "protect the exchange", Detail: "the listener does not speak TLS", Remedy: "set TLS there, or nowhere", Err: err}
+	case errors.As(err, &plain) && Kind(plain.RecordHeader[4]) == MsgHello && binary.BigEndian.Uint32(plain.RecordHeader[:]) <= uint32(MsgHello.MaxBody()):
+		return NewRejection(textTLS, &dmabuf.Error{Op: "protect the exchange", Detail: "the caller does not speak TLS", Remedy: "set TLS there, too", Err: err})
+	}
+	return NotTrusted(err)
+}
+
+// NotTrusted adds to an error of TLS what to change about the certificates.
+func NotTrusted(err error) error {
+	remedy := ""
+	var theirs *net.OpError // an alert of the other side
+	var ours *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &ours):
+		remedy = "this side does not accept the other side's certificate: RootCAs says which listeners Dial accepts, for the host of its address or ServerName; ClientCAs which callers a Listener accepts"
+	case errors.As(err, &theirs) && theirs.Op == "remote error":
+		remedy = "the other side does not accept this side's certificate, or its TLS: its RootCAs or ClientCAs must have the authority of the certificate"
+	default:
+		return err
+	}
+	return &dmabuf.Error{Op: "protect the exchange", Remedy: remedy, Err: err}
+}
+
+// tlsRecord reports whether the head of a message is that of a record of TLS.
+func tlsRecord(head []byte) bool { return head[0] >= 0x14 && head[0] <= 0x17 && head[1] == 3 }
 
 // Mutual returns a TLS configuration that requires certificates of both sides.
 func (p Protection) Mutual(host string, client bool) (*tls.Config, error) {

@@ -46,7 +46,10 @@ func (r *rejection) Unwrap() error { return r.err }
 const (
 	TextRefused = "refused" // stands for any other error of this side
 	TextClosing = "the endpoint is closing"
-	TextFull    = "the endpoint has as many peers as it may have"
+	textTLS     = "this listener speaks TLS: set TLS"
+	textPlain   = "this listener does not speak TLS"
+	TextFull    = "the listener has as many connections as it may have"
+	TextBacklog = "as many connections as may do so wait for the listener's program"
 )
 
 // Reason returns the message that tells a caller why it is not connected; none if the reason

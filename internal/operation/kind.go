@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package operation
 
 import (
 	"fmt"
@@ -69,32 +69,32 @@ func (f Flags) String() string {
 	return strings.Join(list, "|")
 }
 
-// Op is the kind of an operation or a completion.
-type Op int
+// Kind is the kind of an operation or a completion.
+type Kind int
 
 // The operations.
 const (
-	OpRead Op = 1 + iota
-	OpWrite
-	OpSend
-	OpRecv
-	OpFetchAdd
-	OpCompareSwap
-	OpRemoteWrite // a peer's write with data: in completions only
+	Read Kind = 1 + iota
+	Write
+	Send
+	Recv
+	FetchAdd
+	CompareSwap
+	RemoteWrite // a peer's write with data: in completions only
 )
 
 var opNames = [...]string{"", "read", "write", "send", "receive", "fetch-and-add", "compare-and-swap", "remote write"}
 
 // String returns the operation's name: "fetch-and-add".
-func (o Op) String() string {
+func (o Kind) String() string {
 	if o > 0 && int(o) < len(opNames) {
 		return opNames[o]
 	}
 	return fmt.Sprintf("Op(%d)", int(o))
 }
 
-// check refuses flags that cannot be honoured for the operation.
-func (f Flags) check(op Op) error {
+// Check refuses flags that cannot be honoured for the operation.
+func (f Flags) Check(op Kind) error {
 	refuse := func(flag Flags, why, remedy string) error {
 		return &dmabuf.Error{Op: op.String(), Detail: flag.String() + ": " + why, Remedy: remedy, Err: unix.EOPNOTSUPP}
 	}
@@ -104,11 +104,11 @@ func (f Flags) check(op Op) error {
 	switch {
 	case f&FlagCommitComplete != 0:
 		return refuse(FlagCommitComplete, "no device here is asked to make data persistent", "use delivery-complete")
-	case f&FlagInject != 0 && op != OpWrite && op != OpSend:
+	case f&FlagInject != 0 && op != Write && op != Send:
 		return refuse(FlagInject, "only writes and messages take data", "")
-	case f&FlagRemoteCQData != 0 && op != OpWrite && op != OpSend:
+	case f&FlagRemoteCQData != 0 && op != Write && op != Send:
 		return refuse(FlagRemoteCQData, "only writes and messages bring data to a peer", "")
-	case f&FlagDeliveryComplete != 0 && op == OpSend:
+	case f&FlagDeliveryComplete != 0 && op == Send:
 		return refuse(FlagDeliveryComplete, "the memory that a message reaches cannot be read back", "use transmit-complete, or write")
 	}
 	return nil
