@@ -22,10 +22,12 @@ type Conn struct {
 	rail   *rail
 	c      *engine.Conn
 	peer   PeerInfo // it does not change, and the connection's mutex is not needed for it
+	full   full     // the error if there is no room
+	behind full     // so, and the peer's program takes no messages
 }
 
 func (f *Fabric) newConn(r *rail, ec *engine.Conn) (*Conn, error) {
-	c := &Conn{f, r, ec, PeerInfo(ec.Peer())}
+	c := &Conn{f, r, ec, PeerInfo(ec.Peer()), full{ec.Depth(), fullDepth}, full{ec.Depth(), fullMessages}}
 	if !f.add(func() { f.conns[c] = struct{}{} }) {
 		_ = ec.Close()
 		return nil, f.isClosed()
@@ -268,7 +270,7 @@ func (c *Conn) postWait(ctx context.Context, o *Op, context any, sink operation.
 			return engine.Ticket{}, err
 		}
 		t, err := c.post(o, context, sink)
-		if err != operation.ErrQueueFull {
+		if c.noRoom(err) == nil {
 			return t, err
 		}
 		select {

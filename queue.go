@@ -19,6 +19,7 @@ import (
 type Queue struct {
 	fabric    *Fabric
 	endpoints []*engine.Endpoint
+	full      full
 	wake      chan struct{} // gets a value when there is a completion, or the queue is closed
 
 	mu     sync.Mutex
@@ -52,7 +53,7 @@ func (f *Fabric) NewQueue(depth int) *Queue {
 	if depth <= 0 {
 		depth = 1024
 	}
-	q := &Queue{fabric: f, wake: make(chan struct{}, 1), places: make([]place, depth), free: make([]*place, depth), done: make([]*place, depth)}
+	q := &Queue{fabric: f, full: full{depth, fullQueue}, wake: make(chan struct{}, 1), places: make([]place, depth), free: make([]*place, depth), done: make([]*place, depth)}
 	for _, r := range f.nics {
 		q.endpoints = append(q.endpoints, r.endpoint)
 	}
@@ -82,7 +83,10 @@ func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
 		}
 		if err != nil {
 			q.kick(c, n)
-			if err == operation.ErrQueueFull {
+			if none := c.noRoom(err); none != nil {
+				return n, none
+			}
+			if err == error(&q.full) {
 				return n, err
 			}
 			return n, c.failed(o.Kind, err)
@@ -107,7 +111,7 @@ func (q *Queue) take(c *Conn, o *Op) (*place, error) {
 	case c.fabric != q.fabric:
 		return nil, &dmabuf.Error{Op: "post", Detail: "the connection is of another fabric", Remedy: "make a queue of its fabric", Err: unix.EINVAL}
 	case len(q.free) == 0:
-		return nil, ErrQueueFull
+		return nil, &q.full
 	}
 	p := q.free[len(q.free)-1]
 	q.free = q.free[:len(q.free)-1]

@@ -179,3 +179,45 @@ func TestCauses(t *testing.T) {
 		}
 	}
 }
+
+// An error of a full queue says what is full, and what to change.
+func TestFullTexts(t *testing.T) {
+	w := newWorld(t, Config{Depth: 2, Messages: 1})
+	mine := w.host(w.a, 8)
+	_, remote := w.lend("memory", 8)
+	write := Op{Kind: OpWrite, Local: mine.All(), Remote: remote}
+	q := w.a.NewQueue(1)
+	n, err := q.Post(w.ca, []Op{write, write})
+	if n != 1 {
+		t.Errorf("%d", n)
+	}
+	says(t, "the queue", err, ErrQueueFull, "1 operations", "NewQueue", "Poll or Wait")
+	q = w.a.NewQueue(9)
+	release := make(chan struct{})
+	mine.SetReady(func(context.Context) error { <-release; return nil })
+	n, err = q.Post(w.ca, []Op{write, write, write})
+	if n > 2 {
+		t.Errorf("%d", n)
+	}
+	says(t, "the connection", err, ErrQueueFull, "2 operations", "Config.Depth", "take completions")
+	if strings.Contains(err.Error(), "messages") {
+		t.Error(err)
+	}
+	close(release)
+	mine.SetReady(nil)
+	done := make([]Completion, 9)
+	for k := 0; k < n; {
+		k += must(q.Wait(limited(t), done))(t)
+	}
+	// The peer's program has one message, and takes none.
+	w.ok(w.ca.Send(limited(t), []byte("first")))
+	send := Op{Kind: OpSend, Inline: []byte("more")}
+	_, err = q.Post(w.ca, []Op{send, send, send})
+	says(t, "messages", err, ErrQueueFull, "2 operations", "the peer's program", "Config.Messages")
+	for range 3 {
+		must(w.cb.Receive(limited(t)))(t)
+	}
+	for k := 0; k < 2; {
+		k += must(q.Wait(limited(t), done))(t)
+	}
+}

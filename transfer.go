@@ -177,7 +177,7 @@ func (b *Batch) Do(ctx context.Context) error {
 // postMore is postWait; before it waits, it has posted what waits for more.
 func (c *Conn) postMore(ctx context.Context, o *Op, m *member) (engine.Ticket, error) {
 	t, err := c.post(o, m, groups{})
-	if err != operation.ErrQueueFull {
+	if c.noRoom(err) == nil {
 		return t, err
 	}
 	c.rail.endpoint.Look()

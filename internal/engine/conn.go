@@ -187,7 +187,7 @@ func (c *Conn) submit(o *Work) error {
 	}
 	err := c.refusal()
 	if err == nil && waiting >= most {
-		err = operation.ErrQueueFull
+		err = c.full(o.kind)
 	}
 	if err != nil {
 		c.e.recycle(o)
@@ -217,6 +217,16 @@ func (c *Conn) submit(o *Work) error {
 		c.kick()
 	}
 	return nil
+}
+
+// full returns the error of an operation for which there is no room.
+func (c *Conn) full(kind operation.Kind) error {
+	if kind != operation.Recv && c.mail.buf != nil && c.pending.Len() > 0 {
+		if first := *c.pending.Front(); !first.started && !c.mail.mayStart(first) {
+			return operation.ErrPeerBehind
+		}
+	}
+	return operation.ErrQueueFull
 }
 
 // permits refuses keys that were made for another connection.
