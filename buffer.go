@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
@@ -92,7 +93,7 @@ func PeerDirect() BufferOption {
 // The backends cuda, rocm and levelzero must be imported by the program. The Buffer owns the
 // memory, and frees it.
 func (f *Fabric) Alloc(ctx context.Context, spec string, size int64, opts ...BufferOption) (*Buffer, error) {
-	if err := ctx.Err(); err != nil {
+	if err := errs.Ended(ctx); err != nil {
 		return nil, err
 	}
 	switch {
@@ -103,7 +104,7 @@ func (f *Fabric) Alloc(ctx context.Context, spec string, size int64, opts ...Buf
 		if err != nil {
 			return nil, err
 		}
-		return f.register(ctx, src, size, closers(src), opts)
+		return f.register(ctx, src, spec, size, closers(src), opts)
 	}
 	a, err := gpualloc.Open(spec, gpualloc.Env{})
 	if err != nil {
@@ -113,7 +114,7 @@ func (f *Fabric) Alloc(ctx context.Context, spec string, size int64, opts ...Buf
 	if err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
-	return f.register(ctx, mem, size, []io.Closer{mem, a}, opts)
+	return f.register(ctx, mem, spec, size, []io.Closer{mem, a}, opts)
 }
 
 // closers returns a source as what is to be closed, if it can be.
@@ -152,7 +153,7 @@ func (f *Fabric) make(size int64, owned []io.Closer, register func(*rail, *share
 			if end := errors.Join(x.Close(), b.giveUp(), hold.Close()); end != nil {
 				return nil, errors.Join(err, end)
 			}
-			return nil, plain(err)
+			return nil, f.failed(err)
 		}
 		b.parts = append(b.parts, part)
 	}
@@ -160,7 +161,7 @@ func (f *Fabric) make(size int64, owned []io.Closer, register func(*rail, *share
 		if end := errors.Join(b.giveUp(), hold.Close()); end != nil {
 			return nil, errors.Join(err, end)
 		}
-		return nil, plain(err)
+		return nil, f.failed(err)
 	}
 	if err := hold.Close(); err != nil {
 		return nil, err
@@ -202,17 +203,21 @@ func (f *Fabric) Register(ctx context.Context, src Source, opts ...BufferOption)
 	if src == nil {
 		return nil, &dmabuf.Error{Op: "register a buffer", Detail: "no source", Remedy: "give memory of package gpualloc, or of your own", Err: unix.EINVAL}
 	}
-	return f.register(ctx, src, src.Size(), nil, opts)
+	name := "" // of the allocator, for messages
+	if s, ok := src.(interface{ Spec() string }); ok {
+		name = s.Spec()
+	}
+	return f.register(ctx, src, name, src.Size(), nil, opts)
 }
 
-func (f *Fabric) register(ctx context.Context, src Source, size int64, owned []io.Closer, opts []BufferOption) (*Buffer, error) {
+func (f *Fabric) register(ctx context.Context, src Source, name string, size int64, owned []io.Closer, opts []BufferOption) (*Buffer, error) {
 	opt := chosen(opts)
 	return f.make(size, owned, func(r *rail, x *share) (*memory.Buffer, error) {
-		if err := ctx.Err(); err != nil {
+		if err := errs.Ended(ctx); err != nil {
 			return nil, err
 		}
 		own := opt
-		own.Owned = x
+		own.Owned, own.Name = x, name
 		part, err := r.nic.Register(src, own)
 		if err != nil {
 			return nil, err
@@ -230,7 +235,7 @@ func (f *Fabric) register(ctx context.Context, src Source, size int64, owned []i
 
 func (f *Fabric) addBuffer(b *Buffer) (*Buffer, error) {
 	if !f.add(func() { f.buffers[b] = struct{}{} }) {
-		return nil, errors.Join(ErrClosed, b.giveUp())
+		return nil, errors.Join(f.isClosed(), b.giveUp())
 	}
 	return b, nil
 }
@@ -281,21 +286,29 @@ type Path struct {
 // String returns all fields in one line: "direct by mlx5_0: registered by ibv_reg_dmabuf_mr".
 // It says "direct" only after Prove has seen that DMA goes straight to device memory.
 func (p Path) String() string {
+	text := p.kind()
 	if p.Staged {
-		if p.Reason == nil {
-			return "staged for " + p.NIC
+		if p.Reason != nil {
+			text += fmt.Sprintf(": %v", p.Reason)
 		}
-		return fmt.Sprintf("staged for %s: %v", p.NIC, p.Reason)
+		return text
 	}
-	kind := "registered"
-	if p.Proof.Direct() == placement.Yes {
-		kind = "direct"
-	}
-	text := fmt.Sprintf("%s with %s, by %v", kind, p.NIC, p.Route)
+	text += fmt.Sprintf(", by %v", p.Route)
 	if p.Proof.Memory != placement.Unknown || p.Proof.Reason != "" {
 		text += fmt.Sprintf("; %v", p.Proof)
 	}
 	return text
+}
+
+// kind returns the first words of String.
+func (p Path) kind() string {
+	switch {
+	case p.Staged:
+		return "staged for " + p.NIC
+	case p.Proof.Direct() == placement.Yes:
+		return "direct with " + p.NIC
+	}
+	return "registered with " + p.NIC
 }
 
 // Path returns how the first NIC of the Fabric reaches the bytes.
@@ -365,7 +378,7 @@ func (b *Buffer) Retain() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.refs == 0 {
-		return ErrClosed
+		return b.isClosed()
 	}
 	b.refs++
 	return nil
@@ -376,7 +389,7 @@ func (b *Buffer) Release() error {
 	b.mu.Lock()
 	if b.refs == 0 {
 		b.mu.Unlock()
-		return ErrClosed
+		return b.isClosed()
 	}
 	b.refs--
 	last := b.refs == 0
@@ -408,7 +421,7 @@ func (b *Buffer) Free() error {
 	b.mu.Lock()
 	refuse := func(detail string) error {
 		defer b.mu.Unlock()
-		return &dmabuf.Error{Op: "free a buffer", Device: b.String(), Detail: detail, Remedy: "end them first, or Close the buffer", Err: dmabuf.ErrInUse}
+		return &dmabuf.Error{Op: "free", Device: b.name(), Detail: detail, Remedy: "end them first, or Close the buffer", Err: dmabuf.ErrInUse}
 	}
 	switch {
 	case b.refs == 0:
@@ -437,8 +450,15 @@ func (b *Buffer) giveUp() error {
 	return err
 }
 
-// String names the Buffer for messages: "buffer of 4096 bytes".
-func (b *Buffer) String() string { return fmt.Sprintf("buffer of %d bytes", b.size) }
+// String names the Buffer for messages, and says how the first NIC of the Fabric reaches it:
+// "buffer cuda:0 (64 KiB), registered with mlx5_0". It says "direct" and "staged" as Path does.
+func (b *Buffer) String() string { return b.name() + ", " + b.Path().kind() }
+
+// name returns the name without the path.
+func (b *Buffer) name() string { return b.parts[0].String() }
+
+// isClosed returns the error of a Buffer that is closed.
+func (b *Buffer) isClosed() error { return errs.Closed(b.name()) }
 
 // owner closes what a Buffer owns when no NIC has it registered any more.
 type owner struct {

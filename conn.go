@@ -10,6 +10,8 @@ import (
 	"net/netip"
 
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/errs"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/progress"
 )
@@ -21,13 +23,15 @@ type Conn struct {
 	rail   *rail
 	c      *engine.Conn
 	peer   PeerInfo // it does not change, and the connection's mutex is not needed for it
+	full   full     // the error if there is no room
+	behind full     // so, and the peer's program takes no messages
 }
 
 func (f *Fabric) newConn(r *rail, ec *engine.Conn) (*Conn, error) {
-	c := &Conn{f, r, ec, PeerInfo(ec.Peer())}
+	c := &Conn{f, r, ec, PeerInfo(ec.Peer()), full{ec.Depth(), fullDepth}, full{ec.Depth(), fullMessages}}
 	if !f.add(func() { f.conns[c] = struct{}{} }) {
 		_ = ec.Close()
-		return nil, ErrClosed
+		return nil, f.isClosed()
 	}
 	ec.OnEnd(func() {
 		f.mu.Lock()
@@ -42,16 +46,25 @@ func (f *Fabric) newConn(r *rail, ec *engine.Conn) (*Conn, error) {
 // the Span; if the Span is a View, it may use all bytes of its buffers. A name that is exported
 // already is EEXIST.
 func (c *Conn) Export(name string, s Span, access Access) error {
-	x, err := s.on(c.fabric, c.rail)
-	if err == nil {
-		err = access.check("export")
-	}
+	x, err := c.lend("export", s, access)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := c.bound()
 	defer cancel()
 	return plain(c.c.Export(ctx, name, x, access.verbs()))
+}
+
+// lend returns local memory that a peer is to be given, and checks the access.
+func (c *Conn) lend(op string, s Span, access Access) (memory.Span, error) {
+	if s.none() {
+		return memory.Span{}, errZeroSpan(op)
+	}
+	x, err := s.on(c.fabric, c.rail)
+	if err == nil {
+		err = access.check(op)
+	}
+	return x, err
 }
 
 // Unexport withdraws what Export gave. An access by the peer after that ends the connection:
@@ -69,7 +82,7 @@ func (c *Conn) bound() (context.Context, context.CancelFunc) {
 
 // Import waits until the peer has exported memory under the name, and returns it.
 func (c *Conn) Import(ctx context.Context, name string) (Remote, error) {
-	if err := ctx.Err(); err != nil {
+	if err := errs.Ended(ctx); err != nil {
 		return Remote{}, err
 	}
 	rb, err := c.c.Import(ctx, name)
@@ -82,10 +95,7 @@ func (c *Conn) Import(ctx context.Context, name string) (Remote, error) {
 // Share gives the peer access to local memory, as Export does, and returns its descriptor, for
 // a program that sends it by its own means: Remote.MarshalBinary encodes it.
 func (c *Conn) Share(s Span, access Access) (Remote, error) {
-	x, err := s.on(c.fabric, c.rail)
-	if err == nil {
-		err = access.check("share")
-	}
+	x, err := c.lend("share", s, access)
 	if err != nil {
 		return Remote{}, err
 	}
@@ -257,17 +267,17 @@ func (c *Conn) do(ctx context.Context, o *Op) (uint64, error) {
 // postWait posts an operation, and waits until there is room for it.
 func (c *Conn) postWait(ctx context.Context, o *Op, context any, sink operation.Sink) (engine.Ticket, error) {
 	for {
-		if err := ctx.Err(); err != nil {
+		if err := errs.Ended(ctx); err != nil {
 			return engine.Ticket{}, err
 		}
 		t, err := c.post(o, context, sink)
-		if err != operation.ErrQueueFull {
+		if c.noRoom(err) == nil {
 			return t, err
 		}
 		select {
 		case <-c.c.Vacancy():
 		case <-ctx.Done():
-			return engine.Ticket{}, ctx.Err()
+			return engine.Ticket{}, errs.Ended(ctx)
 		}
 	}
 }

@@ -235,7 +235,7 @@ func TestQueueWaitsForRoom(t *testing.T) {
 	x := must(w.ca.Start(limited(t), Op{Kind: OpSend, Inline: []byte("a")}))(t)
 	q := w.a.NewQueue(4)
 	ops := []Op{{Kind: OpSend, Inline: []byte("hello"), Tag: 7}}
-	if n, err := q.Post(w.ca, ops); n != 0 || err != ErrQueueFull {
+	if n, err := q.Post(w.ca, ops); n != 0 || !errors.Is(err, ErrQueueFull) {
 		t.Fatalf("%d, %v", n, err)
 	}
 	done := make([]Completion, 4)

@@ -153,6 +153,9 @@ func (c *Conn) fill(w *engine.Work, o *Op) error {
 			Remedy: fmt.Sprintf("it has %d at most: write from a Buffer", maxInline),
 		}
 	}
+	if err := o.zero(); err != nil {
+		return err
+	}
 	if o.Inline != nil {
 		if o.Kind != OpWrite || !o.Local.none() || len(o.Locals) > 0 {
 			return refuse("Inline is for a write without local memory")
@@ -180,6 +183,30 @@ func (c *Conn) fill(w *engine.Work, o *Op) error {
 		return w.SetMail(c.c, o.Note)
 	}
 	return nil
+}
+
+// zero refuses memory that the program has left out. A write of nothing that notifies has none,
+// and an atomic needs no local memory.
+func (o *Op) zero() error {
+	noLocal := o.Local.none() && len(o.Locals) == 0 && o.Inline == nil
+	noRemote := o.Remote.rb == nil && o.Remote.err == nil && len(o.Remotes) == 0
+	atomic := o.Kind == OpFetchAdd || o.Kind == OpCompareSwap
+	switch {
+	case !noLocal && !noRemote, noLocal && noRemote && o.Notify:
+	case noRemote && (atomic || noLocal || len(o.Inline) > 0 || total(o.Local.len, o.Locals) > 0):
+		return errZeroRemote(o.Kind.String())
+	case noLocal && !atomic && total(o.Remote.len, o.Remotes) > 0:
+		return errZeroSpan(o.Kind.String())
+	}
+	return nil
+}
+
+// total returns a number that is 0 if all sizes are.
+func total[M interface{ Size() int64 }](first int64, more []M) int64 {
+	for i := range more {
+		first |= more[i].Size()
+	}
+	return first
 }
 
 func (c *Conn) addLocal(w *engine.Work, s *Span) error {

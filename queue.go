@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/progress"
 	"golang.org/x/sys/unix"
@@ -18,6 +19,7 @@ import (
 type Queue struct {
 	fabric   *Fabric
 	progress []*progress.Progress
+	full     full
 	wake     chan struct{} // gets a value when there is a completion, or the queue is closed
 
 	mu     sync.Mutex
@@ -52,7 +54,7 @@ func (f *Fabric) NewQueue(depth int) *Queue {
 	if depth <= 0 {
 		depth = 1024
 	}
-	q := &Queue{fabric: f, wake: make(chan struct{}, 1), places: make([]place, depth), free: make([]*place, depth), done: make([]*place, depth)}
+	q := &Queue{fabric: f, full: full{depth, fullQueue}, wake: make(chan struct{}, 1), places: make([]place, depth), free: make([]*place, depth), done: make([]*place, depth)}
 	for _, r := range f.nics {
 		q.progress = append(q.progress, r.endpoint.Progress)
 	}
@@ -82,8 +84,11 @@ func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
 		}
 		if err != nil {
 			q.kick(c, n)
-			if err == operation.ErrQueueFull {
-				q.full(c)
+			if none := c.noRoom(err); none != nil {
+				q.await(c)
+				return n, none
+			}
+			if err == error(&q.full) {
 				return n, err
 			}
 			return n, c.failed(o.Kind, err)
@@ -92,14 +97,13 @@ func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
 	return len(ops), nil
 }
 
-// full makes Wait return when a connection has room again, which other calls may have used up.
-func (q *Queue) full(c *Conn) {
-	room := c.c.Vacancy()
+// await makes Wait return when a connection has room again, if the queue has no operation whose
+// completion would make it return: other calls have used up the room.
+func (q *Queue) await(c *Conn) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.room = nil
-	if len(q.free) > 0 {
-		q.room = room
+	if len(q.free) == len(q.places) {
+		q.room = c.c.Vacancy()
 	}
 }
 
@@ -115,12 +119,13 @@ func (q *Queue) take(c *Conn, o *Op) (*place, error) {
 	defer q.mu.Unlock()
 	switch {
 	case q.closed:
-		return nil, ErrClosed
+		return nil, errs.Closed("queue")
 	case c.fabric != q.fabric:
 		return nil, &dmabuf.Error{Op: "post", Detail: "the connection is of another fabric", Remedy: "make a queue of its fabric", Err: unix.EINVAL}
 	case len(q.free) == 0:
-		return nil, ErrQueueFull
+		return nil, &q.full
 	}
+	q.room = nil
 	p := q.free[len(q.free)-1]
 	q.free = q.free[:len(q.free)-1]
 	p.done = Completion{Tag: o.Tag, Conn: c, Kind: o.Kind}
@@ -179,7 +184,7 @@ func (q *Queue) collect(done []Completion) (int, error) {
 	defer q.mu.Unlock()
 	if q.closed {
 		q.signal() // another goroutine that waits
-		return 0, ErrClosed
+		return 0, errs.Closed("queue")
 	}
 	n := min(len(done), q.count)
 	for i := range done[:n] {
@@ -195,9 +200,10 @@ func (q *Queue) collect(done []Completion) (int, error) {
 	return n, nil
 }
 
-// Wait waits until there is at least one completion, and takes up to len(done) of them. It
-// returns 0 if the connection for which Post has returned ErrQueueFull has room again. If the
-// context ends first, it returns its error; operations go on.
+// Wait waits until there is at least one completion, and takes up to len(done) of them. If the
+// queue has no operation under way, and Post has returned ErrQueueFull, it waits until that
+// connection has room, and returns 0. If the context ends first, it returns its error;
+// operations go on.
 func (q *Queue) Wait(ctx context.Context, done []Completion) (int, error) {
 	if len(done) == 0 {
 		return 0, nil

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/progress"
 )
@@ -39,7 +40,7 @@ func (c *Conn) Start(ctx context.Context, op Op) (*Transfer, error) {
 	defer t.mu.Unlock()
 	t.ticket = ticket
 	if !t.ended {
-		t.stop = context.AfterFunc(ctx, func() { t.cancel(ctx.Err()) })
+		t.stop = context.AfterFunc(ctx, func() { t.cancel(errs.Ended(ctx)) })
 	}
 	return t, nil
 }
@@ -144,7 +145,7 @@ func (b *Batch) add(op Op, opts []Option) {
 func (b *Batch) Do(ctx context.Context) error {
 	ops := b.ops
 	b.ops = nil
-	if err := ctx.Err(); err != nil || len(ops) == 0 {
+	if err := errs.Ended(ctx); err != nil || len(ops) == 0 {
 		return err
 	}
 	g := &group{members: make([]member, len(ops)), done: make(chan struct{}, 1), left: 1, first: len(ops)}
@@ -175,7 +176,7 @@ func (b *Batch) Do(ctx context.Context) error {
 // postMore is postWait; before it waits, it has posted what waits for more.
 func (c *Conn) postMore(ctx context.Context, o *Op, m *member) (engine.Ticket, error) {
 	t, err := c.post(o, m, groups{})
-	if err != operation.ErrQueueFull {
+	if c.noRoom(err) == nil {
 		return t, err
 	}
 	c.rail.endpoint.Look()

@@ -5,6 +5,7 @@ package fi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -155,7 +156,7 @@ func codeOf(err error) unix.Errno {
 }
 
 // queueFull is the error of an operation for which there is no room.
-var queueFull = &Error{EAGAIN, operation.ErrQueueFull}
+var queueFull = &Error{EAGAIN, fmt.Errorf("%w: EndpointOptions.TxSize operations to the peer are under way, or RxSize receives are posted: read completions, or raise it", operation.ErrQueueFull)}
 
 // coded adds libfabric's code to an error of the engine.
 func coded(err error) error {

@@ -4,7 +4,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -87,6 +86,7 @@ type Conn struct {
 
 	reading  bool          // a goroutine reads the exchange, and closes readDone when it ends
 	readDone chan struct{} // also closed if there was none
+	heard    chan struct{} // closed when farewell is set
 	farewell error         // what the peer has said of the end; nil before that
 	peerGone bool          // the peer's queue pairs are destroyed
 	cut      bool          // a message of the exchange was sent in part: no more can follow
@@ -146,7 +146,7 @@ func (e *Endpoint) newConn(p *peer, opt *EndpointOptions) *Conn {
 	c := &Conn{
 		e: e, opt: opt, peer: p.id, token: memory.NewID(), ready: make(chan struct{}), ended: make(chan struct{}),
 		offered: make(chan struct{}, 1), offering: make(chan struct{}, 1), shares: map[*share]struct{}{},
-		readDone: make(chan struct{}), own: opt != &e.opt,
+		readDone: make(chan struct{}), heard: make(chan struct{}), own: opt != &e.opt,
 	}
 	c.life, c.stop = context.WithCancel(e.life)
 	c.idle.L = &c.mu
@@ -190,7 +190,7 @@ func (c *Conn) submit(o *Work) error {
 	}
 	err := c.refusal()
 	if err == nil && waiting >= most {
-		err = operation.ErrQueueFull
+		err = c.full(o.kind)
 	}
 	if err != nil {
 		c.e.recycle(o)
@@ -222,13 +222,23 @@ func (c *Conn) submit(o *Work) error {
 	return nil
 }
 
+// full returns the error of an operation for which there is no room.
+func (c *Conn) full(kind operation.Kind) error {
+	if kind != operation.Recv && c.mail.buf != nil && c.pending.Len() > 0 {
+		if first := *c.pending.Front(); !first.started && !c.mail.mayStart(first) {
+			return operation.ErrPeerBehind
+		}
+	}
+	return operation.ErrQueueFull
+}
+
 // permits refuses keys that were made for another connection.
 func (c *Conn) permits(rb *memory.RemoteBuffer) error {
 	if c.state == connecting || rb.Token() == c.peerTokens[0] || rb.Token() == c.peerTokens[1] {
 		return nil
 	}
 	return &dmabuf.Error{
-		Op: "use remote memory", Device: fmt.Sprintf("remote buffer %x", rb.ID()), Err: operation.ErrStaleKey,
+		Op: "use remote memory", Device: rb.String(), Err: operation.ErrStaleKey,
 		Remedy: "keys end with the connection that they were given for: ask the peer for new ones",
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/fifo"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -22,7 +23,7 @@ func (c *Conn) refusal() error {
 	case c.state == dead:
 		return c.gone()
 	case c.shut:
-		return ErrClosed
+		return c.isClosed()
 	}
 	return nil
 }
@@ -59,7 +60,7 @@ func (c *Conn) lost(ctx context.Context) error {
 	select {
 	case <-c.ended:
 	case <-ctx.Done():
-		return ctx.Err()
+		return errs.Ended(ctx)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,6 +176,7 @@ func (c *Conn) teardown() {
 		// The peer sees the end. TLS sends a close message, which may take time.
 		c.e.tasks.Go(func() { _ = tcp.Close() })
 	}
+	c.awaitReason()
 	c.endLink()
 	c.withdraw()
 	c.mu.Lock()
@@ -308,7 +310,7 @@ func (c *Conn) drained() bool {
 // connection has ended, and the flush.
 func (c *Conn) flushed(err error) error {
 	switch {
-	case errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}): // no other reason is known
+	case c.farewell == nil && errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}): // no other reason is known
 		return becauseOf(c.down, fmt.Errorf("%w: %w", ErrNotConnected, err))
 	case errors.As(c.cause, new(*ibvfd.WCError)): // another operation's status
 		return c.unanswered(fmt.Errorf("%w: %v; %w", ErrNotConnected, c.cause, err))

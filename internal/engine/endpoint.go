@@ -104,7 +104,7 @@ func (e *Endpoint) Close() error {
 	var err error
 	for _, p := range peers {
 		if p.conn != nil {
-			p.conn.Abort(ErrClosed)
+			p.conn.Abort(e.isClosed())
 		}
 	}
 	for _, l := range listeners {

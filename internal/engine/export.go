@@ -42,7 +42,7 @@ func (c *Conn) Export(ctx context.Context, name string, s memory.Span, access ib
 	}
 	c.mu.Unlock()
 	if taken {
-		return &dmabuf.Error{Op: "export", Device: name, Detail: "the name is taken", Remedy: "use another name, or Unexport first", Err: unix.EEXIST}
+		return &dmabuf.Error{Op: "export", Device: name, Detail: "the name is taken", Remedy: "use another name, or Unexport it first", Err: unix.EEXIST}
 	}
 	rb, err := c.Share(s, access)
 	if err == nil {
@@ -93,7 +93,7 @@ func (c *Conn) imported(name string, rb *memory.RemoteBuffer) {
 	case c.names.imports == nil:
 		c.names.imports = map[string]*memory.RemoteBuffer{}
 	}
-	c.names.imports[name] = rb
+	c.names.imports[name] = rb.Named(name)
 	if c.names.changed != nil {
 		close(c.names.changed)
 		c.names.changed = nil
@@ -123,7 +123,7 @@ func (c *Conn) Import(ctx context.Context, name string) (*memory.RemoteBuffer, e
 		case <-changed:
 		case <-c.ended:
 		case <-ctx.Done():
-			return nil, &dmabuf.Error{Op: "import", Device: name, Detail: "the peer has not exported it", Err: ctx.Err()}
+			return nil, &dmabuf.Error{Op: "import", Device: name, Detail: "the peer has not exported it", Err: errs.Ended(ctx)}
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"golang.org/x/sys/unix"
 )
@@ -20,18 +21,6 @@ const (
 	byeWait  = time.Second     // to send a message of it
 	goneWait = 2 * time.Second // until the peer's last message
 )
-
-// ErrClosed means that this side has closed the connection, or the endpoint.
-var ErrClosed error = closedError{}
-
-type closedError struct{}
-
-func (closedError) Error() string { return "already closed" }
-
-// Is makes it net.ErrClosed and ErrClosed, too.
-func (closedError) Is(target error) bool {
-	return target == net.ErrClosed || target == os.ErrClosed || target == ErrNotConnected
-}
 
 // ErrPeerGone means that the peer has ended the connection, or does not answer.
 var ErrPeerGone = fmt.Errorf("%w: the peer has ended the connection", ErrNotConnected)
@@ -73,8 +62,30 @@ func (c *Conn) hear(why error) error {
 	defer c.mu.Unlock()
 	if c.farewell == nil {
 		c.farewell = why
+		close(c.heard)
 	}
 	return c.farewell
+}
+
+// awaitReason waits for the peer's reason if this side knows none: a NIC that has refused a
+// request of the peer's flushes its own, and only the peer learns of the refusal.
+func (c *Conn) awaitReason() {
+	c.mu.Lock()
+	known := !errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}) || !c.reading
+	c.mu.Unlock()
+	if known {
+		return
+	}
+	select {
+	case <-c.heard:
+	case <-c.readDone:
+	case <-time.After(flushWait):
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.farewell != nil {
+		c.cause = fmt.Errorf("%w; %w", c.farewell, c.cause)
+	}
 }
 
 // leave ends a connection that the peer has ended, after the answers of the peer's NIC.
@@ -111,10 +122,11 @@ func (c *Conn) Close() error {
 
 func (c *Conn) close() error {
 	c.mu.Lock()
-	c.withdrawAll(ErrClosed)
+	closed := c.isClosed()
+	c.withdrawAll(closed)
 	c.mu.Unlock()
 	c.settle()
-	c.Abort(ErrClosed)
+	c.Abort(closed)
 	<-c.ended
 	c.mu.Lock()
 	unknown, why := c.unknown, c.cause

@@ -65,6 +65,9 @@ func (c *Conn) Counts() Counts {
 	return c.counts
 }
 
+// Depth returns the number of operations that may be under way.
+func (c *Conn) Depth() int { return c.opt.Depth }
+
 // PeerTimeout returns EndpointOptions.PeerTimeout.
 func (c *Conn) PeerTimeout() time.Duration { return c.opt.PeerTimeout }
 

@@ -75,7 +75,7 @@ func (e *Endpoint) listen(addr string, opt *EndpointOptions, accepted chan *peer
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed != nil {
-		return nil, errs.Close(ErrClosed, nl)
+		return nil, errs.Close(e.isClosed(), nl)
 	}
 	e.listeners = append(e.listeners, l)
 	e.tasks.Go(l.serve)
@@ -242,7 +242,7 @@ func (l *Listener) closed() bool {
 // hasPlace refuses a caller if the table is full.
 func (e *Endpoint) hasPlace() error {
 	if e.closed != nil {
-		return ErrClosed
+		return e.isClosed()
 	}
 	gone := func(p *peer) bool { return p.addr == "" && p.conn != nil && p.conn.over.Load() }
 	if len(e.peers) < e.opt.MaxPeers || slices.ContainsFunc(e.peers, gone) {
@@ -355,11 +355,11 @@ func (e *Endpoint) accept(ctx context.Context, accepted chan *peer, done chan st
 				return p, nil
 			}
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, errs.Ended(ctx)
 		case <-done:
-			return nil, ErrClosed
+			return nil, errs.Closed("listener")
 		case <-e.life.Done():
-			return nil, ErrClosed
+			return nil, e.isClosed()
 		}
 	}
 }

@@ -296,7 +296,7 @@ func (o *Work) SetMail(c *Conn, p []byte) error {
 	}
 	switch {
 	case m.depth == 0:
-		return refuse("the connection does not receive messages by itself", "set MailDepth", unix.EOPNOTSUPP)
+		return refuse("the connection has no messages of its own", "make it with a number of messages", unix.EOPNOTSUPP)
 	case len(p) > m.out-mailHead:
 		return refuse(fmt.Sprintf("a message of %d bytes", len(p)), fmt.Sprintf("this connection takes %d at most: write more", m.out-mailHead), dmabuf.ErrLimit)
 	}

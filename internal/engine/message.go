@@ -127,7 +127,7 @@ func (o *Work) checkAtomic(e *Endpoint) error {
 	case p.Length != slab.ResultSize:
 		return &dmabuf.Error{Op: o.kind.String(), Detail: "the peer's 8 bytes are not contiguous", Err: unix.EINVAL}
 	case p.Addr%slab.ResultSize != 0:
-		return &dmabuf.Error{Op: o.kind.String(), Detail: fmt.Sprintf("address %#x", p.Addr), Remedy: "align it to 8 bytes", Err: unix.EINVAL}
+		return &dmabuf.Error{Op: o.kind.String(), Device: o.bufs[0].String(), Detail: fmt.Sprintf("the 8 bytes are at the peer's address %#x", p.Addr), Remedy: "take 8 bytes whose address is a multiple of 8", Err: unix.EINVAL}
 	case o.pieces() != 1:
 		return &dmabuf.Error{Op: o.kind.String(), Detail: "the result's 8 bytes are not contiguous", Err: unix.EINVAL}
 	}

@@ -41,7 +41,7 @@ func (c *Conn) offer(ctx context.Context, name string, rb *memory.RemoteBuffer) 
 	}
 	if rb.Token() != c.token && rb.Token() != e.token {
 		return &dmabuf.Error{
-			Op: "offer", Device: fmt.Sprintf("remote buffer %x", rb.ID()), Detail: "its keys are of another connection", Err: operation.ErrStaleKey,
+			Op: "offer", Device: rb.String(), Detail: "its keys are of another connection", Err: operation.ErrStaleKey,
 			Remedy: "Share with this peer, once for each connection, and offer what that returns",
 		}
 	}
@@ -52,12 +52,12 @@ func (c *Conn) sendOffer(ctx context.Context, wire []byte) error {
 	select {
 	case <-c.ready:
 	case <-ctx.Done():
-		return ctx.Err()
+		return errs.Ended(ctx)
 	}
 	select {
 	case c.offering <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err()
+		return errs.Ended(ctx)
 	}
 	c.mu.Lock()
 	tcp, err := c.tcp, c.refusal()
@@ -112,7 +112,7 @@ func send(ctx context.Context, tcp net.Conn, wire []byte) error {
 		<-ended
 		_ = tcp.SetWriteDeadline(time.Time{})
 		if err != nil {
-			return errs.Join(err, ctx.Err())
+			return errs.Join(err, errs.Ended(ctx))
 		}
 	}
 	return err
@@ -142,7 +142,7 @@ func (e *Endpoint) Offered(ctx context.Context, from operation.Peer) (*memory.Re
 			return nil, c.lost(context.Background())
 		case <-c.offered:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, errs.Ended(ctx)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func (e *Endpoint) Insert(addr string) (operation.Peer, error) {
 
 func (e *Endpoint) insert(addr string) (*peer, error) {
 	if e.closed != nil {
-		return nil, ErrClosed
+		return nil, e.isClosed()
 	}
 	if len(e.peers) >= e.opt.MaxPeers {
 		e.makeWay()
@@ -48,7 +48,7 @@ func (e *Endpoint) insert(addr string) (*peer, error) {
 	if len(e.peers) >= e.opt.MaxPeers {
 		return nil, &dmabuf.Error{
 			Op: "add a peer", Device: e.nic.Name(), Detail: fmt.Sprintf("there are %d", len(e.peers)),
-			Remedy: "raise EndpointOptions.MaxPeers, or Remove some", Err: dmabuf.ErrLimit,
+			Remedy: "raise the number of peers (MaxPeers), or end some", Err: dmabuf.ErrLimit,
 		}
 	}
 	e.lastPeer++
@@ -75,7 +75,7 @@ func (e *Endpoint) find(id operation.Peer) (int, bool) {
 // lookup returns a peer's entry.
 func (e *Endpoint) lookup(id operation.Peer) (*peer, error) {
 	if e.closed != nil {
-		return nil, ErrClosed
+		return nil, e.isClosed()
 	}
 	i, ok := e.find(id)
 	if !ok {

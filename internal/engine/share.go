@@ -82,7 +82,7 @@ func (s *share) refusal() error {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
 	if s.e.closed != nil {
-		return ErrClosed
+		return s.e.isClosed()
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func (s *share) publish() error {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
 	if s.e.closed != nil {
-		return ErrClosed
+		return s.e.isClosed()
 	}
 	s.e.shares[s] = struct{}{}
 	return nil

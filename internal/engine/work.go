@@ -148,7 +148,7 @@ func (o *Work) addLocal(e *Endpoint, s *memory.Span) error {
 	}
 	if s.Length > math.MaxInt64-o.length {
 		x.Drop()
-		return memory.OutOfRange(o.kind.String(), s.Offset, s.Length, math.MaxInt64-o.length)
+		return memory.OutOfRange(o.kind.String(), "all local memory", s.Offset, s.Length, math.MaxInt64-o.length)
 	}
 	o.operands = append(o.operands, x)
 	o.local = append(o.local, x.Window)
@@ -181,13 +181,13 @@ func (o *Work) addRemote(need ibvfd.Access, s *memory.RemoteSpan) error {
 		return nil
 	}
 	if s.Length > math.MaxInt64-o.there {
-		return memory.OutOfRange(o.kind.String(), s.Offset, s.Length, math.MaxInt64-o.there)
+		return memory.OutOfRange(o.kind.String(), "all of the peer's memory", s.Offset, s.Length, math.MaxInt64-o.there)
 	}
 	o.there += s.Length
 	several := len(o.bufs) > 0 && o.bufs[0] != s.Buf || s.Buf.Layout().DistinctSources() > 1
 	if need&ibvfd.AccessRemoteRead != 0 && o.kind == operation.Write && several {
 		return &dmabuf.Error{
-			Op: o.kind.String(), Detail: "delivery-complete to several buffers of the peer", Err: unix.EOPNOTSUPP,
+			Op: o.kind.String(), Detail: "delivered, to several buffers of the peer", Err: unix.EOPNOTSUPP,
 			Remedy: "write to one at a time: reading back from one says nothing of the others",
 		}
 	}

@@ -24,7 +24,7 @@ func (o *Work) begin(c *Conn) error {
 	if c.a.ReadsOut == 0 && o.reads() { // otherwise it would wait for ever, or end the connection
 		return &dmabuf.Error{
 			Op: o.kind.String(), Detail: "no READs or atomics may be on their way", Err: unix.EOPNOTSUPP,
-			Remedy: "leave Connect.MaxRead at its default, here and at the peer",
+			Remedy: "leave the number of READs at its default, here and at the peer (MaxRead)",
 		}
 	}
 	lim := lower.Limits{MaxSGE: c.a.SGE, MaxMsg: c.a.MaxMsg, MaxInline: c.a.Inline}
@@ -112,8 +112,8 @@ func (o *Work) packInto(e *Endpoint) error {
 func (o *Work) unpacked(b *memory.Buffer, pieces, most int) error {
 	return &dmabuf.Error{
 		Op: o.kind.String(), Device: b.String(), Err: unix.EOPNOTSUPP,
-		Detail: fmt.Sprintf("%d pieces; a work request of this connection has at most %d (MaxSGE), and the policy DirectOnly lets no CPU pack them", pieces, most),
-		Remedy: "raise EndpointOptions.MaxSGE, send and receive parts, read or write instead, or register it with PreferDirect",
+		Detail: fmt.Sprintf("%d pieces; a work request of this connection has at most %d, and the buffer is DirectOnly, so that the CPU packs none", pieces, most),
+		Remedy: "allow more pieces (IOVLimit), send and receive parts, read or write instead, or register it with PreferDirect",
 	}
 }
 

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
@@ -19,6 +19,7 @@ import (
 // core is the memory that a Buffer and its slices share.
 type core struct {
 	nic    *NIC
+	name   string // for messages; may be empty
 	src    Source // nil if the core has allocated host memory itself
 	gpu    bool
 	size   int64
@@ -139,7 +140,7 @@ func (c *core) share(off, length int64, access ibvfd.Access) (r *rc.Registration
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
-		return nil, errors.Join(os.ErrClosed, c.nic.End(r.Close))
+		return nil, errors.Join(errs.Closed("buffer"), c.nic.End(r.Close))
 	}
 	c.uses++
 	return r, nil

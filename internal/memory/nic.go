@@ -4,7 +4,6 @@ package memory
 
 import (
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 
@@ -145,7 +144,7 @@ func (n *NIC) Enter() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
-		return os.ErrClosed
+		return errs.Closed("NIC " + n.dev.Name())
 	}
 	n.users++
 	return nil
@@ -166,7 +165,7 @@ func (n *NIC) Pin(size int64, what string) error {
 		return &dmabuf.Error{
 			Op: "pin host memory", Device: n.dev.Name(), Err: ErrPinned,
 			Detail: fmt.Sprintf("%s for %s; %s of %s are pinned", bytesize.Format(size), what, bytesize.Format(n.pinned), bytesize.Format(n.opt.MaxPinned)),
-			Remedy: "raise NICOptions.MaxPinned, or close buffers",
+			Remedy: "raise the NIC's limit (MaxPinned), or close buffers and connections",
 		}
 	}
 	n.pinned += size
@@ -254,7 +253,7 @@ func (n *NIC) close() error {
 	if n.users > 0 {
 		return errs.Join(refused, &dmabuf.Error{
 			Op: "close", Device: n.dev.Name(), Err: dmabuf.ErrInUse,
-			Detail: fmt.Sprintf("buffers and endpoints still open: %d", n.users),
+			Detail: fmt.Sprintf("buffers and endpoints that are open: %d", n.users),
 			Remedy: "close them first",
 		})
 	}

@@ -15,6 +15,9 @@ var (
 	// ErrQueueFull means that the endpoint's limit of operations under way is reached. Nothing
 	// was posted (FI_EAGAIN): call Poll or Wait, and try again.
 	ErrQueueFull = errors.New("queue full")
+	// ErrPeerBehind is ErrQueueFull of a connection whose operations wait for the peer's program
+	// to take messages.
+	ErrPeerBehind = fmt.Errorf("%w: the peer's program does not take messages", ErrQueueFull)
 	// ErrStaleKey means that a RemoteBuffer is of another connection: keys end with theirs.
 	ErrStaleKey = errors.New("key of another connection")
 )
