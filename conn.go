@@ -217,8 +217,8 @@ type Rail struct {
 	Port  int
 	Local netip.Addr // the port's GID; an IPv4 address if it stands for one
 	Peer  netip.Addr // the peer's
-	Up    bool
-	Why   string // why this port and GID were chosen
+	Up    bool       // the connection has not ended, and the port is active
+	Why   string     // why this port and GID were chosen
 }
 
 // String returns all fields in one line.
