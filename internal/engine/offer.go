@@ -190,7 +190,7 @@ func (c *Conn) takeOffer(body []byte) error {
 		}
 	}
 	if c.offerBytes > maxOffered {
-		return &dmabuf.Error{Op: "take an offer", Detail: fmt.Sprintf("more than %d bytes of offers wait for Offered, or have names", maxOffered), Err: dmabuf.ErrLimit}
+		return &dmabuf.Error{Op: "take an offer", Detail: fmt.Sprintf("the peer has exported more than fits into %d bytes of descriptors", maxOffered), Err: dmabuf.ErrLimit}
 	}
 	return nil
 }
