@@ -39,6 +39,24 @@ type Source interface {
 //
 // A Buffer is made with one reference. Retain adds one; Release takes one away, and the last
 // one closes the Buffer. Slices have references of their own, and keep the memory.
+//
+// The CPU, GPUs and NICs see one another's bytes when the program has called, on the side that
+// has the memory:
+//
+//	bytes written by              then used by                    call
+//	a peer, or a Read             the CPU, by ReadAt              nothing
+//	a peer, or a Read             an operation of this side       nothing
+//	a peer                        a GPU's kernel launched later   Sync
+//	a Read                        a GPU's kernel launched later   nothing
+//	a peer, or a Read             a GPU's kernel that runs        Flush
+//	the CPU, by WriteAt           anyone                          nothing
+//	a GPU's kernel that is done   an operation of this side       nothing
+//	a GPU's kernel that runs      an operation of this side       SetReady, before the operation
+//	a GPU's kernel that is done   a peer                          Sync, before the peer is told
+//	a GPU's kernel, then a peer   anyone, the same bytes          Sync, between the two
+//
+// Sync is for staged memory, and does nothing for other memory: a program that is to run in
+// both cases calls it. Flush includes it, and does nothing for host memory.
 type Buffer struct {
 	fabric *Fabric
 	parts  []*memory.Buffer // by NIC
@@ -345,14 +363,15 @@ func (b *Buffer) WriteAt(p []byte, off int64) (int, error) {
 
 // Sync makes staged memory and its staging buffers equal. Operations and ReadAt do this for the
 // bytes that they use. Call Sync before a peer reads what a GPU has written, and before the GPU
-// reads what a peer has written. Otherwise it does nothing.
+// reads what a peer has written. For memory that is not staged it does nothing. The table of
+// Buffer says when to call Sync, and when Flush.
 func (b *Buffer) Sync() error {
 	return plain(b.parts[0].Sync())
 }
 
 // Flush returns when a GPU's kernel that is running sees the bytes that have arrived: writes
-// that a notification or a completion has reported. A kernel that is started later sees them in
-// any case. A staged Buffer is synchronised.
+// that a notification or a completion has reported. A kernel that is launched later
+// sees them without Flush, those of staged memory after Sync. A staged Buffer is synchronised.
 func (b *Buffer) Flush(ctx context.Context) error {
 	for _, p := range b.parts {
 		if err := p.Flush(ctx); err != nil {

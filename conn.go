@@ -68,7 +68,8 @@ func (c *Conn) lend(op string, s Span, access Access) (memory.Span, error) {
 }
 
 // Unexport withdraws what Export gave. An access by the peer after that ends the connection:
-// the two programs agree before.
+// the two programs agree before. It returns when the peer's host has confirmed it, within
+// Config.PeerTimeout: an Import there that begins later does not return the memory.
 func (c *Conn) Unexport(name string) error {
 	ctx, cancel := c.bound()
 	defer cancel()
@@ -80,7 +81,8 @@ func (c *Conn) bound() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), c.c.PeerTimeout())
 }
 
-// Import waits until the peer has exported memory under the name, and returns it.
+// Import waits until the peer has exported memory under the name, and returns it: after an
+// Unexport that has returned, what was exported since.
 func (c *Conn) Import(ctx context.Context, name string) (Remote, error) {
 	if err := errs.Ended(ctx); err != nil {
 		return Remote{}, err
@@ -218,8 +220,8 @@ type Rail struct {
 	Port  int
 	Local netip.Addr // the port's GID; an IPv4 address if it stands for one
 	Peer  netip.Addr // the peer's
-	Up    bool
-	Why   string // why this port and GID were chosen
+	Up    bool       // the connection has not ended, and the port is active
+	Why   string     // why this port and GID were chosen
 }
 
 // String returns all fields in one line.

@@ -52,7 +52,7 @@ type Op struct {
 
 	Notify    bool   // the peer is notified after the bytes of a write
 	Note      []byte // the bytes of the notification, with Notify
-	Delivered bool   // a write completes when its bytes are in the peer's memory: a byte is read back
+	Delivered bool   // a write completes when its bytes are in the peer's memory: a byte is read back; of reads and atomics it changes nothing
 	Fence     bool   // starts when all operations before it have completed
 	Add       uint64
 	Compare   uint64
@@ -71,7 +71,8 @@ func Notify(note []byte) Option {
 }
 
 // Delivered makes a write complete when its bytes are in the peer's memory, not when the peer's
-// NIC has acknowledged them: one byte is read back. The peer must allow reads.
+// NIC has acknowledged them: one byte is read back. The peer must allow reads. A read or an atomic
+// that has completed has moved its bytes in any case, and Delivered changes nothing.
 func Delivered() Option { return func(o *Op) { o.Delivered = true } }
 
 // Fence makes an operation start when all operations posted before it have completed.

@@ -225,13 +225,15 @@ func (c *Conn) readExchange(tcp net.Conn) {
 // ending.
 func (c *Conn) readMessages(tcp net.Conn) error {
 	for said := false; ; {
-		kind, body, err := exchange.ReadAny(tcp, exchange.MsgOffer, exchange.MsgBye, exchange.MsgGone)
+		kind, body, err := exchange.ReadAny(tcp, exchange.MsgOffer, exchange.MsgForgot, exchange.MsgBye, exchange.MsgGone)
 		if err != nil {
 			return err
 		}
 		switch kind {
 		case exchange.MsgOffer:
 			err = c.takeOffer(body)
+		case exchange.MsgForgot:
+			err = c.confirmed()
 		case exchange.MsgBye:
 			if said {
 				return &dmabuf.Error{Op: "read an exchange", Detail: "a second bye", Err: ErrMalformed}

@@ -71,11 +71,13 @@ func (c *Conn) Depth() int { return c.opt.Depth }
 // PeerTimeout returns EndpointOptions.PeerTimeout.
 func (c *Conn) PeerTimeout() time.Duration { return c.opt.PeerTimeout }
 
-// Up reports whether the connection can be used.
+// Up reports whether the connection can be used: it has not ended, and its port is active, as
+// far as that is known.
 func (c *Conn) Up() bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state == up && !c.shut
+	usable, l := c.state == up && !c.shut, c.link
+	c.mu.Unlock()
+	return usable && l.Down() == nil // which may ask the kernel
 }
 
 // Done returns a channel that is closed when the connection has ended, and all that the peer
