@@ -249,7 +249,7 @@ func (c *Conn) String() string { return fmt.Sprintf("%v by %v", c.RemoteAddr(), 
 // do posts an operation, and waits for it.
 func (c *Conn) do(ctx context.Context, o *Op) (uint64, error) {
 	x := newCall()
-	t, err := c.postWait(ctx, o, x, calls{})
+	t, err := c.postWait(ctx, o, false, x, calls{})
 	if err != nil {
 		x.free()
 		return 0, c.failed(o.Kind, err)
@@ -267,12 +267,12 @@ func (c *Conn) do(ctx context.Context, o *Op) (uint64, error) {
 }
 
 // postWait posts an operation, and waits until there is room for it.
-func (c *Conn) postWait(ctx context.Context, o *Op, context any, sink operation.Sink) (engine.Ticket, error) {
+func (c *Conn) postWait(ctx context.Context, o *Op, more bool, tag any, sink operation.Sink) (engine.Ticket, error) {
 	for {
 		if err := errs.Ended(ctx); err != nil {
 			return engine.Ticket{}, err
 		}
-		t, err := c.post(o, context, sink)
+		t, err := c.post(ctx, o, more, tag, sink)
 		if c.noRoom(err) == nil {
 			return t, err
 		}

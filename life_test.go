@@ -261,3 +261,32 @@ func TestQueueWaitsForRoom(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// Of blocking calls with one deadline, none lets the NIC have the next one when it ends.
+func TestDeadlineOfMany(t *testing.T) {
+	w, theirs, remote := waiting(t)
+	for range testenv.Count(20) {
+		ctx, cancel := context.WithTimeout(limited(t), 2*time.Millisecond)
+		var all sync.WaitGroup
+		for i := range int64(8) {
+			all.Go(func() {
+				x, err := w.ca.Start(ctx, Op{Kind: OpWrite, Inline: []byte{1}, Remote: remote.Range(i, 1), Notify: i == 0, Fence: i == 1})
+				if err == nil {
+					<-x.Released()
+					err = x.Err()
+				}
+				if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("operation %d: %v", i, err)
+				}
+			})
+		}
+		<-ctx.Done()
+		before := w.get(theirs, 8)
+		all.Wait()
+		if after := w.get(theirs, 8); !bytes.Equal(before, after) {
+			t.Fatalf("landed after the deadline: %v before, %v after", before, after)
+		}
+		cancel()
+		w.put(theirs, make([]byte, 8))
+	}
+}

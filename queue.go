@@ -76,8 +76,7 @@ func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
 		o := &ops[n]
 		p, err := q.take(c, o)
 		if err == nil {
-			o.more = n+1 < len(ops)
-			_, err = c.post(o, p, places{})
+			_, err = c.post(nil, o, n+1 < len(ops), p, places{})
 			if err != nil {
 				q.put(p)
 			}

@@ -32,7 +32,7 @@ type Transfer struct {
 // the whole transfer: when it ends, the transfer is withdrawn as by Cancel, and is done.
 func (c *Conn) Start(ctx context.Context, op Op) (*Transfer, error) {
 	t := &Transfer{conn: c, kind: op.Kind, done: make(chan struct{}), gone: make(chan struct{})}
-	ticket, err := c.postWait(ctx, &op, t, transfers{})
+	ticket, err := c.postWait(ctx, &op, false, t, transfers{})
 	if err != nil {
 		return nil, c.failed(op.Kind, err)
 	}
@@ -152,9 +152,8 @@ func (b *Batch) Do(ctx context.Context) error {
 	tickets := make([]engine.Ticket, 0, len(ops))
 	for i := range ops {
 		g.members[i] = member{g, i}
-		ops[i].more = i+1 < len(ops)
 		g.add()
-		t, err := b.conn.postMore(ctx, &ops[i], &g.members[i])
+		t, err := b.conn.postMore(ctx, &ops[i], i+1 < len(ops), &g.members[i])
 		if err != nil {
 			g.end(i, err)
 			break
@@ -174,13 +173,13 @@ func (b *Batch) Do(ctx context.Context) error {
 }
 
 // postMore is postWait; before it waits, it has posted what waits for more.
-func (c *Conn) postMore(ctx context.Context, o *Op, m *member) (engine.Ticket, error) {
-	t, err := c.post(o, m, groups{})
+func (c *Conn) postMore(ctx context.Context, o *Op, more bool, m *member) (engine.Ticket, error) {
+	t, err := c.post(ctx, o, more, m, groups{})
 	if c.noRoom(err) == nil {
 		return t, err
 	}
 	c.rail.endpoint.Look()
-	return c.postWait(ctx, o, m, groups{})
+	return c.postWait(ctx, o, more, m, groups{})
 }
 
 // group is the operations of a batch.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/slab"
@@ -55,6 +56,17 @@ func (o *Work) AddRemote(s memory.RemoteSpan) error {
 // SetAtomic sets an atomic's numbers: to add, or to compare with and to swap for. Without
 // local memory the old value is in the completion.
 func (o *Work) SetAtomic(add, swap uint64) { o.add, o.swap = add, swap }
+
+// SetContext bounds a work: the NIC gets nothing of it after the end of ctx, which may be nil.
+func (o *Work) SetContext(ctx context.Context) { o.life = ctx }
+
+// expired ends a work that has not begun, and whose context has ended. Its error is that of
+// Cancel then, which follows.
+func (o *Work) expired() {
+	if o.life != nil && o.err == nil && o.life.Err() != nil {
+		o.err = errs.Ended(o.life)
+	}
+}
 
 // Ticket names a posted work until it has ended.
 type Ticket struct {

@@ -25,6 +25,9 @@ func (c *Conn) kick() {
 	c.payCredits()
 	for c.state == up && c.pending.Len() > 0 {
 		o := *c.pending.Front()
+		if !o.started {
+			o.expired()
+		}
 		if o.busy || !o.started && o.err == nil && (o.flags&operation.FlagFence != 0 && c.active > 0 || !c.mail.mayStart(o)) {
 			break
 		}

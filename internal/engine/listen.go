@@ -108,15 +108,14 @@ func (l *Listener) Close() error {
 		close(l.done) // announce adds no more peers
 		l.e.mu.Unlock()
 		err = l.closeNet()
-		for {
+		for more := true; more; {
 			select {
 			case p := <-l.accepted:
 				p.conn.Abort(errOwnEnd)
 				<-p.conn.ended
-				continue
 			default: // Accept may have taken the last one
+				more = false
 			}
-			break
 		}
 	})
 	return err
