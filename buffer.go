@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
@@ -38,6 +39,24 @@ type Source interface {
 //
 // A Buffer is made with one reference. Retain adds one; Release takes one away, and the last
 // one closes the Buffer. Slices have references of their own, and keep the memory.
+//
+// The CPU, GPUs and NICs see one another's bytes when the program has called, on the side that
+// has the memory:
+//
+//	bytes written by              then used by                    call
+//	a peer, or a Read             the CPU, by ReadAt              nothing
+//	a peer, or a Read             an operation of this side       nothing
+//	a peer                        a GPU's kernel launched later   Sync
+//	a Read                        a GPU's kernel launched later   nothing
+//	a peer, or a Read             a GPU's kernel that runs        Flush
+//	the CPU, by WriteAt           anyone                          nothing
+//	a GPU's kernel that is done   an operation of this side       nothing
+//	a GPU's kernel that runs      an operation of this side       SetReady, before the operation
+//	a GPU's kernel that is done   a peer                          Sync, before the peer is told
+//	a GPU's kernel, then a peer   anyone, the same bytes          Sync, between the two
+//
+// Sync is for staged memory, and does nothing for other memory: a program that is to run in
+// both cases calls it. Flush includes it, and does nothing for host memory.
 type Buffer struct {
 	fabric *Fabric
 	parts  []*memory.Buffer // by NIC
@@ -51,6 +70,17 @@ type Buffer struct {
 type BufferOption func(*bufferOptions)
 
 type bufferOptions struct{ options memory.BufferOptions }
+
+// chosen returns what options say.
+func chosen(opts []BufferOption) memory.BufferOptions {
+	var o bufferOptions
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&o)
+		}
+	}
+	return o.options
+}
 
 // DirectOnly returns an error from Register if the NIC does not reach the memory, instead of
 // staging it; and no operation moves its bytes by CPU.
@@ -81,18 +111,18 @@ func PeerDirect() BufferOption {
 // The backends cuda, rocm and levelzero must be imported by the program. The Buffer owns the
 // memory, and frees it.
 func (f *Fabric) Alloc(ctx context.Context, spec string, size int64, opts ...BufferOption) (*Buffer, error) {
-	if err := ctx.Err(); err != nil {
+	if err := errs.Ended(ctx); err != nil {
 		return nil, err
 	}
 	switch {
 	case spec == "host":
-		return f.allocHost(size)
+		return f.allocHost(size, opts)
 	case f.alloc != nil:
 		src, err := f.alloc(ctx, spec, size)
 		if err != nil {
 			return nil, err
 		}
-		return f.register(ctx, src, size, closers(src), opts)
+		return f.register(ctx, src, spec, size, closers(src), opts)
 	}
 	a, err := gpualloc.Open(spec, gpualloc.Env{})
 	if err != nil {
@@ -102,7 +132,7 @@ func (f *Fabric) Alloc(ctx context.Context, spec string, size int64, opts ...Buf
 	if err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
-	return f.register(ctx, mem, size, []io.Closer{mem, a}, opts)
+	return f.register(ctx, mem, spec, size, []io.Closer{mem, a}, opts)
 }
 
 // closers returns a source as what is to be closed, if it can be.
@@ -114,7 +144,11 @@ func closers(src Source) []io.Closer {
 }
 
 // allocHost makes one piece of host memory, which all NICs register.
-func (f *Fabric) allocHost(size int64) (*Buffer, error) {
+func (f *Fabric) allocHost(size int64, opts []BufferOption) (*Buffer, error) {
+	opt := chosen(opts)
+	if opt.Policy == memory.StagedOnly {
+		return nil, &dmabuf.Error{Op: "allocate host memory", Detail: "StagedOnly", Remedy: "leave it out: NICs reach host memory", Err: unix.EINVAL}
+	}
 	if size <= 0 {
 		return nil, &dmabuf.Error{Op: "allocate host memory", Detail: fmt.Sprintf("%d bytes", size), Err: dmabuf.ErrRange}
 	}
@@ -122,7 +156,7 @@ func (f *Fabric) allocHost(size int64) (*Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.make(size, []io.Closer{mem}, func(r *rail, o *share) (*memory.Buffer, error) { return r.nic.RegisterHost(mem, o) })
+	return f.make(size, []io.Closer{mem}, func(r *rail, o *share) (*memory.Buffer, error) { return r.nic.RegisterHost(mem, opt.Ordering, o) })
 }
 
 // make registers memory with all NICs. The last one to unregister it closes owned.
@@ -137,7 +171,7 @@ func (f *Fabric) make(size int64, owned []io.Closer, register func(*rail, *share
 			if end := errors.Join(x.Close(), b.giveUp(), hold.Close()); end != nil {
 				return nil, errors.Join(err, end)
 			}
-			return nil, plain(err)
+			return nil, f.failed(err)
 		}
 		b.parts = append(b.parts, part)
 	}
@@ -145,7 +179,7 @@ func (f *Fabric) make(size int64, owned []io.Closer, register func(*rail, *share
 		if end := errors.Join(b.giveUp(), hold.Close()); end != nil {
 			return nil, errors.Join(err, end)
 		}
-		return nil, plain(err)
+		return nil, f.failed(err)
 	}
 	if err := hold.Close(); err != nil {
 		return nil, err
@@ -187,23 +221,21 @@ func (f *Fabric) Register(ctx context.Context, src Source, opts ...BufferOption)
 	if src == nil {
 		return nil, &dmabuf.Error{Op: "register a buffer", Detail: "no source", Remedy: "give memory of package gpualloc, or of your own", Err: unix.EINVAL}
 	}
-	return f.register(ctx, src, src.Size(), nil, opts)
+	name := "" // of the allocator, for messages
+	if s, ok := src.(interface{ Spec() string }); ok {
+		name = s.Spec()
+	}
+	return f.register(ctx, src, name, src.Size(), nil, opts)
 }
 
-func (f *Fabric) register(ctx context.Context, src Source, size int64, owned []io.Closer, opts []BufferOption) (*Buffer, error) {
-	var chosen bufferOptions
-	for _, o := range opts {
-		if o != nil {
-			o(&chosen)
-		}
-	}
-	opt := chosen.options
+func (f *Fabric) register(ctx context.Context, src Source, name string, size int64, owned []io.Closer, opts []BufferOption) (*Buffer, error) {
+	opt := chosen(opts)
 	return f.make(size, owned, func(r *rail, x *share) (*memory.Buffer, error) {
-		if err := ctx.Err(); err != nil {
+		if err := errs.Ended(ctx); err != nil {
 			return nil, err
 		}
 		own := opt
-		own.Owned = x
+		own.Owned, own.Name = x, name
 		part, err := r.nic.Register(src, own)
 		if err != nil {
 			return nil, err
@@ -221,7 +253,7 @@ func (f *Fabric) register(ctx context.Context, src Source, size int64, owned []i
 
 func (f *Fabric) addBuffer(b *Buffer) (*Buffer, error) {
 	if !f.add(func() { f.buffers[b] = struct{}{} }) {
-		return nil, errors.Join(ErrClosed, b.giveUp())
+		return nil, errors.Join(f.isClosed(), b.giveUp())
 	}
 	return b, nil
 }
@@ -272,21 +304,29 @@ type Path struct {
 // String returns all fields in one line: "direct by mlx5_0: registered by ibv_reg_dmabuf_mr".
 // It says "direct" only after Prove has seen that DMA goes straight to device memory.
 func (p Path) String() string {
+	text := p.kind()
 	if p.Staged {
-		if p.Reason == nil {
-			return "staged for " + p.NIC
+		if p.Reason != nil {
+			text += fmt.Sprintf(": %v", p.Reason)
 		}
-		return fmt.Sprintf("staged for %s: %v", p.NIC, p.Reason)
+		return text
 	}
-	kind := "registered"
-	if p.Proof.Direct() == placement.Yes {
-		kind = "direct"
-	}
-	text := fmt.Sprintf("%s with %s, by %v", kind, p.NIC, p.Route)
+	text += fmt.Sprintf(", by %v", p.Route)
 	if p.Proof.Memory != placement.Unknown || p.Proof.Reason != "" {
 		text += fmt.Sprintf("; %v", p.Proof)
 	}
 	return text
+}
+
+// kind returns the first words of String.
+func (p Path) kind() string {
+	switch {
+	case p.Staged:
+		return "staged for " + p.NIC
+	case p.Proof.Direct() == placement.Yes:
+		return "direct with " + p.NIC
+	}
+	return "registered with " + p.NIC
 }
 
 // Path returns how the first NIC of the Fabric reaches the bytes.
@@ -323,14 +363,15 @@ func (b *Buffer) WriteAt(p []byte, off int64) (int, error) {
 
 // Sync makes staged memory and its staging buffers equal. Operations and ReadAt do this for the
 // bytes that they use. Call Sync before a peer reads what a GPU has written, and before the GPU
-// reads what a peer has written. Otherwise it does nothing.
+// reads what a peer has written. For memory that is not staged it does nothing. The table of
+// Buffer says when to call Sync, and when Flush.
 func (b *Buffer) Sync() error {
 	return plain(b.parts[0].Sync())
 }
 
 // Flush returns when a GPU's kernel that is running sees the bytes that have arrived: writes
-// that a notification or a completion has reported. A kernel that is started later sees them in
-// any case. A staged Buffer is synchronised.
+// that a notification or a completion has reported. A kernel that is launched later
+// sees them without Flush, those of staged memory after Sync. A staged Buffer is synchronised.
 func (b *Buffer) Flush(ctx context.Context) error {
 	for _, p := range b.parts {
 		if err := p.Flush(ctx); err != nil {
@@ -343,7 +384,7 @@ func (b *Buffer) Flush(ctx context.Context) error {
 // SetReady makes operations that read the bytes wait until the function returns nil: for memory
 // that a GPU is still writing when the operation is posted. A runtime's stream or event fits:
 // the function waits for it. Its context ends with the connection, and when the operation is
-// withdrawn; an error of it is the operation's. It is called once for each operation, in a
+// withdrawn, and it must return then: Conn.Close waits for it. Its error is the operation's. It is called once for each operation, in a
 // goroutine of its own. nil removes it. It does not apply to what peers read.
 func (b *Buffer) SetReady(ready func(context.Context) error) {
 	for _, p := range b.parts {
@@ -356,7 +397,7 @@ func (b *Buffer) Retain() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.refs == 0 {
-		return ErrClosed
+		return b.isClosed()
 	}
 	b.refs++
 	return nil
@@ -367,7 +408,7 @@ func (b *Buffer) Release() error {
 	b.mu.Lock()
 	if b.refs == 0 {
 		b.mu.Unlock()
-		return ErrClosed
+		return b.isClosed()
 	}
 	b.refs--
 	last := b.refs == 0
@@ -399,7 +440,7 @@ func (b *Buffer) Free() error {
 	b.mu.Lock()
 	refuse := func(detail string) error {
 		defer b.mu.Unlock()
-		return &dmabuf.Error{Op: "free a buffer", Device: b.String(), Detail: detail, Remedy: "end them first, or Close the buffer", Err: dmabuf.ErrInUse}
+		return &dmabuf.Error{Op: "free", Device: b.name(), Detail: detail, Remedy: "end them first, or Close the buffer", Err: dmabuf.ErrInUse}
 	}
 	switch {
 	case b.refs == 0:
@@ -408,10 +449,8 @@ func (b *Buffer) Free() error {
 	case b.refs > 1:
 		return refuse(fmt.Sprintf("it is retained %d times", b.refs-1))
 	}
-	for _, p := range b.parts {
-		if detail := p.Busy(); detail != "" {
-			return refuse(detail)
-		}
+	if detail := memory.Retire(b.parts); detail != "" {
+		return refuse(detail)
 	}
 	b.refs = 0
 	b.mu.Unlock()
@@ -430,8 +469,15 @@ func (b *Buffer) giveUp() error {
 	return err
 }
 
-// String names the Buffer for messages: "buffer of 4096 bytes".
-func (b *Buffer) String() string { return fmt.Sprintf("buffer of %d bytes", b.size) }
+// String names the Buffer for messages, and says how the first NIC of the Fabric reaches it:
+// "buffer cuda:0 (64 KiB), registered with mlx5_0". It says "direct" and "staged" as Path does.
+func (b *Buffer) String() string { return b.name() + ", " + b.Path().kind() }
+
+// name returns the name without the path.
+func (b *Buffer) name() string { return b.parts[0].String() }
+
+// isClosed returns the error of a Buffer that is closed.
+func (b *Buffer) isClosed() error { return errs.Closed(b.name()) }
 
 // owner closes what a Buffer owns when no NIC has it registered any more.
 type owner struct {

@@ -10,7 +10,9 @@ import (
 	"net/netip"
 
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/mailbox"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/progress"
 	"github.com/gpurdma/gpurdma/internal/workqueue"
@@ -23,13 +25,15 @@ type Conn struct {
 	rail   *rail
 	c      *engine.Conn
 	peer   PeerInfo // it does not change, and the connection's mutex is not needed for it
+	full   full     // the error if there is no room
+	behind full     // so, and the peer's program takes no messages
 }
 
 func (f *Fabric) newConn(r *rail, ec *engine.Conn) (*Conn, error) {
-	c := &Conn{f, r, ec, PeerInfo(ec.Peer())}
+	c := &Conn{f, r, ec, PeerInfo(ec.Peer()), full{ec.Depth(), fullDepth}, full{ec.Depth(), fullMessages}}
 	if !f.add(func() { f.conns[c] = struct{}{} }) {
 		_ = ec.Close()
-		return nil, ErrClosed
+		return nil, f.isClosed()
 	}
 	ec.OnEnd(func() {
 		f.mu.Lock()
@@ -44,10 +48,7 @@ func (f *Fabric) newConn(r *rail, ec *engine.Conn) (*Conn, error) {
 // the Span; if the Span is a View, it may use all bytes of its buffers. A name that is exported
 // already is EEXIST.
 func (c *Conn) Export(name string, s Span, access Access) error {
-	x, err := s.on(c.fabric, c.rail)
-	if err == nil {
-		err = access.check("export")
-	}
+	x, err := c.lend("export", s, access)
 	if err != nil {
 		return err
 	}
@@ -56,8 +57,21 @@ func (c *Conn) Export(name string, s Span, access Access) error {
 	return plain(c.c.Export(ctx, name, x, access.verbs()))
 }
 
+// lend returns local memory that a peer is to be given, and checks the access.
+func (c *Conn) lend(op string, s Span, access Access) (memory.Span, error) {
+	if s.none() {
+		return memory.Span{}, errZeroSpan(op)
+	}
+	x, err := s.on(c.fabric, c.rail)
+	if err == nil {
+		err = access.check(op)
+	}
+	return x, err
+}
+
 // Unexport withdraws what Export gave. An access by the peer after that ends the connection:
-// the two programs agree before.
+// the two programs agree before. It returns when the peer's host has confirmed it, within
+// Config.PeerTimeout: an Import there that begins later does not return the memory.
 func (c *Conn) Unexport(name string) error {
 	ctx, cancel := c.bound()
 	defer cancel()
@@ -69,9 +83,10 @@ func (c *Conn) bound() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), c.c.PeerTimeout())
 }
 
-// Import waits until the peer has exported memory under the name, and returns it.
+// Import waits until the peer has exported memory under the name, and returns it: after an
+// Unexport that has returned, what was exported since.
 func (c *Conn) Import(ctx context.Context, name string) (Remote, error) {
-	if err := ctx.Err(); err != nil {
+	if err := errs.Ended(ctx); err != nil {
 		return Remote{}, err
 	}
 	rb, err := c.c.Import(ctx, name)
@@ -84,10 +99,7 @@ func (c *Conn) Import(ctx context.Context, name string) (Remote, error) {
 // Share gives the peer access to local memory, as Export does, and returns its descriptor, for
 // a program that sends it by its own means: Remote.MarshalBinary encodes it.
 func (c *Conn) Share(s Span, access Access) (Remote, error) {
-	x, err := s.on(c.fabric, c.rail)
-	if err == nil {
-		err = access.check("share")
-	}
+	x, err := c.lend("share", s, access)
 	if err != nil {
 		return Remote{}, err
 	}
@@ -178,8 +190,8 @@ func (c *Conn) Notifications(ctx context.Context) iter.Seq2[[]byte, error] {
 // and tells the peer, which sees the end after all that came before. It returns nil if all that
 // the NIC had has completed, was refused by the peer's NIC, or cannot land any more because the
 // peer has confirmed the end; otherwise ErrOutcomeUnknown. It takes Config.PeerTimeout and a
-// few seconds at most. The connection's resources are free when it returns. Further calls
-// return the same.
+// few seconds at most. The connection's memory and queue pairs are free when it returns; its
+// socket is closed when the peer has answered, within 3 s. Further calls return the same.
 func (c *Conn) Close() error { return c.c.Close() }
 
 // Done returns a channel that is closed when the connection has ended: by Close, by the peer,
@@ -210,8 +222,8 @@ type Rail struct {
 	Port  int
 	Local netip.Addr // the port's GID; an IPv4 address if it stands for one
 	Peer  netip.Addr // the peer's
-	Up    bool
-	Why   string // why this port and GID were chosen
+	Up    bool       // the connection has not ended, and the port is active
+	Why   string     // why this port and GID were chosen
 }
 
 // String returns all fields in one line.
@@ -230,7 +242,7 @@ func (r Rail) String() string {
 // Rails returns the ways of the connection: one.
 func (c *Conn) Rails() []Rail {
 	p := c.c.Path()
-	return []Rail{{NIC: p.NIC, Port: p.Port, Local: p.GID, Peer: p.Peer, Up: c.c.Works.State().Up, Why: p.Why}}
+	return []Rail{{NIC: p.NIC, Port: p.Port, Local: p.GID, Peer: p.Peer, Up: c.c.Up(), Why: p.Why}}
 }
 
 // String names the connection: "10.0.0.1:7471 by port 1 of mlx5_0, 10.0.0.2 to 10.0.0.1, up".
@@ -239,7 +251,7 @@ func (c *Conn) String() string { return fmt.Sprintf("%v by %v", c.RemoteAddr(), 
 // do posts an operation, and waits for it.
 func (c *Conn) do(ctx context.Context, o *Op) (uint64, error) {
 	x := newCall()
-	t, err := c.postWait(ctx, o, x, calls{})
+	t, err := c.postWait(ctx, o, false, x, calls{})
 	if err != nil {
 		x.free()
 		return 0, c.failed(o.Kind, err)
@@ -257,19 +269,19 @@ func (c *Conn) do(ctx context.Context, o *Op) (uint64, error) {
 }
 
 // postWait posts an operation, and waits until there is room for it.
-func (c *Conn) postWait(ctx context.Context, o *Op, context any, sink operation.Sink) (workqueue.Ticket, error) {
+func (c *Conn) postWait(ctx context.Context, o *Op, more bool, tag any, sink operation.Sink) (workqueue.Ticket, error) {
 	for {
-		if err := ctx.Err(); err != nil {
+		if err := errs.Ended(ctx); err != nil {
 			return workqueue.Ticket{}, err
 		}
-		t, err := c.post(o, context, sink)
-		if err != operation.ErrQueueFull {
+		t, err := c.post(ctx, o, more, tag, sink)
+		if c.noRoom(err) == nil {
 			return t, err
 		}
 		select {
 		case <-c.c.Works.Vacancy():
 		case <-ctx.Done():
-			return workqueue.Ticket{}, ctx.Err()
+			return workqueue.Ticket{}, errs.Ended(ctx)
 		}
 	}
 }

@@ -8,24 +8,24 @@ import (
 	"net"
 	"os"
 
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
-// The errors that programs test for, besides those of package dmabuf: ErrLimit, ErrRange and
-// ErrInUse.
+// The errors that programs test for by errors.Is.
 var (
-	// ErrClosed means that this side has closed the connection, the listener, the buffer or the
-	// fabric. It is net.ErrClosed and os.ErrClosed, too.
-	ErrClosed = operation.ErrClosed
+	// ErrClosed means that this side has closed the connection, the listener, the buffer, the
+	// queue or the fabric: the error says which. It is net.ErrClosed and os.ErrClosed, too.
+	ErrClosed = engine.ErrClosed
 	// ErrPeerGone means that the peer has ended the connection, or does not answer.
 	ErrPeerGone = operation.ErrPeerGone
 	// ErrPeerClosed means that the peer's program has closed the connection: it is the ordinary
 	// end. It is ErrPeerGone, too.
 	ErrPeerClosed = engine.ErrPeerClosed
-	// ErrQueueFull means that a Queue or its connection has no room. Nothing was posted: take
-	// completions, and post again.
+	// ErrQueueFull means that a Queue or its connection has no room: the error says which, and
+	// the setting that limits it. Nothing was posted: take completions, and post again.
 	ErrQueueFull = operation.ErrQueueFull
 	// ErrStaleKey means that a Remote is of another connection: keys end with theirs.
 	ErrStaleKey = operation.ErrStaleKey
@@ -38,6 +38,16 @@ var (
 	// ErrOutcomeUnknown means that operations were under way when the connection ended, and that
 	// the peer has not confirmed its end: they may have been carried out, or still be.
 	ErrOutcomeUnknown = engine.ErrOutcomeUnknown
+
+	// ErrRange means that an offset, a length or a setting is outside of what there is. It is
+	// dmabuf.ErrRange.
+	ErrRange = dmabuf.ErrRange
+	// ErrLimit means that a limit would be exceeded, such as that of SetMaxPinned. Nothing was
+	// attempted. It is dmabuf.ErrLimit.
+	ErrLimit = dmabuf.ErrLimit
+	// ErrInUse means that something still uses the memory, and that nothing was freed. It is
+	// dmabuf.ErrInUse.
+	ErrInUse = dmabuf.ErrInUse
 )
 
 // OpError is the error of an operation. Unwrap leads to an *[ibvfd.WCError], with the vendor's
@@ -66,6 +76,36 @@ func (e *OpError) Is(target error) bool {
 	return target == ErrPeerGone && errors.Is(e.Err, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr})
 }
 
+// full is ErrQueueFull with the limit that is reached. It is allocated with what it limits.
+type full struct {
+	most   int
+	format string
+}
+
+// The texts of full.
+const (
+	fullQueue    = "queue full: %d operations are under way, or their completions were not taken, which is the depth given to NewQueue: take completions by Poll or Wait, or make a deeper queue"
+	fullDepth    = "queue full: %d operations of the connection are under way, which is Config.Depth: take completions, or connect with a larger Config.Depth"
+	fullMessages = "queue full: %d operations of the connection are under way, which is Config.Depth, and the first of them that waits needs the peer's program to take messages or notifications, of which it has as many as its Config.Messages"
+)
+
+// Error says which limit is reached, and what changes it.
+func (f *full) Error() string { return fmt.Sprintf(f.format, f.most) }
+
+// Is makes it ErrQueueFull.
+func (f *full) Is(target error) bool { return target == ErrQueueFull }
+
+// noRoom returns the error of a connection without room; nil for another error.
+func (c *Conn) noRoom(err error) error {
+	switch err { //nolint:errorlint // nothing wraps them
+	case operation.ErrQueueFull:
+		return &c.full
+	case operation.ErrPeerBehind:
+		return &c.behind
+	}
+	return nil
+}
+
 // failed returns the error of an operation; nil for nil.
 func (c *Conn) failed(kind OpKind, err error) error {
 	if err == nil {
@@ -76,11 +116,11 @@ func (c *Conn) failed(kind OpKind, err error) error {
 
 // plain returns an error of the engine without what it says of the engine's own names.
 func plain(err error) error {
-	if err == os.ErrClosed {
-		return ErrClosed
-	}
 	if e := (*operation.Error)(nil); errors.As(err, &e) {
-		return e.Err
+		err = e.Err
+	}
+	if errors.Is(err, os.ErrClosed) && !errors.Is(err, ErrClosed) {
+		return fmt.Errorf("%w: %w", ErrClosed, err)
 	}
 	return err
 }

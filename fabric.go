@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/progress"
 )
@@ -122,11 +123,11 @@ func (f *Fabric) Listen(addr string, cfg Config) (*Listener, error) {
 	}
 	el, err := r.endpoint.ListenWith(addr, opt, cfg.backlog())
 	if err != nil {
-		return nil, plain(err)
+		return nil, f.failed(err)
 	}
 	l := &Listener{fabric: f, rail: r, l: el}
 	if !f.add(func() { f.listeners[l] = struct{}{} }) {
-		return nil, errors.Join(ErrClosed, el.Close())
+		return nil, errors.Join(f.isClosed(), el.Close())
 	}
 	return l, nil
 }
@@ -143,7 +144,7 @@ func (f *Fabric) Dial(ctx context.Context, addr string, cfg Config) (*Conn, erro
 	}
 	ec, err := r.endpoint.ConnectWith(ctx, addr, opt)
 	if err != nil {
-		return nil, plain(err)
+		return nil, f.failed(err)
 	}
 	return f.newConn(r, ec)
 }
@@ -157,6 +158,19 @@ func (f *Fabric) add(what func()) bool {
 	}
 	what()
 	return true
+}
+
+// isClosed returns the error of a fabric that is closed.
+func (f *Fabric) isClosed() error { return errs.Closed(f.String()) }
+
+// failed is plain for calls that end with the fabric.
+func (f *Fabric) failed(err error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed && errors.Is(err, os.ErrClosed) {
+		return f.isClosed()
+	}
+	return plain(err)
 }
 
 // SetMaxPinned bounds the host memory that is pinned for each NIC, in bytes: host buffers,
@@ -260,7 +274,7 @@ type Listener struct {
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	ec, err := l.l.Accept(ctx)
 	if errors.Is(err, os.ErrClosed) {
-		return nil, ErrClosed
+		return nil, errs.Closed("listener at " + l.Addr().String())
 	}
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@
 package gpurdma
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -52,13 +53,12 @@ type Op struct {
 
 	Notify    bool   // the peer is notified after the bytes of a write
 	Note      []byte // the bytes of the notification, with Notify
-	Delivered bool   // a write completes when its bytes are in the peer's memory: a byte is read back
+	Delivered bool   // a write completes when its bytes are in the peer's memory: a byte is read back; of reads and atomics it changes nothing
 	Fence     bool   // starts when all operations before it have completed
 	Add       uint64
 	Compare   uint64
 	Swap      uint64
 	Tag       uint64 // of a Queue's completion
-	more      bool   // another one follows at once
 }
 
 // Option changes an operation of Conn.Write, Conn.Read or Batch.
@@ -71,7 +71,8 @@ func Notify(note []byte) Option {
 }
 
 // Delivered makes a write complete when its bytes are in the peer's memory, not when the peer's
-// NIC has acknowledged them: one byte is read back. The peer must allow reads.
+// NIC has acknowledged them: one byte is read back. The peer must allow reads. A read or an atomic
+// that has completed has moved its bytes in any case, and Delivered changes nothing.
 func Delivered() Option { return func(o *Op) { o.Delivered = true } }
 
 // Fence makes an operation start when all operations posted before it have completed.
@@ -93,29 +94,31 @@ func (k OpKind) engine() (operation.Kind, bool) {
 	return 0, false
 }
 
-func (o *Op) flags() (f operation.Flags) {
+func (o *Op) flags(more bool) (f operation.Flags) {
 	if o.Fence {
 		f |= operation.FlagFence
 	}
 	if o.Delivered {
 		f |= operation.FlagDeliveryComplete
 	}
-	if o.more {
+	if more {
 		f |= operation.FlagMore
 	}
 	return f
 }
 
-// post posts an operation. The sink gets its completion, with the context.
-func (c *Conn) post(o *Op, context any, sink operation.Sink) (workqueue.Ticket, error) {
+// post posts an operation; more says that another one follows at once. The sink gets its
+// completion, with tag. The NIC gets nothing of it after ctx has ended; it may be nil.
+func (c *Conn) post(ctx context.Context, o *Op, more bool, tag any, sink operation.Sink) (workqueue.Ticket, error) {
 	kind, ok := o.Kind.engine()
 	if !ok {
 		return workqueue.Ticket{}, &dmabuf.Error{Op: o.Kind.String(), Detail: "no such operation", Remedy: "set Op.Kind", Err: unix.EINVAL}
 	}
-	w, err := c.c.NewWork(kind, o.flags(), context, sink)
+	w, err := c.c.NewWork(kind, o.flags(more), tag, sink)
 	if err != nil {
 		return workqueue.Ticket{}, err
 	}
+	w.SetContext(ctx)
 	if err = c.fill(w, o); err == nil {
 		err = w.Prepare()
 	}
@@ -134,7 +137,7 @@ func (c *Conn) fill(w *workqueue.Work, o *Op) error {
 	atomic := false
 	switch o.Kind {
 	case OpSend:
-		if !o.Local.none() || len(o.Locals) > 0 || o.Remote.rb != nil || len(o.Remotes) > 0 || o.Notify || o.Delivered {
+		if !o.Local.none() || len(o.Locals) > 0 || o.Remote.rb != nil || len(o.Remotes) > 0 || o.Remote.err != nil || o.Notify || len(o.Note) > 0 || o.Delivered || o.Add|o.Compare|o.Swap != 0 {
 			return refuse("a message has Inline, and nothing else")
 		}
 		return w.SetMessage(c.c.Works, o.Inline)
@@ -155,6 +158,9 @@ func (c *Conn) fill(w *workqueue.Work, o *Op) error {
 			Op: o.Kind.String(), Detail: fmt.Sprintf("Inline of %d bytes", len(o.Inline)), Err: dmabuf.ErrLimit,
 			Remedy: fmt.Sprintf("it has %d at most: write from a Buffer", maxInline),
 		}
+	}
+	if err := o.zero(); err != nil {
+		return err
 	}
 	if o.Inline != nil {
 		if o.Kind != OpWrite || !o.Local.none() || len(o.Locals) > 0 {
@@ -186,6 +192,30 @@ func (c *Conn) fill(w *workqueue.Work, o *Op) error {
 		return w.SetMessage(c.c.Works, o.Note)
 	}
 	return nil
+}
+
+// zero refuses memory that the program has left out. A write of nothing that notifies has none,
+// and an atomic needs no local memory.
+func (o *Op) zero() error {
+	noLocal := o.Local.none() && len(o.Locals) == 0 && o.Inline == nil
+	noRemote := o.Remote.rb == nil && o.Remote.err == nil && len(o.Remotes) == 0
+	atomic := o.Kind == OpFetchAdd || o.Kind == OpCompareSwap
+	switch {
+	case !noLocal && !noRemote, noLocal && noRemote && o.Notify:
+	case noRemote && (atomic || noLocal || len(o.Inline) > 0 || total(o.Local.len, o.Locals) > 0):
+		return errZeroRemote(o.Kind.String())
+	case noLocal && !atomic && total(o.Remote.len, o.Remotes) > 0:
+		return errZeroSpan(o.Kind.String())
+	}
+	return nil
+}
+
+// total returns a number that is 0 if all sizes are.
+func total[M interface{ Size() int64 }](first int64, more []M) int64 {
+	for i := range more {
+		first |= more[i].Size()
+	}
+	return first
 }
 
 func (c *Conn) addLocal(w *workqueue.Work, s *Span) error {

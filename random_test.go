@@ -164,4 +164,4 @@ func useUntilTheEnd(t *testing.T, r *rand.Rand, c *Conn, m *Buffer, to Remote) {
 }
 
 // ending reports whether the connection cannot be used any more.
-func ending(c *Conn) bool { return !c.c.Works.State().Up }
+func ending(c *Conn) bool { return !c.c.Up() }

@@ -19,6 +19,7 @@ type Span struct {
 	views    []*memory.View // by NIC
 	fabric   *Fabric
 	off, len int64
+	whole    int64 // size of the view
 	err      error // why there is no such memory
 }
 
@@ -43,7 +44,7 @@ func View(l Layout, buffers ...*Buffer) Span {
 	if len(buffers) == 0 {
 		return Span{err: noBuffer("make a view")}
 	}
-	s := Span{len: l.Size()}
+	s := Span{len: l.Size(), whole: l.Size()}
 	for _, b := range buffers {
 		switch {
 		case b == nil:
@@ -69,8 +70,12 @@ func View(l Layout, buffers ...*Buffer) Span {
 
 // Range returns n bytes of the Span from off on.
 func (s Span) Range(off, n int64) Span {
-	if s.err == nil && !within(off, n, s.len) {
-		return Span{err: outOfRange("take a range", off, n, s.len)}
+	switch {
+	case s.err != nil:
+	case s.none():
+		return Span{err: errZeroSpan("take a range")}
+	case !within(off, n, s.len):
+		return Span{err: memory.OutOfRange("take a range", s.String(), off, n, s.len)}
 	}
 	s.off, s.len = s.off+off, n
 	return s
@@ -86,6 +91,30 @@ func (s Span) Size() int64 {
 
 // Err returns why there is no such memory, or nil.
 func (s Span) Err() error { return s.err }
+
+// String names the memory for messages: "bytes 4096 to 8191 of local buffer cuda:0 (64 KiB)".
+func (s Span) String() string {
+	switch {
+	case s.err != nil:
+		return "no memory: " + s.err.Error()
+	case s.buf != nil:
+		return part(s.off, s.len, s.buf.size, "local "+s.buf.name())
+	case s.fabric != nil:
+		return part(s.off, s.len, s.whole, "local view")
+	}
+	return "zero Span"
+}
+
+// part names a part of something that has size bytes.
+func part(off, n, size int64, of string) string {
+	if off == 0 && n == size {
+		return of
+	}
+	if n == 0 {
+		return fmt.Sprintf("0 bytes at %d of %s", off, of)
+	}
+	return fmt.Sprintf("bytes %d to %d of %s", off, off+n-1, of)
+}
 
 // none reports whether it is the zero Span.
 func (s *Span) none() bool { return s.fabric == nil && s.err == nil }
@@ -119,8 +148,12 @@ func (m Remote) All() Remote { return m }
 
 // Range returns n bytes from off on.
 func (m Remote) Range(off, n int64) Remote {
-	if m.err == nil && !within(off, n, m.len) {
-		return Remote{err: outOfRange("take a range", off, n, m.len)}
+	switch {
+	case m.err != nil:
+	case m.rb == nil:
+		return Remote{err: errZeroRemote("take a range")}
+	case !within(off, n, m.len):
+		return Remote{err: memory.OutOfRange("take a range", m.String(), off, n, m.len)}
 	}
 	m.off, m.len = m.off+off, n
 	return m
@@ -134,7 +167,7 @@ func (m Remote) View(l Layout) Remote {
 	case m.err != nil:
 		return m
 	case m.rb == nil:
-		return Remote{err: &dmabuf.Error{Op: "make a view", Detail: "no memory", Err: unix.EINVAL}}
+		return Remote{err: errZeroRemote("make a view")}
 	case m.off != 0 || m.len != m.rb.Size():
 		return Remote{err: &dmabuf.Error{Op: "make a view", Detail: "of a range", Remedy: "make the view of the whole memory, with a layout that begins there", Err: unix.EINVAL}}
 	}
@@ -156,6 +189,17 @@ func (m Remote) Size() int64 {
 // Err returns why there is no such memory, or nil.
 func (m Remote) Err() error { return m.err }
 
+// String names the memory for messages: "bytes 0 to 7 of the peer's memory "weights"".
+func (m Remote) String() string {
+	switch {
+	case m.err != nil:
+		return "no memory: " + m.err.Error()
+	case m.rb == nil:
+		return "zero Remote"
+	}
+	return part(m.off, m.len, m.rb.Size(), m.rb.String())
+}
+
 // Access returns what the peer allows.
 func (m Remote) Access() Access {
 	if m.rb == nil {
@@ -171,7 +215,7 @@ func (m Remote) MarshalBinary() ([]byte, error) {
 	case m.err != nil:
 		return nil, m.err
 	case m.rb == nil:
-		return nil, &dmabuf.Error{Op: "encode remote memory", Detail: "no memory", Err: unix.EINVAL}
+		return nil, errZeroRemote("encode remote memory")
 	case m.off != 0 || m.len != m.rb.Size():
 		return nil, &dmabuf.Error{Op: "encode remote memory", Detail: "a range", Remedy: "send the whole descriptor, and the range beside it", Err: unix.EINVAL}
 	}
@@ -258,14 +302,18 @@ func accessOf(v ibvfd.Access) (a Access) {
 // within reports whether n bytes from off on lie in size bytes.
 func within(off, n, size int64) bool { return off >= 0 && n >= 0 && off <= size && n <= size-off }
 
-func outOfRange(op string, off, n, size int64) error {
-	return &dmabuf.Error{Op: op, Detail: fmt.Sprintf("offset %#x, length %#x of %#x bytes", off, n, size), Remedy: "stay within them", Err: dmabuf.ErrRange}
+func errZeroSpan(op string) error {
+	return &dmabuf.Error{Op: op, Detail: "zero Span", Remedy: "name local memory: Buffer.All, Buffer.Range or View", Err: unix.EINVAL}
+}
+
+func errZeroRemote(op string) error {
+	return &dmabuf.Error{Op: op, Detail: "zero Remote", Remedy: "name memory of the peer's: Conn.Import returns it", Err: unix.EINVAL}
 }
 
 func noBuffer(op string) error {
-	return &dmabuf.Error{Op: op, Detail: "no buffer", Remedy: "Alloc or Register one", Err: unix.EINVAL}
+	return &dmabuf.Error{Op: op, Detail: "the buffer is nil", Remedy: "look at the error of the Alloc or Register that was to return it", Err: unix.EINVAL}
 }
 
 func errOtherFabric(op string) error {
-	return &dmabuf.Error{Op: op, Detail: "the buffer is of another fabric", Remedy: "register its source with this one", Err: os.ErrInvalid}
+	return &dmabuf.Error{Op: op, Detail: "the local buffer is of another fabric", Remedy: "register its source with this one", Err: os.ErrInvalid}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/progress"
 	"github.com/gpurdma/gpurdma/internal/workqueue"
@@ -31,7 +32,7 @@ type Transfer struct {
 // the whole transfer: when it ends, the transfer is withdrawn as by Cancel, and is done.
 func (c *Conn) Start(ctx context.Context, op Op) (*Transfer, error) {
 	t := &Transfer{conn: c, kind: op.Kind, done: make(chan struct{}), gone: make(chan struct{})}
-	ticket, err := c.postWait(ctx, &op, t, transfers{})
+	ticket, err := c.postWait(ctx, &op, false, t, transfers{})
 	if err != nil {
 		return nil, c.failed(op.Kind, err)
 	}
@@ -39,7 +40,7 @@ func (c *Conn) Start(ctx context.Context, op Op) (*Transfer, error) {
 	defer t.mu.Unlock()
 	t.ticket = ticket
 	if !t.ended {
-		t.stop = context.AfterFunc(ctx, func() { t.cancel(ctx.Err()) })
+		t.stop = context.AfterFunc(ctx, func() { t.cancel(errs.Ended(ctx)) })
 	}
 	return t, nil
 }
@@ -144,16 +145,15 @@ func (b *Batch) add(op Op, opts []Option) {
 func (b *Batch) Do(ctx context.Context) error {
 	ops := b.ops
 	b.ops = nil
-	if err := ctx.Err(); err != nil || len(ops) == 0 {
+	if err := errs.Ended(ctx); err != nil || len(ops) == 0 {
 		return err
 	}
 	g := &group{members: make([]member, len(ops)), done: make(chan struct{}, 1), left: 1, first: len(ops)}
 	tickets := make([]workqueue.Ticket, 0, len(ops))
 	for i := range ops {
 		g.members[i] = member{g, i}
-		ops[i].more = i+1 < len(ops)
 		g.add()
-		t, err := b.conn.postMore(ctx, &ops[i], &g.members[i])
+		t, err := b.conn.postMore(ctx, &ops[i], i+1 < len(ops), &g.members[i])
 		if err != nil {
 			g.end(i, err)
 			break
@@ -163,9 +163,7 @@ func (b *Batch) Do(ctx context.Context) error {
 	b.conn.rail.endpoint.Look() // posts what waits for more
 	g.end(len(ops), nil)
 	if err := progress.Await(ctx, b.conn.rail.alone[:], g.done, nil); err != nil {
-		for _, t := range tickets {
-			t.Cancel(err)
-		}
+		workqueue.CancelAll(tickets, err)
 		return b.conn.failed(ops[0].Kind, err)
 	}
 	if g.err != nil {
@@ -175,13 +173,13 @@ func (b *Batch) Do(ctx context.Context) error {
 }
 
 // postMore is postWait; before it waits, it has posted what waits for more.
-func (c *Conn) postMore(ctx context.Context, o *Op, m *member) (workqueue.Ticket, error) {
-	t, err := c.post(o, m, groups{})
-	if err != operation.ErrQueueFull {
+func (c *Conn) postMore(ctx context.Context, o *Op, more bool, m *member) (workqueue.Ticket, error) {
+	t, err := c.post(ctx, o, more, m, groups{})
+	if c.noRoom(err) == nil {
 		return t, err
 	}
 	c.rail.endpoint.Look()
-	return c.postWait(ctx, o, m, groups{})
+	return c.postWait(ctx, o, more, m, groups{})
 }
 
 // group is the operations of a batch.

@@ -200,3 +200,18 @@ func TestRefused(t *testing.T) {
 		must(a.Alloc(limited(t), spec, 8))(t)
 	}
 }
+
+// A connection is down while its port is.
+func TestRailDown(t *testing.T) {
+	net := fabrictest.NewNetwork(fabrictest.Options{})
+	a := must(net.Open("mlx5_0"))(t)
+	defer a.Close()
+	must(a.Listen("127.0.0.1:1", gpurdma.Config{}))(t)
+	conn := must(a.Dial(limited(t), "127.0.0.1:1", gpurdma.Config{}))(t)
+	for _, up := range []bool{true, false, true} {
+		net.NIC(a, "").SetPort(up)
+		if r := conn.Rails()[0]; r.Up != up || strings.Contains(r.String(), "down") == up || strings.Contains(conn.String(), "down") == up {
+			t.Errorf("%v, but the port is up: %v", r, up)
+		}
+	}
+}

@@ -5,6 +5,7 @@ package fi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
@@ -154,7 +156,7 @@ func codeOf(err error) unix.Errno {
 }
 
 // queueFull is the error of an operation for which there is no room.
-var queueFull = &Error{EAGAIN, operation.ErrQueueFull}
+var queueFull = &Error{EAGAIN, fmt.Errorf("%w: EndpointOptions.TxSize operations to the peer are under way, or RxSize receives are posted: read completions, or raise it", operation.ErrQueueFull)}
 
 // coded adds libfabric's code to an error of the engine.
 func coded(err error) error {
@@ -167,9 +169,9 @@ func coded(err error) error {
 	return withCode(err, codeOf(err))
 }
 
-// posted is coded for an operation, whose limits are lengths.
+// posted is coded for an operation, whose limits are lengths, but for that of pinned memory.
 func posted(err error) error {
-	if err != nil && errors.Is(err, dmabuf.ErrLimit) {
+	if err != nil && errors.Is(err, dmabuf.ErrLimit) && !errors.Is(err, memory.ErrPinned) {
 		return withCode(err, EMSGSIZE)
 	}
 	return coded(err)

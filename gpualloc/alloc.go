@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/internal/errs"
 )
 
 // exporter is what a backend must be able to do: make one dma-buf. Everything
@@ -118,7 +119,7 @@ func (a *allocator) Alloc(ctx context.Context, size int64, opt Options) (*Buffer
 	if a.closed {
 		return nil, os.ErrClosed
 	}
-	if err := ctx.Err(); err != nil {
+	if err := errs.Ended(ctx); err != nil {
 		return nil, a.refuse(err, "", "")
 	}
 	p, err := a.plan(size, opt)
@@ -131,7 +132,7 @@ func (a *allocator) Alloc(ctx context.Context, size int64, opt Options) (*Buffer
 	}
 	b := &Buffer{requested: size, pieces: pieces{budget: &a.budget, drawn: drawn}}
 	for i := range p.count {
-		if err := ctx.Err(); err != nil {
+		if err := errs.Ended(ctx); err != nil {
 			return nil, errors.Join(a.refuse(err, fmt.Sprintf("after %d of %d segments", i, p.count), ""), b.free())
 		}
 		if err := a.one(ctx, &b.pieces, p.segment(i), opt.Name); err != nil {

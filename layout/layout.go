@@ -230,7 +230,7 @@ func (l Layout) Check(op string, sizes func(source int) (int64, bool)) error {
 		if e.high > size {
 			return &dmabuf.Error{
 				Op: op, Err: dmabuf.ErrRange,
-				Detail: fmt.Sprintf("the layout takes bytes %#x to %#x of source %d, which has %#x", e.low, e.high, e.source, size),
+				Detail: fmt.Sprintf("the layout takes bytes up to %d of source %d, which has %d", e.high, e.source, size),
 			}
 		}
 	}

@@ -100,7 +100,7 @@ func Listen(life context.Context, cfg *Config, addr string) (net.Listener, error
 func otherNIC(addr, is, want string) error {
 	return &dmabuf.Error{
 		Op: "connect over rdma_cm", Device: addr, Err: ibdev.ErrNoDevice,
-		Detail: fmt.Sprintf("the address is %s's, the endpoint is %s's", is, want),
+		Detail: fmt.Sprintf("the address is %s's, and %s is to be used", is, want),
 		Remedy: "open the NIC that the address belongs to, or use an address of this one's",
 	}
 }

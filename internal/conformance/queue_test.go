@@ -37,7 +37,7 @@ func testQueue(t *testing.T, s *setting) {
 		for left := 2 * n; left > 0; {
 			for x, c := range []*gpurdma.Conn{p.client, c2} {
 				k, err := q.Post(c, ops[x])
-				if k < len(ops[x]) && err != gpurdma.ErrQueueFull || k == len(ops[x]) && err != nil {
+				if k < len(ops[x]) && !errors.Is(err, gpurdma.ErrQueueFull) || k == len(ops[x]) && err != nil {
 					t.Fatalf("posted %d of %d: %v", k, len(ops[x]), err)
 				}
 				if err != nil {

@@ -38,6 +38,7 @@ type Conn struct {
 	offers     fifo.Queue[*memory.RemoteBuffer]
 	offerBytes int
 	names      names
+	own        bool                // the program has the Conn: nobody asks the table for it
 	listener   *Listener           // that the peer has called; nil if this side has called
 	uninvited  bool                // Accept has not returned the peer yet
 	shares     map[*share]struct{} // nil when the keys are withdrawn
@@ -59,7 +60,7 @@ func (e *Endpoint) newConn(p *peer, opt *EndpointOptions) *Conn {
 	c := &Conn{
 		e: e, opt: opt, peer: p.id, token: memory.NewID(), ended: make(chan struct{}),
 		offered: make(chan struct{}, 1), offering: make(chan struct{}, 1), shares: map[*share]struct{}{},
-		readDone: make(chan struct{}),
+		readDone: make(chan struct{}), own: opt != &e.opt,
 	}
 	c.Works = workqueue.New(workqueue.Config{
 		Pool: e.pool, Progress: e.Progress, Life: e.life, Aborted: c.teardown,

@@ -108,14 +108,18 @@ func (e *Endpoint) dial(ctx context.Context, c *Conn, addr string) error {
 	defer context.AfterFunc(e.life, cancel)()
 	err := e.dialed(ctx, c, addr)
 	if err != nil {
-		over := ctx.Err()
+		over := errs.Ended(ctx)
 		if e.life.Err() != nil {
-			over = os.ErrClosed
+			over = e.isClosed()
 		}
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded) && over != nil && !errors.Is(over, context.DeadlineExceeded):
 			err = over // the deadline was only the means to end the exchange
-		case !errors.Is(err, over):
+		case e.life.Err() == nil && ctx.Err() != nil && errors.Is(err, ctx.Err()): // the dialer says so, without the cause
+			if cause := context.Cause(ctx); !errors.Is(err, cause) {
+				err = errs.Join(err, cause)
+			}
+		case over != nil && !errors.Is(err, over):
 			err = errs.Join(err, over)
 		}
 		err = &dmabuf.Error{Op: "connect", Device: addr, Err: err}
@@ -166,7 +170,7 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 		if !inTime() {
 			<-late
 			if err == nil {
-				err = ctx.Err()
+				err = errs.Ended(ctx)
 			}
 		}
 		if err == nil {
@@ -194,6 +198,7 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 		}
 		attr.Path = &path
 	}
+	attr.PKey = opt.PKey
 	attr.GID = rc.GIDSelector{Wish: opt.GID, Port: opt.Port}
 	attr.GID.Ends(raw)
 	if tcp, err = opt.protection().Protect(ctx, through, host, client); err != nil {
@@ -255,6 +260,10 @@ func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Co
 	}
 	if client {
 		if err := exchange.WriteHello(tcp, &ours, c.opt.Hello); err != nil {
+			// A listener that has hung up may have said why.
+			if why := exchange.ReadHello(tcp, &theirs); why != nil && !errors.Is(why, io.EOF) {
+				err = exchange.NotTrusted(why)
+			}
 			return err
 		}
 		if err := exchange.ReadHello(tcp, &theirs); err != nil {

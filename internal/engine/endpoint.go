@@ -5,7 +5,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -109,11 +108,11 @@ func (e *Endpoint) Close() error {
 	var err error
 	for _, p := range peers {
 		if p.conn != nil {
-			p.conn.Works.Abort(os.ErrClosed)
+			p.conn.Works.Abort(e.isClosed())
 		}
 	}
 	for _, l := range listeners {
-		err = errs.Join(err, l.net.Close())
+		err = errs.Join(err, l.closeNet())
 	}
 	e.tasks.Wait()
 	for s := range shares {

@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/mailbox"
 	"github.com/gpurdma/gpurdma/internal/rc"
@@ -57,6 +58,8 @@ type EndpointOptions struct {
 	// rdma_cm chooses the version of RoCE.
 	Port int
 	GID  gid.Wish
+	// PKey is the partition, such as 0x8001; 0 leaves Connect.PKeyIndex as it is.
+	PKey ibdev.PKey
 
 	// OnReject, if not nil, is called for every caller of a listener that was not connected,
 	// with the reason: it did not speak TLS or a known version of the protocol, its certificate
@@ -142,27 +145,27 @@ func (o *EndpointOptions) protection() exchange.Protection {
 
 func (o *EndpointOptions) setDefaults() error {
 	for _, d := range []struct {
-		name string
+		name string // of package fi; Config's are checked before
 		v    *int
 		def  int
 		max  int
 	}{
-		{"Depth", &o.Depth, 256, 1 << 20}, {"RecvDepth", &o.RecvDepth, 128, 1 << 20}, {"SendDepth", &o.SendDepth, 128, 1 << 20},
-		{"MaxSGE", &o.MaxSGE, 16, 1 << 12}, {"InjectSize", &o.InjectSize, 256, 1 << 20}, {"MaxPeers", &o.MaxPeers, 64, 1 << 16},
+		{"TxSize", &o.Depth, 256, 1 << 20}, {"RxSize", &o.RecvDepth, 128, 1 << 20}, {"SendDepth", &o.SendDepth, 128, 1 << 20},
+		{"IOVLimit", &o.MaxSGE, 16, 1 << 12}, {"InjectSize", &o.InjectSize, 256, 1 << 20}, {"MaxPeers", &o.MaxPeers, 64, 1 << 16},
 		{"AutoReceive", &o.AutoReceive, 0, 1 << 20}, {"Port", &o.Port, 0, 255}, {"MailDepth", &o.MailDepth, 0, 1 << 12}, {"MailSize", &o.MailSize, 1 << 10, 64 << 10},
 	} {
 		if *d.v < 0 || *d.v > d.max {
-			return &dmabuf.Error{Op: "make an endpoint", Detail: fmt.Sprintf("%s %d", d.name, *d.v), Remedy: fmt.Sprintf("0 to %d", d.max), Err: dmabuf.ErrRange}
+			return &dmabuf.Error{Op: "set options", Detail: fmt.Sprintf("%s %d", d.name, *d.v), Remedy: fmt.Sprintf("0 to %d", d.max), Err: dmabuf.ErrRange}
 		}
 		if *d.v == 0 {
 			*d.v = d.def
 		}
 	}
 	if mtu := o.Connect.MTU; mtu != 0 && mtu < 256 { // the peer would call it malformed
-		return &dmabuf.Error{Op: "make an endpoint", Detail: fmt.Sprintf("Connect.MTU %d", mtu), Remedy: "256 to 4096, or 0 for the port's", Err: dmabuf.ErrRange}
+		return &dmabuf.Error{Op: "set options", Detail: fmt.Sprintf("Connect.MTU %d", mtu), Remedy: "256 to 4096, or 0 for the port's", Err: dmabuf.ErrRange}
 	}
 	if len(o.Hello) > exchange.MaxText {
-		return &dmabuf.Error{Op: "make an endpoint", Detail: fmt.Sprintf("Hello of %d bytes", len(o.Hello)), Remedy: fmt.Sprintf("it has %d at most", exchange.MaxText), Err: dmabuf.ErrRange}
+		return &dmabuf.Error{Op: "set options", Detail: fmt.Sprintf("Hello of %d bytes", len(o.Hello)), Remedy: fmt.Sprintf("it has %d at most", exchange.MaxText), Err: dmabuf.ErrRange}
 	}
 	if o.MailDepth > 0 {
 		o.AutoReceive, o.RecvDepth = 0, o.MailDepth+mailbox.Controls

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
@@ -18,3 +19,19 @@ var (
 	// ErrRejected means that the peer refuses the connection. The error quotes the peer's text.
 	ErrRejected = exchange.ErrRejected
 )
+
+// ErrClosed means that this side has closed what it has used. The error says what that is.
+var ErrClosed = errs.ErrClosed
+
+// isClosed returns the error of an endpoint that is closed.
+func (e *Endpoint) isClosed() error { return e.table.isClosed() }
+
+// isClosed returns the error of a connection that this side has closed. The caller holds the
+// mutex.
+func (c *Conn) isClosed() error {
+	what := "connection"
+	if c.info.Addr != nil {
+		what += " to " + c.info.Addr.String()
+	}
+	return errs.Closed(what, ErrNotConnected)
+}

@@ -448,7 +448,7 @@ func TestRemedies(t *testing.T) {
 		"there": {w.a.Write(mine.All(), w.ab, all.Part(1, 100), nil), true},
 	} {
 		text := fmt.Sprint(c.err)
-		if !errors.Is(c.err, dmabuf.ErrRange) || strings.Contains(text, "remote buffer") != c.remote || !strings.Contains(text, "offset 0x1, length 0x64 of 0x64 bytes") || !strings.Contains(text, "stay within them") {
+		if !errors.Is(c.err, dmabuf.ErrRange) || strings.Contains(text, "the peer's buffer") != c.remote || strings.Contains(text, "local buffer host (100 bytes)") == c.remote || !strings.Contains(text, "offset 1, length 100, of 100 bytes") || !strings.Contains(text, "stay within them") {
 			t.Errorf("%s: %s", name, text)
 		}
 	}

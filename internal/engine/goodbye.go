@@ -88,9 +88,12 @@ func (c *Conn) Close() error {
 }
 
 func (c *Conn) close() error {
-	c.Works.Shut(operation.ErrClosed)
+	c.mu.Lock()
+	closed := c.isClosed()
+	c.mu.Unlock()
+	c.Works.Shut(closed)
 	c.settle()
-	c.Works.Abort(operation.ErrClosed)
+	c.Works.Abort(closed)
 	<-c.ended
 	why, unknown := c.Works.Cause()
 	if !unknown {
@@ -126,6 +129,7 @@ func (c *Conn) say(tcp net.Conn, k exchange.Kind, body []byte) {
 	_ = tcp.SetWriteDeadline(time.Now().Add(byeWait)) // it also ends an offer that the peer does not take
 	c.offering <- struct{}{}
 	defer func() { <-c.offering }()
+	_ = tcp.SetWriteDeadline(time.Now().Add(byeWait)) // the offer may have removed it
 	c.mu.Lock()
 	cut := c.cut
 	c.mu.Unlock()
@@ -171,13 +175,15 @@ func (c *Conn) readExchange(tcp net.Conn) {
 // ending.
 func (c *Conn) readMessages(tcp net.Conn) error {
 	for said := false; ; {
-		kind, body, err := exchange.ReadAny(tcp, exchange.MsgOffer, exchange.MsgBye, exchange.MsgGone)
+		kind, body, err := exchange.ReadAny(tcp, exchange.MsgOffer, exchange.MsgForgot, exchange.MsgBye, exchange.MsgGone)
 		if err != nil {
 			return err
 		}
 		switch kind {
 		case exchange.MsgOffer:
 			err = c.takeOffer(body)
+		case exchange.MsgForgot:
+			err = c.confirmed()
 		case exchange.MsgBye:
 			if said {
 				return &dmabuf.Error{Op: "read an exchange", Detail: "a second bye", Err: ErrMalformed}

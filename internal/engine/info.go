@@ -49,8 +49,18 @@ func (c *Conn) ID() operation.Peer {
 	return c.peer
 }
 
+// Depth returns the number of operations that may be under way.
+func (c *Conn) Depth() int { return c.opt.Depth }
+
 // PeerTimeout returns EndpointOptions.PeerTimeout.
 func (c *Conn) PeerTimeout() time.Duration { return c.opt.PeerTimeout }
+
+// Up reports whether the connection can be used: it has not ended, and its port is active, as
+// far as that is known.
+func (c *Conn) Up() bool {
+	s := c.Works.State()
+	return s.Up && s.Link.Down() == nil // which may ask the kernel
+}
 
 // Done returns a channel that is closed when the connection has ended, and all that the peer
 // did before is known.

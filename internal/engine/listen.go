@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -29,6 +28,7 @@ type Listener struct {
 	accepted chan *peer
 	done     chan struct{} // closed by Close
 	once     sync.Once
+	closeNet func() error // closes net, once
 
 	// The endpoint's mutex guards these.
 	coming int // callers that have a place in accepted, and are not in it yet
@@ -72,11 +72,11 @@ func (e *Endpoint) listen(addr string, opt *EndpointOptions, accepted chan *peer
 			return nil, errs.Close(err, nl)
 		}
 	}
-	l := &Listener{e: e, opt: opt, net: nl, accepted: accepted, done: make(chan struct{})}
+	l := &Listener{e: e, opt: opt, net: nl, accepted: accepted, done: make(chan struct{}), closeNet: sync.OnceValue(nl.Close)}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed != nil {
-		return nil, errs.Close(os.ErrClosed, nl)
+		return nil, errs.Close(e.isClosed(), nl)
 	}
 	e.listeners = append(e.listeners, l)
 	e.tasks.Go(l.serve)
@@ -108,11 +108,15 @@ func (l *Listener) Close() error {
 		l.e.listeners = slices.DeleteFunc(slices.Clone(l.e.listeners), func(x *Listener) bool { return x == l })
 		close(l.done) // announce adds no more peers
 		l.e.mu.Unlock()
-		err = l.net.Close()
-		for len(l.accepted) > 0 {
-			p := <-l.accepted
-			p.conn.Works.Abort(workqueue.ErrRemoved)
-			<-p.conn.ended
+		err = l.closeNet()
+		for more := true; more; {
+			select {
+			case p := <-l.accepted:
+				p.conn.Works.Abort(workqueue.ErrRemoved)
+				<-p.conn.ended
+			default: // Accept may have taken the last one
+				more = false
+			}
 		}
 	})
 	return err
@@ -338,11 +342,11 @@ func (e *Endpoint) accept(ctx context.Context, accepted chan *peer, done chan st
 				return p, nil
 			}
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, errs.Ended(ctx)
 		case <-done:
-			return nil, os.ErrClosed
+			return nil, errs.Closed("listener")
 		case <-e.life.Done():
-			return nil, os.ErrClosed
+			return nil, e.isClosed()
 		}
 	}
 }

@@ -42,29 +42,34 @@ func (c *Conn) offer(ctx context.Context, name string, rb *memory.RemoteBuffer) 
 	}
 	if rb.Token() != c.token && rb.Token() != e.token {
 		return &dmabuf.Error{
-			Op: "offer", Device: fmt.Sprintf("remote buffer %x", rb.ID()), Detail: "its keys are of another connection", Err: operation.ErrStaleKey,
+			Op: "offer", Device: rb.String(), Detail: "its keys are of another connection", Err: operation.ErrStaleKey,
 			Remedy: "Share with this peer, once for each connection, and offer what that returns",
 		}
 	}
-	return c.sendOffer(ctx, body)
+	return c.sendMessage(ctx, exchange.MsgOffer, body, nil)
 }
 
-func (c *Conn) sendOffer(ctx context.Context, wire []byte) error {
+// sendMessage sends a message of the exchange. It calls next, if not nil, just before it sends,
+// with the mutex locked, in the order of the messages.
+func (c *Conn) sendMessage(ctx context.Context, kind exchange.Kind, body []byte, next func()) error {
 	select {
 	case <-c.Works.Ready():
 	case <-ctx.Done():
-		return ctx.Err()
+		return errs.Ended(ctx)
 	}
 	select {
 	case c.offering <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err()
+		return errs.Ended(ctx)
 	}
 	c.mu.Lock()
 	tcp, err := c.tcp, c.Works.Refusal()
+	if err == nil && next != nil {
+		next()
+	}
 	c.mu.Unlock()
 	if err == nil {
-		if err = send(ctx, tcp, wire); err != nil {
+		if err = send(ctx, tcp, kind, body); err != nil {
 			c.mu.Lock()
 			c.cut = true
 			c.mu.Unlock()
@@ -99,19 +104,19 @@ func (c *Conn) cutShort(ctx context.Context, err error) error {
 	return c.Works.Gone()
 }
 
-// send writes an offer, until ctx ends.
-func send(ctx context.Context, tcp net.Conn, wire []byte) error {
+// send writes a message, until ctx ends.
+func send(ctx context.Context, tcp net.Conn, kind exchange.Kind, body []byte) error {
 	ended := make(chan struct{})
 	inTime := context.AfterFunc(ctx, func() {
 		_ = tcp.SetWriteDeadline(time.Unix(1, 0))
 		close(ended)
 	})
-	err := exchange.WriteMessage(tcp, exchange.MsgOffer, wire)
+	err := exchange.WriteMessage(tcp, kind, body)
 	if !inTime() {
 		<-ended
 		_ = tcp.SetWriteDeadline(time.Time{})
 		if err != nil {
-			return errs.Join(err, ctx.Err())
+			return errs.Join(err, errs.Ended(ctx))
 		}
 	}
 	return err
@@ -141,7 +146,7 @@ func (e *Endpoint) Offered(ctx context.Context, from operation.Peer) (*memory.Re
 			return nil, c.lost(context.Background())
 		case <-c.offered:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, errs.Ended(ctx)
 		}
 	}
 }
@@ -179,9 +184,12 @@ func (c *Conn) takeOffer(body []byte) error {
 		c.tell()
 	} else {
 		c.imported(name, rb)
+		if rb == nil {
+			c.confirm()
+		}
 	}
 	if c.offerBytes > maxOffered {
-		return &dmabuf.Error{Op: "take an offer", Detail: fmt.Sprintf("more than %d bytes of offers wait for Offered, or have names", maxOffered), Err: dmabuf.ErrLimit}
+		return &dmabuf.Error{Op: "take an offer", Detail: fmt.Sprintf("the peer has exported more than fits into %d bytes of descriptors", maxOffered), Err: dmabuf.ErrLimit}
 	}
 	return nil
 }

@@ -339,7 +339,7 @@ func (w *world) unpacked(e *Endpoint, op operation.Kind, pieces int) {
 		w.t.Fatalf("%+v, want that it is refused", c)
 	}
 	most := e.connTo(e.Peers()[0]).Works.State().Link.Attr().SGE
-	for _, part := range []string{fmt.Sprintf("%d pieces", pieces), fmt.Sprintf("at most %d", most), "MaxSGE", "DirectOnly", "PreferDirect"} {
+	for _, part := range []string{fmt.Sprintf("%d pieces", pieces), fmt.Sprintf("at most %d", most), "IOVLimit", "DirectOnly", "PreferDirect"} {
 		if !strings.Contains(c.Err.Error(), part) {
 			w.t.Errorf("%q does not say %q", c.Err, part)
 		}

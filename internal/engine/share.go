@@ -3,8 +3,6 @@
 package engine
 
 import (
-	"os"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -82,7 +80,7 @@ func (s *share) refusal() error {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
 	if s.e.closed != nil {
-		return os.ErrClosed
+		return s.e.isClosed()
 	}
 	return nil
 }
@@ -105,7 +103,7 @@ func (s *share) publish() error {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
 	if s.e.closed != nil {
-		return os.ErrClosed
+		return s.e.isClosed()
 	}
 	s.e.shares[s] = struct{}{}
 	return nil

@@ -5,10 +5,10 @@ package engine
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/operation"
 )
@@ -32,7 +32,7 @@ type peer struct {
 // insert adds a peer: addr is where to connect on first use; "" if the peer has connected.
 func (t *table) insert(addr string) (*peer, error) {
 	if t.closed {
-		return nil, os.ErrClosed
+		return nil, t.isClosed()
 	}
 	if len(t.peers) >= t.most {
 		t.makeWay()
@@ -40,7 +40,7 @@ func (t *table) insert(addr string) (*peer, error) {
 	if len(t.peers) >= t.most {
 		return nil, &dmabuf.Error{
 			Op: "add a peer", Device: t.nic, Detail: fmt.Sprintf("there are %d", len(t.peers)),
-			Remedy: "raise EndpointOptions.MaxPeers, or Remove some", Err: dmabuf.ErrLimit,
+			Remedy: "raise the number of peers (MaxPeers), or end some", Err: dmabuf.ErrLimit,
 		}
 	}
 	t.last++
@@ -48,6 +48,9 @@ func (t *table) insert(addr string) (*peer, error) {
 	t.peers = append(t.peers, p)
 	return p, nil
 }
+
+// isClosed returns the error of an endpoint that is closed.
+func (t *table) isClosed() error { return errs.Closed("endpoint of " + t.nic) }
 
 // makeWay removes from the table the oldest peer whose connection is lost for good.
 func (t *table) makeWay() {
@@ -59,7 +62,7 @@ func (t *table) makeWay() {
 // hasPlace refuses a caller if the table is full.
 func (t *table) hasPlace() error {
 	if t.closed {
-		return os.ErrClosed
+		return t.isClosed()
 	}
 	if len(t.peers) < t.most || slices.ContainsFunc(t.peers, (*peer).gone) {
 		return nil
@@ -78,7 +81,7 @@ func (t *table) find(id operation.Peer) (int, bool) {
 // lookup returns a peer's entry.
 func (t *table) lookup(id operation.Peer) (*peer, error) {
 	if t.closed {
-		return nil, os.ErrClosed
+		return nil, t.isClosed()
 	}
 	i, ok := t.find(id)
 	if !ok {

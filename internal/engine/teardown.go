@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/fifo"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -17,7 +18,7 @@ func (c *Conn) lost(ctx context.Context) error {
 	select {
 	case <-c.ended:
 	case <-ctx.Done():
-		return ctx.Err()
+		return errs.Ended(ctx)
 	}
 	return c.Works.Gone()
 }
@@ -59,7 +60,7 @@ func (c *Conn) teardown() {
 	bye := farewell(cause)
 	c.mu.Lock()
 	c.ending = true
-	c.offers, c.offerBytes = fifo.Queue[*memory.RemoteBuffer]{}, 0
+	c.offers, c.offerBytes, c.names.imports = fifo.Queue[*memory.RemoteBuffer]{}, 0, nil
 	tcp, uninvited, reading, l := c.tcp, c.uninvited, c.reading, c.listener
 	c.mu.Unlock()
 	if l != nil {
@@ -67,7 +68,7 @@ func (c *Conn) teardown() {
 		l.conns--
 		c.e.mu.Unlock()
 	}
-	if uninvited { // the program does not know the peer
+	if uninvited || c.own { // the program does not know the peer, or knows its Conn
 		c.e.mu.Lock()
 		c.e.table.forget(c.peer)
 		c.e.mu.Unlock()
@@ -82,6 +83,9 @@ func (c *Conn) teardown() {
 	case tcp != nil:
 		// The peer sees the end. TLS sends a close message, which may take time.
 		c.e.tasks.Go(func() { _ = tcp.Close() })
+	}
+	if reading {
+		c.Works.AwaitReason(c.readDone)
 	}
 	c.Works.EndLink()
 	c.withdraw()

@@ -12,10 +12,10 @@
 //	ready            ->
 //
 // A hello may say that a text of the program follows it. After that both sides may send offers
-// at any time. A side that ends the connection sends bye; when its NIC does nothing more for
-// the connection, it sends gone, and closes the stream. In place of any message before that a
-// side may send a reject: it gives the reason why the side ends the connection, and is its last
-// message.
+// at any time. An offer without memory withdraws a name, and is answered by forgot. A side that
+// ends the connection sends bye; when its NIC does nothing more for the connection, it sends
+// gone, and closes the stream. In place of any message before that a side may send a reject: it
+// gives the reason why the side ends the connection, and is its last message.
 //
 // A hello of another version is answered by a hello of which only our version is valid: each
 // version reads that far, and reports the difference.

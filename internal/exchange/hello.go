@@ -15,7 +15,8 @@ import (
 )
 
 // Version is the version of the messages. Version 1 had no READ depths, version 2 no reject,
-// version 3 no texts, names, bye or gone, version 4 no reason in a bye and no answer to ready.
+// version 3 no texts, names, bye or gone, version 4 no reason in a bye, and no answer to ready and
+// to the withdrawal of a name.
 const Version = 5
 
 // MaxText is the longest text that a program may send with its hello, in bytes.
@@ -69,7 +70,7 @@ func (h *Hello) Append(b []byte) []byte {
 func (h *Hello) Decode(data []byte) error {
 	r := wire.NewReader("hello", data)
 	if magic := r.Uint32(); r.Err == nil && magic != Magic {
-		return r.Fail("it begins with %#x: this is no endpoint", magic)
+		return r.Fail("it begins with %#x: another program is at the address", magic)
 	}
 	if v := r.Uint16(); r.Err == nil && v != Version {
 		return &versionError{v}

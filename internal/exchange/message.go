@@ -25,6 +25,7 @@ const (
 	MsgText   // the program's text, after a hello
 	MsgBye    // the side ends the connection; the reason, in UTF-8, empty if its program has closed it
 	MsgGone   // the side's queue pairs are destroyed
+	MsgForgot // the side has taken a withdrawal of a name: one for each, in their order
 )
 
 // MaxBody bounds a message's body by its kind, before memory is allocated.

@@ -45,7 +45,7 @@ func (r *rejection) Unwrap() error { return r.err }
 // Texts of rejects.
 const (
 	TextRefused = "refused" // stands for any other error of this side
-	TextClosing = "the endpoint is closing"
+	TextClosing = "the listener is closing"
 	textTLS     = "this listener speaks TLS: set TLS"
 	textPlain   = "this listener does not speak TLS"
 	TextFull    = "the listener has as many connections as it may have"

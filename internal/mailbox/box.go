@@ -95,7 +95,7 @@ func (b *Box) Letter(what string, kind Kind, p []byte) (Letter, error) {
 	}
 	switch {
 	case b.depth == 0:
-		return refuse("the connection does not receive messages by itself", "set MailDepth", unix.EOPNOTSUPP)
+		return refuse("the connection has no messages of its own", "make it with a number of messages", unix.EOPNOTSUPP)
 	case len(p) > b.out-headSize:
 		return refuse(fmt.Sprintf("a message of %d bytes", len(p)), fmt.Sprintf("this connection takes %d at most: write more", b.out-headSize), dmabuf.ErrLimit)
 	}

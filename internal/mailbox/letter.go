@@ -36,5 +36,11 @@ func (l *Letter) Own() bool { return l.kind >= credit }
 // IsCredit reports whether it brings back credits.
 func (l *Letter) IsCredit() bool { return l.kind == credit }
 
+// Sent returns the number of bytes of a message that is sent by itself, without its kind: 0 before
+// Stamp. ok is false for anything else.
+func (l *Letter) Sent() (n int, ok bool) {
+	return max(l.length-headSize, 0), l.kind == Message
+}
+
 // IsReceive reports whether it is a receive.
 func (l *Letter) IsReceive() bool { return l.kind == receive }

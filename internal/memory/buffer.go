@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/layout"
@@ -67,6 +67,9 @@ type BufferOptions struct {
 	// the client holds the memory, and a prover may know nothing of it.
 	PeerDirect bool
 
+	// Name names the memory in messages: "cuda:0". Without it they have the Buffer's ID.
+	Name string
+
 	// Owned, if not nil, is closed when the memory is free. Register does not close it if it
 	// fails.
 	Owned io.Closer
@@ -91,8 +94,9 @@ type Buffer struct {
 	self     [1]*Buffer
 	ready    atomic.Pointer[func(context.Context) error]
 
-	mu   sync.Mutex
-	refs int // 0 once closed
+	mu      sync.Mutex
+	refs    int  // 0 once closed
+	retired bool // it is about to be closed, and takes no new uses
 }
 
 // Register makes a Buffer of a source, and holds the source: its Close returns ErrInUse until
@@ -109,7 +113,7 @@ func (n *NIC) Register(src Source, opt BufferOptions) (*Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.owned = opt.Owned
+	c.owned, c.name = opt.Owned, opt.Name
 	return c.all(c.size), nil
 }
 
@@ -154,7 +158,7 @@ func (n *NIC) AllocHost(size int64) (*Buffer, error) {
 	if err := n.Enter(); err != nil {
 		return nil, err
 	}
-	c := &core{nic: n, size: size}
+	c := &core{nic: n, size: size, name: "host"}
 	if err := c.openHost(); err != nil {
 		n.Leave()
 		return nil, err
@@ -164,7 +168,7 @@ func (n *NIC) AllocHost(size int64) (*Buffer, error) {
 
 // RegisterHost makes a Buffer of host memory of the caller's, which it holds: for memory that
 // several NICs register. owned, if not nil, is closed when the registration has ended.
-func (n *NIC) RegisterHost(mem *hostmem.Buf, owned io.Closer) (*Buffer, error) {
+func (n *NIC) RegisterHost(mem *hostmem.Buf, order Ordering, owned io.Closer) (*Buffer, error) {
 	release, err := mem.Hold()
 	if err != nil {
 		return nil, err
@@ -173,7 +177,7 @@ func (n *NIC) RegisterHost(mem *hostmem.Buf, owned io.Closer) (*Buffer, error) {
 		release()
 		return nil, err
 	}
-	c := &core{nic: n, size: int64(len(mem.Bytes()))}
+	c := &core{nic: n, size: int64(len(mem.Bytes())), order: order, name: "host"}
 	if err := c.pinned("a buffer of host memory", mem); err != nil {
 		n.Leave()
 		release()
@@ -198,14 +202,14 @@ func (n *NIC) RegisterStaged(of *Buffer, owned io.Closer) (*Buffer, error) {
 		first.unuse()
 		return nil, err
 	}
-	c := &core{nic: n, src: first.src, gpu: first.gpu, size: first.size, policy: first.policy, order: first.order, staging: first.staging}
+	c := &core{nic: n, name: first.name, src: first.src, gpu: first.gpu, size: first.size, policy: first.policy, order: first.order, staging: first.staging}
 	c.path.Reason = first.path.Reason
 	if err := c.pinned("a staging buffer of another NIC, too", first.hostMem); err != nil {
 		n.Leave()
 		first.unuse()
 		return nil, err
 	}
-	c.release, c.owned = first.unuse, owned
+	c.release, c.owned, c.first = first.unuse, owned, first
 	return c.buffer(of.off, of.size, of.readOnly, of.order), nil
 }
 
@@ -310,17 +314,17 @@ func (b *Buffer) StrictSlice(offset, size int64) (*Buffer, error) {
 
 func (b *Buffer) slice(offset, size int64, readOnly bool, order Ordering) (*Buffer, error) {
 	if !within(offset, size, b.size) || size == 0 {
-		return nil, OutOfRange("slice a buffer", offset, size, b.size)
+		return nil, b.outOfRange("take a slice", offset, size)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.refs == 0 {
-		return nil, os.ErrClosed
+	if b.refs == 0 || b.retired {
+		return nil, b.isClosed()
 	}
 	b.core.mu.Lock()
 	defer b.core.mu.Unlock()
 	if b.core.ended {
-		return nil, os.ErrClosed
+		return nil, b.isClosed()
 	}
 	return b.core.buffer(b.off+offset, size, readOnly, order), nil
 }
@@ -334,7 +338,7 @@ func within(off, length, size int64) bool {
 // have written.
 func (b *Buffer) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
-		return 0, OutOfRange("read", off, int64(len(p)), b.size)
+		return 0, b.outOfRange("read", off, int64(len(p)))
 	}
 	var end error
 	if off = min(off, b.size); int64(len(p)) > b.size-off {
@@ -356,7 +360,7 @@ func (b *Buffer) ReadAt(p []byte, off int64) (int, error) {
 // EACCES.
 func (b *Buffer) WriteAt(p []byte, off int64) (int, error) {
 	if !within(off, int64(len(p)), b.size) {
-		return 0, OutOfRange("write", off, int64(len(p)), b.size)
+		return 0, b.outOfRange("write", off, int64(len(p)))
 	}
 	if err := b.useToWrite(); err != nil {
 		return 0, err
@@ -402,7 +406,7 @@ func (b *Buffer) Retain() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.refs == 0 {
-		return os.ErrClosed
+		return b.isClosed()
 	}
 	b.refs++
 	return nil
@@ -415,7 +419,7 @@ func (b *Buffer) Release() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.refs == 0 {
-		return os.ErrClosed
+		return b.isClosed()
 	}
 	b.refs--
 	if b.refs > 0 {
@@ -453,17 +457,58 @@ func (b *Buffer) Close() error {
 	return nil
 }
 
-// Busy returns what keeps the memory besides this Buffer; "" if nothing does.
-func (b *Buffer) Busy() string { return b.core.busy() }
+// Retire makes Buffers of the same memory by several NICs unusable, all of them or none: if
+// something besides them keeps the memory, it returns what. Each is then to be released.
+func Retire(list []*Buffer) (busy string) {
+	for _, b := range list {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.core.mu.Lock()
+		defer b.core.mu.Unlock()
+	}
+	for _, b := range list {
+		staged := 0 // of the others, which use the staging buffer of this one
+		for _, other := range list {
+			if other.core.first == b.core {
+				staged++
+			}
+		}
+		if busy = b.core.keeps(staged); busy != "" {
+			return busy
+		}
+	}
+	for _, b := range list {
+		b.retired = true
+	}
+	return ""
+}
 
 func (b *Buffer) inUse(detail, remedy string) error {
 	return &dmabuf.Error{Op: "close", Device: b.String(), Detail: detail, Remedy: remedy, Err: dmabuf.ErrInUse}
 }
 
-// String names the Buffer for messages.
+// String names the Buffer for messages: "buffer cuda:0 (64 KiB)".
 func (b *Buffer) String() string {
-	return fmt.Sprintf("buffer %x (%d bytes)", b.id, b.size)
+	name := b.core.name
+	if name == "" {
+		name = fmt.Sprintf("%x", b.id)
+	}
+	if b.off > 0 {
+		return fmt.Sprintf("buffer %s (%s from byte %d on)", name, SizeText(b.size), b.off)
+	}
+	return fmt.Sprintf("buffer %s (%s)", name, SizeText(b.size))
 }
+
+// SizeText returns a size for messages: "64 KiB", or "100 bytes" if it is no multiple of 1 KiB.
+func SizeText(n int64) string {
+	if n%1024 != 0 {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	return bytesize.Format(n)
+}
+
+// isClosed returns the error of a Buffer that is closed.
+func (b *Buffer) isClosed() error { return errs.Closed(b.String()) }
 
 // SetReady makes operations that read the Buffer's bytes wait until the function returns nil:
 // for memory that a GPU is still writing when the operation is posted. Its context ends with

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
@@ -19,6 +19,7 @@ import (
 // core is the memory that a Buffer and its slices share.
 type core struct {
 	nic    *NIC
+	name   string // for messages; may be empty
 	src    Source // nil if the core has allocated host memory itself
 	gpu    bool
 	size   int64
@@ -31,6 +32,7 @@ type core struct {
 	reg     *rc.Registration   // of local
 	hostMem *hostmem.Buf       // the memory itself, or its staging buffer; nil if direct
 	lent    bool               // hostMem is another's
+	first   *core              // whose staging buffer this uses; nil if none
 	staging *stagingBuffer     // nil unless staged
 	release func()             // of src
 	owned   io.Closer          // src, if the core is to close it
@@ -138,7 +140,7 @@ func (c *core) share(off, length int64, access ibvfd.Access) (r *rc.Registration
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
-		return nil, errors.Join(os.ErrClosed, c.nic.End(r.Close))
+		return nil, errors.Join(errs.Closed("buffer"), c.nic.End(r.Close))
 	}
 	c.uses++
 	return r, nil
@@ -182,9 +184,14 @@ func (c *core) writeAt(p []byte, off int64) (int, error) {
 func (c *core) busy() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.keeps(0)
+}
+
+// keeps is busy for callers that hold the mutex, without that many of the uses.
+func (c *core) keeps(known int) string {
 	switch {
-	case c.uses > 0:
-		return fmt.Sprintf("%d operations or keys of peers on its memory", c.uses)
+	case c.uses > known:
+		return fmt.Sprintf("%d operations or keys of peers on its memory", c.uses-known)
 	case c.handles > 1:
 		return fmt.Sprintf("%d slices or other buffers on its memory", c.handles-1)
 	}

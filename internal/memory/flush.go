@@ -77,7 +77,7 @@ func (m *readBack) read(ctx context.Context, c *core) error {
 	select {
 	case m.gate <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err()
+		return errs.Ended(ctx)
 	}
 	defer func() { <-m.gate }()
 	if err := m.open(); err != nil {
@@ -217,13 +217,13 @@ func (m *readBack) await(ctx context.Context, n int) error {
 		case m.end.Load() != nil:
 			return *m.end.Load()
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return errs.Ended(ctx)
 		case armed:
 			select {
 			case <-m.wake:
 				armed = false
 			case <-ctx.Done():
-				return ctx.Err()
+				return errs.Ended(ctx)
 			}
 		case busy.Over():
 			if err := m.queue.Arm(); err != nil {

@@ -4,7 +4,6 @@ package memory
 
 import (
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 
@@ -115,13 +114,29 @@ func (n *NIC) SetMaxPinned(bytes int64) {
 	n.opt.MaxPinned = bytes
 }
 
-// PKeyIndex returns where a port has a partition; port 0 stands for the first.
-func (n *NIC) PKeyIndex(port int, key ibdev.PKey) (int, error) {
+// NeedPKey returns an error unless a port has a partition; port 0 stands for any.
+func (n *NIC) NeedPKey(port int, key ibdev.PKey) error {
 	d, ok := n.dev.(*rc.Verbs)
 	if !ok {
-		return 0, &dmabuf.Error{Op: "find the P_Key", Device: n.Name(), Detail: "the NIC has none", Err: unix.EOPNOTSUPP}
+		return &dmabuf.Error{Op: "find the P_Key", Device: n.Name(), Detail: "the NIC has none", Err: unix.EOPNOTSUPP}
 	}
-	return d.Context().PKeyIndex(max(port, 1), key)
+	if port != 0 {
+		_, err := d.Context().PKeyIndex(port, key)
+		return err
+	}
+	attr, err := d.Context().QueryDevice()
+	if err != nil {
+		return err
+	}
+	var all error
+	for port := 1; port <= attr.Ports; port++ {
+		_, err := d.Context().PKeyIndex(port, key)
+		if err == nil {
+			return nil
+		}
+		all = errs.Join(all, err)
+	}
+	return all
 }
 
 // Enter counts a buffer or an endpoint.
@@ -129,7 +144,7 @@ func (n *NIC) Enter() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
-		return os.ErrClosed
+		return errs.Closed("NIC " + n.dev.Name())
 	}
 	n.users++
 	return nil
@@ -148,14 +163,17 @@ func (n *NIC) Pin(size int64, what string) error {
 	defer n.mu.Unlock()
 	if size > n.opt.MaxPinned-n.pinned {
 		return &dmabuf.Error{
-			Op: "pin host memory", Device: n.dev.Name(), Err: dmabuf.ErrLimit,
+			Op: "pin host memory", Device: n.dev.Name(), Err: ErrPinned,
 			Detail: fmt.Sprintf("%s for %s; %s of %s are pinned", bytesize.Format(size), what, bytesize.Format(n.pinned), bytesize.Format(n.opt.MaxPinned)),
-			Remedy: "raise NICOptions.MaxPinned, or close buffers",
+			Remedy: "raise the NIC's limit (MaxPinned), or close buffers and connections",
 		}
 	}
 	n.pinned += size
 	return nil
 }
+
+// ErrPinned means that as much host memory is pinned as may be. It is dmabuf.ErrLimit.
+var ErrPinned = fmt.Errorf("%w of pinned memory", dmabuf.ErrLimit)
 
 // Unpin gives host memory back.
 func (n *NIC) Unpin(size int64) {
@@ -235,7 +253,7 @@ func (n *NIC) close() error {
 	if n.users > 0 {
 		return errs.Join(refused, &dmabuf.Error{
 			Op: "close", Device: n.dev.Name(), Err: dmabuf.ErrInUse,
-			Detail: fmt.Sprintf("buffers and endpoints still open: %d", n.users),
+			Detail: fmt.Sprintf("buffers and endpoints that are open: %d", n.users),
 			Remedy: "close them first",
 		})
 	}

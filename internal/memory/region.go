@@ -4,7 +4,6 @@ package memory
 
 import (
 	"io"
-	"os"
 	"slices"
 	"sync"
 
@@ -79,7 +78,7 @@ func (r *Region) Assign(l layout.Layout) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return os.ErrClosed
+		return errs.Closed("region")
 	}
 	r.layout = l
 	return nil
@@ -124,7 +123,7 @@ func (r *Region) ReadAt(p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	if off < 0 {
-		return 0, OutOfRange("read", off, int64(len(p)), l.Size())
+		return 0, OutOfRange("read", "local region", off, int64(len(p)), l.Size())
 	}
 	var end error
 	if off = min(off, l.Size()); int64(len(p)) > l.Size()-off {
@@ -145,7 +144,7 @@ func (r *Region) WriteAt(p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	if !within(off, int64(len(p)), l.Size()) {
-		return 0, OutOfRange("write", off, int64(len(p)), l.Size())
+		return 0, OutOfRange("write", "local region", off, int64(len(p)), l.Size())
 	}
 	return r.each(l, p, off, (*Buffer).useToWrite, (*core).writeAt)
 }
@@ -155,7 +154,7 @@ func (r *Region) open() (layout.Layout, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if r.closed {
-		return layout.Layout{}, os.ErrClosed
+		return layout.Layout{}, errs.Closed("region")
 	}
 	return r.layout, nil
 }

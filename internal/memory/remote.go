@@ -22,6 +22,7 @@ type RemoteBuffer struct {
 	access ibvfd.Access
 	spaces []lower.Space
 	layout layout.Layout
+	name   string // that the peer has exported it under; may be empty
 	grant  *Grant // nil unless Grant made it here, or View made it of such a RemoteBuffer
 }
 
@@ -30,6 +31,21 @@ const remoteAccess = ibvfd.AccessRemoteRead | ibvfd.AccessRemoteWrite | ibvfd.Ac
 
 // ID returns the ID of the peer's Buffer; of a Region, the first Buffer's.
 func (r *RemoteBuffer) ID() uint64 { return r.id }
+
+// Named returns the same memory under the name that it is exported with.
+func (r *RemoteBuffer) Named(name string) *RemoteBuffer {
+	n := *r
+	n.name = name
+	return &n
+}
+
+// String names the memory for messages.
+func (r *RemoteBuffer) String() string {
+	if r.name != "" {
+		return fmt.Sprintf("the peer's memory %q", r.name)
+	}
+	return fmt.Sprintf("the peer's buffer %x", r.id)
+}
 
 // Size returns the number of bytes of the layout.
 func (r *RemoteBuffer) Size() int64 { return r.layout.Size() }
@@ -51,7 +67,7 @@ func (r *RemoteBuffer) Grant() *Grant { return r.grant }
 func (r *RemoteBuffer) View(l layout.Layout) (*RemoteBuffer, error) {
 	v := *r
 	v.layout = l
-	if err := v.check(); err != nil {
+	if err := v.check("make a view of " + r.String()); err != nil {
 		return nil, err
 	}
 	return &v, nil
@@ -66,8 +82,8 @@ func (r *RemoteBuffer) Weight() int {
 	return n + r.layout.Weight()
 }
 
-func (r *RemoteBuffer) check() error {
-	return r.layout.Check("describe remote memory", func(i int) (int64, bool) {
+func (r *RemoteBuffer) check(op string) error {
+	return r.layout.Check(op, func(i int) (int64, bool) {
 		if i >= len(r.spaces) {
 			return 0, false
 		}
@@ -132,7 +148,7 @@ func (r *RemoteBuffer) UnmarshalBinary(data []byte) error {
 	if err := out.layout.UnmarshalBinary(in.Rest()); err != nil {
 		return err
 	}
-	if err := out.check(); err != nil {
+	if err := out.check("decode the peer's memory"); err != nil {
 		return err
 	}
 	*r = out

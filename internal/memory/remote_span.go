@@ -32,15 +32,13 @@ func (r *RemoteSpan) Check(op string, need ibvfd.Access) error {
 	case r.Buf == nil && r.Length == 0 && r.Offset == 0:
 		return nil
 	case r.Buf == nil:
-		return &dmabuf.Error{Op: op, Detail: "a remote span of nothing", Remedy: "set Buf", Err: unix.EINVAL}
+		return &dmabuf.Error{Op: op, Detail: fmt.Sprintf("a span of %d bytes names no memory of the peer", r.Length), Remedy: "name what the peer has shared", Err: unix.EINVAL}
 	case !within(r.Offset, r.Length, r.Buf.Size()):
-		e := OutOfRange(op, r.Offset, r.Length, r.Buf.Size())
-		e.Device = fmt.Sprintf("remote buffer %x", r.Buf.id)
-		return e
+		return OutOfRange(op, r.Buf.String(), r.Offset, r.Length, r.Buf.Size())
 	case r.Buf.access&need != need:
 		return &dmabuf.Error{
-			Op: op, Device: fmt.Sprintf("remote buffer %x", r.Buf.id), Err: unix.EACCES,
-			Detail: fmt.Sprintf("it allows %v; this takes %v", r.Buf.access, need), Remedy: "the peer shares it with that access",
+			Op: op, Device: r.Buf.String(), Err: unix.EACCES,
+			Detail: fmt.Sprintf("it allows %v; this takes %v", r.Buf.access, need), Remedy: "the peer must share it with that access",
 		}
 	}
 	return nil

@@ -27,6 +27,17 @@ func (r *Region) All() Span {
 	return Span{Region: r, Length: l.Size(), layout: l}
 }
 
+// where names the memory for messages.
+func (s *Span) where() string {
+	switch {
+	case s.Buf != nil:
+		return "local " + s.Buf.String()
+	case s.View != nil:
+		return "local view"
+	}
+	return "local region"
+}
+
 // shape returns the layout through which the Region is seen.
 func (s *Span) shape() layout.Layout {
 	if s.layout.Size() > 0 {

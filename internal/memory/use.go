@@ -3,8 +3,6 @@
 package memory
 
 import (
-	"os"
-
 	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
@@ -14,13 +12,13 @@ import (
 func (b *Buffer) Use() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.refs == 0 {
-		return os.ErrClosed
+	if b.refs == 0 || b.retired {
+		return b.isClosed()
 	}
 	b.core.mu.Lock()
 	defer b.core.mu.Unlock()
 	if b.core.ended {
-		return os.ErrClosed
+		return b.isClosed()
 	}
 	b.core.uses++
 	return nil

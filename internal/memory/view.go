@@ -34,7 +34,7 @@ func NewView(l layout.Layout, bufs ...*Buffer) (*View, error) {
 	if len(bufs) == 0 {
 		return nil, &dmabuf.Error{Op: "make a view", Detail: "no buffers", Err: dmabuf.ErrRange}
 	}
-	err := l.Check("make a view", func(i int) (int64, bool) {
+	err := l.Check("make a view of local buffers", func(i int) (int64, bool) {
 		if i >= len(bufs) {
 			return 0, false
 		}

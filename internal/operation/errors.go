@@ -5,8 +5,6 @@ package operation
 import (
 	"errors"
 	"fmt"
-	"net"
-	"os"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/rc"
@@ -17,21 +15,12 @@ var (
 	// ErrQueueFull means that the endpoint's limit of operations under way is reached. Nothing
 	// was posted (FI_EAGAIN): call Poll or Wait, and try again.
 	ErrQueueFull = errors.New("queue full")
+	// ErrPeerBehind is ErrQueueFull of a connection whose operations wait for the peer's program
+	// to take messages.
+	ErrPeerBehind = fmt.Errorf("%w: the peer's program does not take messages", ErrQueueFull)
 	// ErrStaleKey means that a RemoteBuffer is of another connection: keys end with theirs.
 	ErrStaleKey = errors.New("key of another connection")
 )
-
-// ErrClosed means that this side has closed the connection, or the endpoint.
-var ErrClosed error = closedError{}
-
-type closedError struct{}
-
-func (closedError) Error() string { return "already closed" }
-
-// Is makes it net.ErrClosed and os.ErrClosed, too.
-func (closedError) Is(target error) bool {
-	return target == net.ErrClosed || target == os.ErrClosed || target == rc.ErrNotConnected
-}
 
 // ErrPeerGone means that the peer has ended the connection, or does not answer.
 var ErrPeerGone = fmt.Errorf("%w: the peer has ended the connection", rc.ErrNotConnected)

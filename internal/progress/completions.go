@@ -3,10 +3,10 @@
 package progress
 
 import (
-	"os"
 	"sync"
 	"sync/atomic"
 
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/fifo"
 	"github.com/gpurdma/gpurdma/internal/operation"
 )
@@ -35,7 +35,7 @@ func (d *completions) take(dst []operation.Completion) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
-		return 0, os.ErrClosed
+		return 0, errs.Closed("endpoint")
 	}
 	n := min(len(dst), d.list.Len())
 	for i := range dst[:n] {

@@ -4,8 +4,8 @@ package progress
 
 import (
 	"context"
-	"os"
 
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/spin"
 )
@@ -16,7 +16,7 @@ import (
 func (p *Progress) Poll(dst []operation.Completion) (int, error) {
 	have, closed := p.done.state()
 	if closed {
-		return 0, os.ErrClosed
+		return 0, errs.Closed("endpoint")
 	}
 	if have < len(dst) || len(dst) == 0 {
 		p.Make()
@@ -40,7 +40,7 @@ func (p *Progress) Wait(ctx context.Context, dst []operation.Completion) (int, e
 	for busy := (spin.Wait{}); ; {
 		n, err := p.Poll(dst)
 		if n == 0 && err == nil {
-			err = ctx.Err()
+			err = errs.Ended(ctx)
 		}
 		if n > 0 || err != nil {
 			if slept {
@@ -95,7 +95,7 @@ func (p *Progress) want(n int) error {
 	have, closed := p.done.state()
 	switch {
 	case closed:
-		return os.ErrClosed
+		return errs.Closed("endpoint")
 	case have < n || n == 0:
 		p.Make()
 	default:
@@ -112,7 +112,7 @@ func (p *Progress) WaitNext(ctx context.Context) error {
 		err := p.want(1)
 		n, _ := p.done.state()
 		if n == 0 && err == nil {
-			err = ctx.Err()
+			err = errs.Ended(ctx)
 		}
 		if n > 0 || err != nil {
 			if slept {

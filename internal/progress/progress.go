@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/internal/cqueue"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/spin"
@@ -51,7 +52,7 @@ func (p *Progress) Push(c operation.Completion) { p.done.push(c) }
 // it, such as a connection whose queue is to be armed.
 func (p *Progress) Wake() { p.done.wakeSleeper() }
 
-// Stop drops all completions: Poll and Wait return os.ErrClosed from now on.
+// Stop drops all completions: Poll and Wait return errs.Closed("endpoint") from now on.
 func (p *Progress) Stop() { p.done.close() }
 
 // Hold makes the next Poll post the operations of a connection that wait for more.
@@ -132,7 +133,7 @@ func Await(ctx context.Context, list []*Progress, a, b <-chan struct{}) error {
 	case <-b:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return errs.Ended(ctx)
 	}
 }
 

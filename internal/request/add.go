@@ -29,7 +29,7 @@ func (r *Request) AddLocal(s *memory.Span) error {
 	}
 	if s.Length > math.MaxInt64-r.Length {
 		x.Drop()
-		return memory.OutOfRange(r.Kind.String(), s.Offset, s.Length, math.MaxInt64-r.Length)
+		return memory.OutOfRange(r.Kind.String(), "all local memory", s.Offset, s.Length, math.MaxInt64-r.Length)
 	}
 	r.operands = append(r.operands, x)
 	r.local = append(r.local, x.Window)
@@ -127,13 +127,13 @@ func (r *Request) AddRemote(s *memory.RemoteSpan) error {
 		return nil
 	}
 	if s.Length > math.MaxInt64-r.there {
-		return memory.OutOfRange(r.Kind.String(), s.Offset, s.Length, math.MaxInt64-r.there)
+		return memory.OutOfRange(r.Kind.String(), "all of the peer's memory", s.Offset, s.Length, math.MaxInt64-r.there)
 	}
 	r.there += s.Length
 	several := len(r.bufs) > 0 && r.bufs[0] != s.Buf || s.Buf.Layout().DistinctSources() > 1
 	if readBack && several {
 		return &dmabuf.Error{
-			Op: r.Kind.String(), Detail: "delivery-complete to several buffers of the peer", Err: unix.EOPNOTSUPP,
+			Op: r.Kind.String(), Detail: "delivered, to several buffers of the peer", Err: unix.EOPNOTSUPP,
 			Remedy: "write to one at a time: reading back from one says nothing of the others",
 		}
 	}
@@ -216,7 +216,7 @@ func (r *Request) checkAtomic() error {
 	case p.Length != slab.ResultSize:
 		return &dmabuf.Error{Op: r.Kind.String(), Detail: "the peer's 8 bytes are not contiguous", Err: unix.EINVAL}
 	case p.Addr%slab.ResultSize != 0:
-		return &dmabuf.Error{Op: r.Kind.String(), Detail: fmt.Sprintf("address %#x", p.Addr), Remedy: "align it to 8 bytes", Err: unix.EINVAL}
+		return &dmabuf.Error{Op: r.Kind.String(), Device: r.bufs[0].String(), Detail: fmt.Sprintf("the 8 bytes are at the peer's address %#x", p.Addr), Remedy: "take 8 bytes whose address is a multiple of 8", Err: unix.EINVAL}
 	case r.pieces() != 1:
 		return &dmabuf.Error{Op: r.Kind.String(), Detail: "the result's 8 bytes are not contiguous", Err: unix.EINVAL}
 	}

@@ -40,8 +40,8 @@ func (r *Request) packs(a *rc.Attr) (bool, error) {
 	if b := r.refusesPack(); b != nil {
 		return false, &dmabuf.Error{
 			Op: r.Kind.String(), Device: b.String(), Err: unix.EOPNOTSUPP,
-			Detail: fmt.Sprintf("%d pieces; a work request of this connection has at most %d (MaxSGE), and the policy DirectOnly lets no CPU pack them", n, a.SGE),
-			Remedy: "raise EndpointOptions.MaxSGE, send and receive parts, read or write instead, or register it with PreferDirect",
+			Detail: fmt.Sprintf("%d pieces; a work request of this connection has at most %d, and the buffer is DirectOnly, so that the CPU packs none", n, a.SGE),
+			Remedy: "allow more pieces (IOVLimit), send and receive parts, read or write instead, or register it with PreferDirect",
 		}
 	}
 	return true, nil

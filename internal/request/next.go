@@ -18,7 +18,7 @@ func (r *Request) Begin(a *rc.Attr) (pack bool, err error) {
 	if a.ReadsOut == 0 && r.reads() { // otherwise it would wait for ever, or end the connection
 		return false, &dmabuf.Error{
 			Op: r.Kind.String(), Detail: "no READs or atomics may be on their way", Err: unix.EOPNOTSUPP,
-			Remedy: "leave Connect.MaxRead at its default, here and at the peer",
+			Remedy: "leave the number of READs at its default, here and at the peer (MaxRead)",
 		}
 	}
 	lim := lower.Limits{MaxSGE: a.SGE, MaxMsg: a.MaxMsg, MaxInline: a.Inline}

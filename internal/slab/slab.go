@@ -4,7 +4,6 @@ package slab
 
 import (
 	"fmt"
-	"os"
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -61,7 +60,7 @@ func (s *Slab) Sink() lower.Piece { return s.sink }
 // grow adds a chunk. The caller holds the mutex.
 func (s *Slab) grow() error {
 	if s.closed {
-		return os.ErrClosed
+		return errs.Closed("endpoint of " + s.nic.Name())
 	}
 	s.size = max((s.inject+7)&^7, ResultSize)
 	buf, err := s.nic.AllocHost(s.size*int64(s.slots) + 8)
@@ -85,7 +84,7 @@ func (s *Slab) Take() (Slot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return Slot{}, os.ErrClosed
+		return Slot{}, errs.Closed("endpoint of " + s.nic.Name())
 	}
 	if len(s.free) == 0 {
 		if err := s.grow(); err != nil {
@@ -157,7 +156,7 @@ func (s *Slab) Fits(what string, n int64) error {
 	}
 	return &dmabuf.Error{
 		Op: what, Detail: fmt.Sprintf("inject of %d bytes", n), Err: dmabuf.ErrLimit,
-		Remedy: fmt.Sprintf("inject takes %d at most: raise EndpointOptions.InjectSize", s.inject),
+		Remedy: fmt.Sprintf("inject takes %d at most: raise InjectSize", s.inject),
 	}
 }
 

@@ -82,6 +82,9 @@ func (q *Queue) hand(o *Work) {
 		return
 	}
 	recv := o.Kind == operation.Recv || o.Kind == operation.RemoteWrite
+	if n, ok := o.letter.Sent(); ok {
+		o.Length = int64(n)
+	}
 	if !recv {
 		q.send.ended(o)
 	}

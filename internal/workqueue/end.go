@@ -9,7 +9,6 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/fifo"
-	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -30,10 +29,8 @@ func (q *Queue) refusal() error {
 	switch {
 	case q.state == dead:
 		return q.end.gone()
-	case q.shut:
-		return operation.ErrClosed
 	}
-	return nil
+	return q.shut
 }
 
 // Gone returns the error of a connection that has begun to end.
@@ -57,9 +54,33 @@ func (q *Queue) Hear(why error) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.end.farewell == nil {
-		q.end.farewell = why
+		if q.end.farewell = why; why != nil {
+			close(q.end.heard)
+		}
 	}
 	return q.end.farewell
+}
+
+// AwaitReason waits for the peer's reason, which Hear gets, if this side knows none: a NIC that has
+// refused a request of the peer's flushes its own, and only the peer learns of the refusal. over
+// is closed when no reason comes any more.
+func (q *Queue) AwaitReason(over <-chan struct{}) {
+	q.mu.Lock()
+	known := !errors.Is(q.end.cause, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr})
+	q.mu.Unlock()
+	if known {
+		return
+	}
+	select {
+	case <-q.end.heard:
+	case <-over:
+	case <-time.After(FlushWait):
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.end.farewell != nil {
+		q.end.cause = fmt.Errorf("%w; %w", q.end.farewell, q.end.cause)
+	}
 }
 
 // Abort ends the connection. From here on nothing is posted. Config.Aborted, in a goroutine of its

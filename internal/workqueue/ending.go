@@ -20,8 +20,9 @@ var ErrRemoved = fmt.Errorf("%w: removed", rc.ErrNotConnected)
 // ending is why a connection has ended.
 type ending struct {
 	cause    error
-	down     error // the state of the port, or the path, if the connection ended because of it
-	farewell error // what the peer has said of the end; nil before that
+	down     error         // the state of the port, or the path, if the connection ended because of it
+	farewell error         // the peer's reason for the end; nil before it has said one
+	heard    chan struct{} // closed when farewell is set
 }
 
 // gone returns the error of a connection that cannot be used.
@@ -55,7 +56,7 @@ func (e unansweredError) Is(target error) bool { return target == operation.ErrP
 // connection has ended, and the flush.
 func (e *ending) flushed(err error) error {
 	switch {
-	case errors.Is(e.cause, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}): // no other reason is known
+	case e.farewell == nil && errors.Is(e.cause, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}): // no other reason is known
 		return becauseOf(e.down, fmt.Errorf("%w: %w", rc.ErrNotConnected, err))
 	case errors.As(e.cause, new(*ibvfd.WCError)): // another operation's status
 		return e.unanswered(fmt.Errorf("%w: %v; %w", rc.ErrNotConnected, e.cause, err))

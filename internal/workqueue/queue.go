@@ -42,7 +42,7 @@ type Queue struct {
 	mu    sync.Mutex
 	state state
 	end   ending
-	shut  bool // no work is taken any more
+	shut  error // why no work is taken any more; nil before Shut
 
 	link   rc.Link // nil until Adopt
 	attr   rc.Attr
@@ -88,7 +88,7 @@ func New(cfg Config) *Queue {
 	q := &Queue{cfg: cfg, ready: make(chan struct{}), peer: cfg.Peer}
 	q.life, q.stop = context.WithCancel(cfg.Life)
 	q.send.q, q.recv.q, q.slow.q = q, q, q
-	q.slow.idle.L = &q.mu
+	q.slow.idle.L, q.end.heard = &q.mu, make(chan struct{})
 	for range cfg.AutoReceive {
 		q.recv.waiting.Push(cfg.Pool.automatic())
 	}
@@ -176,7 +176,7 @@ func (q *Queue) Post(o *Work) (Ticket, error) {
 		err = q.refusal()
 	}
 	if err == nil && waiting >= most {
-		err = operation.ErrQueueFull
+		err = q.send.full(o.Kind)
 	}
 	if err != nil {
 		q.cfg.Pool.Put(o)
@@ -214,7 +214,7 @@ func (q *Queue) permits(rb *memory.RemoteBuffer) error {
 		return nil
 	}
 	return &dmabuf.Error{
-		Op: "use remote memory", Device: fmt.Sprintf("remote buffer %x", rb.ID()), Err: operation.ErrStaleKey,
+		Op: "use remote memory", Device: rb.String(), Err: operation.ErrStaleKey,
 		Remedy: "keys end with the connection that they were given for: ask the peer for new ones",
 	}
 }
@@ -264,7 +264,7 @@ var closedChannel = func() chan struct{} {
 func (q *Queue) Vacancy() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.state == dead || q.shut || q.send.posted < q.cfg.Depth {
+	if q.state == dead || q.shut != nil || q.send.posted < q.cfg.Depth {
 		return closedChannel
 	}
 	if q.vacancy == nil {
@@ -307,7 +307,7 @@ type State struct {
 func (q *Queue) State() State {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s := State{Link: q.link, Up: q.state == up && !q.shut, Posted: q.send.posted, Pending: q.send.pending.Len()}
+	s := State{Link: q.link, Up: q.state == up && q.shut == nil, Posted: q.send.posted, Pending: q.send.pending.Len()}
 	for i := range q.send.queues {
 		s.Outstanding += q.send.queues[i].groups.Len()
 	}

@@ -84,6 +84,16 @@ func (s *sender) take(o *Work) {
 	}
 }
 
+// full returns the error of an operation for which there is no room.
+func (s *sender) full(kind operation.Kind) error {
+	if kind != operation.Recv && s.pending.Len() > 0 {
+		if first := *s.pending.Front(); !first.started && !s.q.mail.MayStart(&first.letter) {
+			return operation.ErrPeerBehind
+		}
+	}
+	return operation.ErrQueueFull
+}
+
 // kick makes and posts work requests of pending ops, in order, as far as fences, slow work and
 // the queues' room allow.
 func (s *sender) kick() {
@@ -91,6 +101,9 @@ func (s *sender) kick() {
 	s.payCredits()
 	for q.state == up && s.pending.Len() > 0 {
 		o := *s.pending.Front()
+		if !o.started {
+			o.expired()
+		}
 		if o.busy || !o.started && o.err == nil && (o.Flags&operation.FlagFence != 0 && s.active > 0 || !q.mail.MayStart(&o.letter)) {
 			break
 		}

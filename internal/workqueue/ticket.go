@@ -12,19 +12,41 @@ type Ticket struct {
 // Cancel withdraws a work as far as the NIC does not have it: why becomes its error. It returns
 // true if the NIC has got nothing of it, and false if it has, or if the work has ended.
 func (t Ticket) Cancel(why error) bool {
-	q, o := t.q, t.o
+	q := t.q
 	if q == nil {
 		return false
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	withdrawn := t.withdraw(why)
+	q.send.kick()
+	return withdrawn
+}
+
+// CancelAll is Cancel of several works of one connection: none of them is posted meanwhile.
+func CancelAll(list []Ticket, why error) {
+	if len(list) == 0 {
+		return
+	}
+	q := list[0].q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, t := range list {
+		t.withdraw(why)
+	}
+	q.send.kick()
+}
+
+// withdraw is Cancel for callers that hold the Queue's mutex, and call kick.
+func (t Ticket) withdraw(why error) bool {
+	q, o := t.q, t.o
 	if o.uses.Load() != t.use || o.made || o.ended || q.state == dead {
 		return false
 	}
 	return q.cancel(o, why)
 }
 
-// cancel withdraws a work that is pending.
+// cancel withdraws a work that is pending. The caller calls kick.
 func (q *Queue) cancel(o *Work, why error) bool {
 	if o.withdrawn == nil {
 		o.withdrawn = why
@@ -56,16 +78,15 @@ func (q *Queue) cancel(o *Work, why error) bool {
 	} else {
 		q.finish(o, o.withdrawn)
 	}
-	q.send.kick()
 	return !begun
 }
 
 // Shut makes the connection take no works any more, and withdraws all works as far as the NIC
-// does not have them: why becomes their error.
+// does not have them: why becomes their error, and that of calls that come later.
 func (q *Queue) Shut(why error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.shut = true
+	q.shut = why
 	q.vacate()
 	for i := 0; q.state == up && i < q.send.pending.Len(); {
 		n := q.send.pending.Len()
@@ -73,4 +94,5 @@ func (q *Queue) Shut(why error) {
 			i++ // slow work is under way
 		}
 	}
+	q.send.kick()
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/mailbox"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
@@ -27,6 +28,7 @@ type Work struct {
 
 	letter mailbox.Letter     // the message that it sends, or that follows its bytes
 	cancel context.CancelFunc // ends the wait until the sources may be read
+	life   context.Context    // the NIC gets nothing of it after its end; may be nil
 
 	started, begun, made, ended bool // begun: the NIC has got a work request
 	busy                        bool // slow work of this op is under way
@@ -36,6 +38,17 @@ type Work struct {
 
 // Silence makes a work complete only if it fails.
 func (o *Work) Silence() { o.silent = true }
+
+// SetContext bounds a work: the NIC gets nothing of it after the end of ctx, which may be nil.
+func (o *Work) SetContext(ctx context.Context) { o.life = ctx }
+
+// expired ends a work that has not begun, and whose context has ended. Its error is that of
+// Cancel then, which follows.
+func (o *Work) expired() {
+	if o.life != nil && o.err == nil && o.life.Err() != nil {
+		o.err = errs.Ended(o.life)
+	}
+}
 
 // SetMessage makes a message the work's: of a send the message itself, of a write the note that
 // follows its bytes. p is copied when the message is posted: until the completion it must not
@@ -57,7 +70,7 @@ func (o *Work) reset() {
 	o.uses.Add(1)
 	o.context, o.sink = nil, nil
 	o.silent, o.auto, o.queue = false, false, 0
-	o.letter, o.cancel = mailbox.Letter{}, nil
+	o.letter, o.cancel, o.life = mailbox.Letter{}, nil, nil
 	o.started, o.begun, o.made, o.ended, o.busy = false, false, false, false, false
 	o.err, o.withdrawn = nil, nil
 }
