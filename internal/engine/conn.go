@@ -7,7 +7,6 @@ import (
 	"net"
 	"sync"
 
-	"github.com/gpurdma/gpurdma/internal/fifo"
 	"github.com/gpurdma/gpurdma/internal/mailbox"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
@@ -26,7 +25,6 @@ type Conn struct {
 	token uint64        // names the connection to the peer
 	ended chan struct{} // closed when the teardown is complete, and the cause is final
 
-	offered  chan struct{} // signals that an offer came
 	offering chan struct{} // a lock: the goroutine that has put a value in may send an offer
 
 	mu   sync.Mutex
@@ -35,14 +33,12 @@ type Conn struct {
 	info PeerInfo
 	tcp  net.Conn
 
-	offers     fifo.Queue[*memory.RemoteBuffer]
-	offerBytes int
-	names      names
-	own        bool                // the program has the Conn: nobody asks the table for it
-	listener   *Listener           // that the peer has called; nil if this side has called
-	uninvited  bool                // Accept has not returned the peer yet
-	shares     map[*share]struct{} // nil when the keys are withdrawn
-	ending     bool                // the teardown has begun: no offers are taken any more
+	offered   offered // by the peer
+	exports   exports
+	own       bool                // the program has the Conn: nobody asks the table for it
+	listener  *Listener           // that the peer has called; nil if this side has called
+	uninvited bool                // Accept has not returned the peer yet
+	shares    map[*share]struct{} // nil when the keys are withdrawn
 
 	reading  bool          // a goroutine reads the exchange, and closes readDone when it ends
 	readDone chan struct{} // also closed if there was none
@@ -59,7 +55,7 @@ type Conn struct {
 func (e *Endpoint) newConn(p *peer, opt *EndpointOptions) *Conn {
 	c := &Conn{
 		e: e, opt: opt, peer: p.id, token: memory.NewID(), ended: make(chan struct{}),
-		offered: make(chan struct{}, 1), offering: make(chan struct{}, 1), shares: map[*share]struct{}{},
+		offered: offered{arrived: make(chan struct{}, 1)}, offering: make(chan struct{}, 1), shares: map[*share]struct{}{},
 		readDone: make(chan struct{}), own: opt != &e.opt,
 	}
 	c.Works = workqueue.New(workqueue.Config{

@@ -15,11 +15,9 @@ import (
 	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
-// names are the memory that the two sides of a connection have offered by name.
-type names struct {
-	exported map[string]*memory.RemoteBuffer // by this side; nil while it is being offered
-	imports  map[string]*memory.RemoteBuffer // by the peer
-	changed  chan struct{}                   // closed at the next change of imports; nil unless a goroutine waits
+// exports are the memory that this side has offered by name. The connection's mutex guards them.
+type exports struct {
+	names map[string]*memory.RemoteBuffer // nil while it is being offered
 
 	withdrawn fifo.Queue[chan struct{}] // a channel for each withdrawal that the peer has not confirmed, which is closed then
 	owed      int                       // withdrawals of the peer's that are to be confirmed
@@ -38,12 +36,12 @@ func (c *Conn) Export(ctx context.Context, name string, s memory.Span, access ib
 		c.mu.Unlock()
 		return err
 	}
-	_, taken := c.names.exported[name]
+	_, taken := c.exports.names[name]
 	if !taken {
-		if c.names.exported == nil {
-			c.names.exported = map[string]*memory.RemoteBuffer{}
+		if c.exports.names == nil {
+			c.exports.names = map[string]*memory.RemoteBuffer{}
 		}
-		c.names.exported[name] = nil
+		c.exports.names[name] = nil
 	}
 	c.mu.Unlock()
 	if taken {
@@ -58,10 +56,10 @@ func (c *Conn) Export(ctx context.Context, name string, s memory.Span, access ib
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
-		delete(c.names.exported, name)
+		delete(c.exports.names, name)
 		return err
 	}
-	c.names.exported[name] = rb
+	c.exports.names[name] = rb
 	return nil
 }
 
@@ -74,16 +72,16 @@ func (c *Conn) Unexport(ctx context.Context, name string) error {
 		c.mu.Unlock()
 		return err
 	}
-	rb := c.names.exported[name]
+	rb := c.exports.names[name]
 	if rb != nil {
-		delete(c.names.exported, name)
+		delete(c.exports.names, name)
 	}
 	c.mu.Unlock()
 	if rb == nil {
 		return &dmabuf.Error{Op: "unexport", Device: name, Detail: "nothing is exported under the name", Err: unix.ENOENT}
 	}
 	forgot := make(chan struct{})
-	err := c.sendMessage(ctx, exchange.MsgOffer, exchange.EncodeWithdrawal(name), func() { c.names.withdrawn.Push(forgot) })
+	err := c.sendMessage(ctx, exchange.MsgOffer, exchange.EncodeWithdrawal(name), func() { c.exports.withdrawn.Push(forgot) })
 	if err = errs.Join(err, c.e.Unshare(rb)); err != nil {
 		return err
 	}
@@ -99,11 +97,11 @@ func (c *Conn) Unexport(ctx context.Context, name string) error {
 // confirm tells the peer that a withdrawal was taken. The caller holds the mutex, and must not
 // wait: a goroutine sends the confirmations.
 func (c *Conn) confirm() {
-	c.names.owed++
-	if c.names.answering {
+	c.exports.owed++
+	if c.exports.answering {
 		return
 	}
-	c.names.answering = true
+	c.exports.answering = true
 	c.e.tasks.Go(func() {
 		for c.owes() {
 			ctx, cancel := context.WithTimeout(context.Background(), c.opt.PeerTimeout)
@@ -117,11 +115,11 @@ func (c *Conn) confirm() {
 func (c *Conn) owes() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.names.owed == 0 || c.Works.Refusal() != nil {
-		c.names.answering = false
+	if c.exports.owed == 0 || c.Works.Refusal() != nil {
+		c.exports.answering = false
 		return false
 	}
-	c.names.owed--
+	c.exports.owed--
 	return true
 }
 
@@ -129,31 +127,11 @@ func (c *Conn) owes() bool {
 func (c *Conn) confirmed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.names.withdrawn.Len() == 0 {
+	if c.exports.withdrawn.Len() == 0 {
 		return &dmabuf.Error{Op: "read an exchange", Detail: "a confirmation of nothing", Err: ErrMalformed}
 	}
-	close(c.names.withdrawn.Pop())
+	close(c.exports.withdrawn.Pop())
 	return nil
-}
-
-// imported notes what the peer offers under a name; nil if it withdraws it. The caller holds
-// the mutex.
-func (c *Conn) imported(name string, rb *memory.RemoteBuffer) {
-	if old := c.names.imports[name]; old != nil {
-		c.offerBytes -= old.Weight()
-	}
-	switch {
-	case rb == nil:
-		delete(c.names.imports, name)
-		return
-	case c.names.imports == nil:
-		c.names.imports = map[string]*memory.RemoteBuffer{}
-	}
-	c.names.imports[name] = rb.Named(name)
-	if c.names.changed != nil {
-		close(c.names.changed)
-		c.names.changed = nil
-	}
 }
 
 // Import waits until the peer has exported memory under a name, and returns its descriptor.
@@ -163,13 +141,9 @@ func (c *Conn) Import(ctx context.Context, name string) (*memory.RemoteBuffer, e
 	}
 	for {
 		c.mu.Lock()
-		rb, err := c.names.imports[name], c.Works.Refusal()
-		if c.names.changed == nil {
-			c.names.changed = make(chan struct{})
-		}
-		changed := c.names.changed
+		rb, changed := c.offered.find(name)
 		c.mu.Unlock()
-		if err != nil {
+		if err := c.Works.Refusal(); err != nil {
 			return nil, err
 		}
 		if rb != nil {

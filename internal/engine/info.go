@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/internal/exchange"
-	"github.com/gpurdma/gpurdma/internal/memory"
-	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
 // Peer returns what is known of the peer.
@@ -37,16 +35,6 @@ func (c *Conn) Path() ConnPath {
 		return ConnPath{NIC: c.e.nic.Name()}
 	}
 	return *c.path
-}
-
-// NIC returns the NIC of the connection.
-func (c *Conn) NIC() *memory.NIC { return c.e.nic }
-
-// ID returns the number that the connection has in the endpoint.
-func (c *Conn) ID() operation.Peer {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.peer
 }
 
 // Depth returns the number of operations that may be under way.

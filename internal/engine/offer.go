@@ -131,36 +131,20 @@ func (e *Endpoint) Offered(ctx context.Context, from operation.Peer) (*memory.Re
 	}
 	for {
 		c.mu.Lock()
-		if c.offers.Len() > 0 {
-			rb := c.offers.Pop()
-			c.offerBytes -= rb.Weight()
-			if c.offers.Len() > 0 {
-				c.tell() // for another goroutine that waits
-			}
-			c.mu.Unlock()
+		rb := c.offered.pop()
+		c.mu.Unlock()
+		if rb != nil {
 			return rb, nil
 		}
-		c.mu.Unlock()
 		select {
 		case <-c.ended:
 			return nil, c.lost(context.Background())
-		case <-c.offered:
+		case <-c.offered.arrived:
 		case <-ctx.Done():
 			return nil, errs.Ended(ctx)
 		}
 	}
 }
-
-// tell wakes one goroutine that waits for offers.
-func (c *Conn) tell() {
-	select {
-	case c.offered <- struct{}{}:
-	default:
-	}
-}
-
-// maxOffered bounds the memory of a peer's offers that wait for Offered.
-const maxOffered = 16 << 20
 
 // takeOffer takes an offer of the peer.
 func (c *Conn) takeOffer(body []byte) error {
@@ -170,26 +154,15 @@ func (c *Conn) takeOffer(body []byte) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ending {
+	if c.offered.ended {
 		return nil // the offer is of no use any more
 	}
 	if rb != nil {
 		if err := c.Works.Permits(rb); err != nil {
 			return err
 		}
-		c.offerBytes += rb.Weight()
-	}
-	if name == "" {
-		c.offers.Push(rb)
-		c.tell()
 	} else {
-		c.imported(name, rb)
-		if rb == nil {
-			c.confirm()
-		}
+		c.confirm()
 	}
-	if c.offerBytes > maxOffered {
-		return &dmabuf.Error{Op: "take an offer", Detail: fmt.Sprintf("the peer has exported more than fits into %d bytes of descriptors", maxOffered), Err: dmabuf.ErrLimit}
-	}
-	return nil
+	return c.offered.take(name, rb)
 }

@@ -189,7 +189,7 @@ func TestOffersEndWithTheirConnection(t *testing.T) {
 	has := func() (int, int) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.offers.Len(), c.offerBytes
+		return c.offered.list.Len(), c.offered.bytes
 	}
 	const n = 10
 	for range n {
@@ -205,7 +205,7 @@ func TestOffersEndWithTheirConnection(t *testing.T) {
 	if err := w.a.Lost(limited(t), w.ab); !errors.Is(err, ErrNotConnected) {
 		t.Error(err)
 	}
-	if k, bytes := has(); k != 0 || bytes != 0 || !reflect.ValueOf(c.offers).IsZero() {
+	if k, bytes := has(); k != 0 || bytes != 0 || !reflect.ValueOf(c.offered.list).IsZero() {
 		t.Errorf("%d offers of %d bytes stay", k, bytes)
 	}
 	if rb, err := w.a.Offered(limited(t), w.ab); !errors.Is(err, ErrNotConnected) {

@@ -8,8 +8,6 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
-	"github.com/gpurdma/gpurdma/internal/fifo"
-	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/workqueue"
 )
 
@@ -59,8 +57,7 @@ func (c *Conn) teardown() {
 	cause, _ := c.Works.Cause()
 	bye := farewell(cause)
 	c.mu.Lock()
-	c.ending = true
-	c.offers, c.offerBytes, c.names.imports = fifo.Queue[*memory.RemoteBuffer]{}, 0, nil
+	c.offered.drop()
 	tcp, uninvited, reading, l := c.tcp, c.uninvited, c.reading, c.listener
 	c.mu.Unlock()
 	if l != nil {
@@ -106,7 +103,7 @@ func (c *Conn) teardown() {
 		close(c.readDone)
 	}
 	close(c.ended)
-	c.tell()
+	c.offered.tell()
 }
 
 // withdraw ends the keys that the peer was given. No keys are added any more.
