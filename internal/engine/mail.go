@@ -291,7 +291,7 @@ func (o *Work) SetMail(c *Conn, p []byte) error {
 	case m.depth == 0:
 		return refuse("the connection has no messages of its own", "make it with a number of messages", unix.EOPNOTSUPP)
 	case len(p) > m.out-mailHead:
-		return refuse(fmt.Sprintf("a message of %d bytes", len(p)), fmt.Sprintf("this connection takes %d at most: write more", m.out-mailHead), dmabuf.ErrLimit)
+		return refuse(fmt.Sprintf("a message of %d bytes", len(p)), fmt.Sprintf("this connection takes %d at most, the smaller MessageSize of both sides: raise it, or write", m.out-mailHead), dmabuf.ErrLimit)
 	}
 	o.letter = letter{kind: MailMessage, payload: p}
 	if o.kind == operation.Write {

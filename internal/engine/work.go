@@ -203,7 +203,7 @@ func (o *Work) matched() error {
 	}
 	return &dmabuf.Error{
 		Op: o.kind.String(), Err: dmabuf.ErrRange,
-		Detail: fmt.Sprintf("%d bytes here, %d at the peer", o.length, o.there),
+		Detail: fmt.Sprintf("%d bytes here, %d at the peer", o.length, o.there), Remedy: "both must be equal",
 	}
 }
 

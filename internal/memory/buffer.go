@@ -377,7 +377,7 @@ func (b *Buffer) useToWrite() error {
 }
 
 func (b *Buffer) denied(op string) error {
-	return &dmabuf.Error{Op: op, Device: b.String(), Detail: "the slice is for reading only", Remedy: "use Slice", Err: unix.EACCES}
+	return &dmabuf.Error{Op: op, Device: "local " + b.String(), Detail: "the slice is for reading only", Remedy: "use Slice", Err: unix.EACCES}
 }
 
 // Sync makes a staged Buffer's source and its staging buffer equal: it copies the peers'
