@@ -74,7 +74,7 @@ func (m *manual) ways() []way {
 	ops, done := []Op{m.op}, make([]Completion, 16)
 	return []way{
 		{"by-hand", func() {
-			if _, err := m.ca.post(&m.op, nil, s); err != nil {
+			if _, err := m.ca.post(m.t.Context(), &m.op, false, nil, s); err != nil {
 				m.t.Fatal(err)
 			}
 			for *s == 0 {

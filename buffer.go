@@ -71,6 +71,17 @@ type BufferOption func(*bufferOptions)
 
 type bufferOptions struct{ options memory.BufferOptions }
 
+// chosen returns what options say.
+func chosen(opts []BufferOption) memory.BufferOptions {
+	var o bufferOptions
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&o)
+		}
+	}
+	return o.options
+}
+
 // DirectOnly returns an error from Register if the NIC does not reach the memory, instead of
 // staging it; and no operation moves its bytes by CPU.
 func DirectOnly() BufferOption {
@@ -105,7 +116,7 @@ func (f *Fabric) Alloc(ctx context.Context, spec string, size int64, opts ...Buf
 	}
 	switch {
 	case spec == "host":
-		return f.allocHost(size)
+		return f.allocHost(size, opts)
 	case f.alloc != nil:
 		src, err := f.alloc(ctx, spec, size)
 		if err != nil {
@@ -133,7 +144,11 @@ func closers(src Source) []io.Closer {
 }
 
 // allocHost makes one piece of host memory, which all NICs register.
-func (f *Fabric) allocHost(size int64) (*Buffer, error) {
+func (f *Fabric) allocHost(size int64, opts []BufferOption) (*Buffer, error) {
+	opt := chosen(opts)
+	if opt.Policy == memory.StagedOnly {
+		return nil, &dmabuf.Error{Op: "allocate host memory", Detail: "StagedOnly", Remedy: "leave it out: NICs reach host memory", Err: unix.EINVAL}
+	}
 	if size <= 0 {
 		return nil, &dmabuf.Error{Op: "allocate host memory", Detail: fmt.Sprintf("%d bytes", size), Err: dmabuf.ErrRange}
 	}
@@ -141,7 +156,7 @@ func (f *Fabric) allocHost(size int64) (*Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.make(size, []io.Closer{mem}, func(r *rail, o *share) (*memory.Buffer, error) { return r.nic.RegisterHost(mem, o) })
+	return f.make(size, []io.Closer{mem}, func(r *rail, o *share) (*memory.Buffer, error) { return r.nic.RegisterHost(mem, opt.Ordering, o) })
 }
 
 // make registers memory with all NICs. The last one to unregister it closes owned.
@@ -214,13 +229,7 @@ func (f *Fabric) Register(ctx context.Context, src Source, opts ...BufferOption)
 }
 
 func (f *Fabric) register(ctx context.Context, src Source, name string, size int64, owned []io.Closer, opts []BufferOption) (*Buffer, error) {
-	var chosen bufferOptions
-	for _, o := range opts {
-		if o != nil {
-			o(&chosen)
-		}
-	}
-	opt := chosen.options
+	opt := chosen(opts)
 	return f.make(size, owned, func(r *rail, x *share) (*memory.Buffer, error) {
 		if err := errs.Ended(ctx); err != nil {
 			return nil, err
@@ -375,7 +384,7 @@ func (b *Buffer) Flush(ctx context.Context) error {
 // SetReady makes operations that read the bytes wait until the function returns nil: for memory
 // that a GPU is still writing when the operation is posted. A runtime's stream or event fits:
 // the function waits for it. Its context ends with the connection, and when the operation is
-// withdrawn; an error of it is the operation's. It is called once for each operation, in a
+// withdrawn, and it must return then: Conn.Close waits for it. Its error is the operation's. It is called once for each operation, in a
 // goroutine of its own. nil removes it. It does not apply to what peers read.
 func (b *Buffer) SetReady(ready func(context.Context) error) {
 	for _, p := range b.parts {
@@ -440,10 +449,8 @@ func (b *Buffer) Free() error {
 	case b.refs > 1:
 		return refuse(fmt.Sprintf("it is retained %d times", b.refs-1))
 	}
-	for _, p := range b.parts {
-		if detail := p.Busy(); detail != "" {
-			return refuse(detail)
-		}
+	if detail := memory.Retire(b.parts); detail != "" {
+		return refuse(detail)
 	}
 	b.refs = 0
 	b.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -89,7 +90,7 @@ func (c *Config) backlog() int { return cmp.Or(max(c.Backlog, 0), defaultBacklog
 // options translates the configuration for a NIC.
 func (c *Config) options(r *rail) (engine.EndpointOptions, error) {
 	opt := engine.EndpointOptions{
-		TLS: c.TLS, AllowPlaintext: c.AllowPlaintext, Hello: c.Hello, Port: c.Port, GID: c.GID, MaxConns: c.MaxConns,
+		TLS: c.TLS, AllowPlaintext: c.AllowPlaintext, Hello: slices.Clone(c.Hello), Port: c.Port, GID: c.GID, MaxConns: c.MaxConns, PKey: ibdev.PKey(c.PKey),
 		PeerTimeout: cmp.Or(c.PeerTimeout, peerTimeout), ConnectTimeout: c.ConnectTimeout, Depth: c.Depth,
 		MailDepth: cmp.Or(c.Messages, defaultMessages), MailSize: c.MessageSize, MaxPeers: maxConns,
 		Connect: ibvfd.ConnectAttr{MTU: c.MTU, PathAttr: ibvfd.PathAttr{TrafficClass: c.TrafficClass, SL: c.ServiceLevel}},
@@ -112,8 +113,7 @@ func (c *Config) options(r *rail) (engine.EndpointOptions, error) {
 		return opt, refuse(fmt.Sprintf("Config.Hello of %d bytes", len(c.Hello)), fmt.Sprintf("it has %d at most", maxHello))
 	}
 	if c.PKey != 0 {
-		var err error
-		if opt.Connect.PKeyIndex, err = r.nic.PKeyIndex(c.Port, ibdev.PKey(c.PKey)); err != nil {
+		if err := r.nic.NeedPKey(c.Port, ibdev.PKey(c.PKey)); err != nil {
 			return opt, err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/progress"
 )
 
 // Conn is a connection to a peer. Its methods may be called from several goroutines at once. It
@@ -187,8 +188,8 @@ func (c *Conn) Notifications(ctx context.Context) iter.Seq2[[]byte, error] {
 // and tells the peer, which sees the end after all that came before. It returns nil if all that
 // the NIC had has completed, was refused by the peer's NIC, or cannot land any more because the
 // peer has confirmed the end; otherwise ErrOutcomeUnknown. It takes Config.PeerTimeout and a
-// few seconds at most. The connection's resources are free when it returns. Further calls
-// return the same.
+// few seconds at most. The connection's memory and queue pairs are free when it returns; its
+// socket is closed when the peer has answered, within 3 s. Further calls return the same.
 func (c *Conn) Close() error { return c.c.Close() }
 
 // Done returns a channel that is closed when the connection has ended: by Close, by the peer,
@@ -248,12 +249,12 @@ func (c *Conn) String() string { return fmt.Sprintf("%v by %v", c.RemoteAddr(), 
 // do posts an operation, and waits for it.
 func (c *Conn) do(ctx context.Context, o *Op) (uint64, error) {
 	x := newCall()
-	t, err := c.postWait(ctx, o, x, calls{})
+	t, err := c.postWait(ctx, o, false, x, calls{})
 	if err != nil {
 		x.free()
 		return 0, c.failed(o.Kind, err)
 	}
-	if err := engine.Await(ctx, c.rail.alone[:], x.signal, nil); err != nil {
+	if err := progress.Await(ctx, c.rail.alone[:], x.signal, nil); err != nil {
 		t.Cancel(err)
 		if x.abandon() {
 			return 0, c.failed(o.Kind, err)
@@ -266,12 +267,12 @@ func (c *Conn) do(ctx context.Context, o *Op) (uint64, error) {
 }
 
 // postWait posts an operation, and waits until there is room for it.
-func (c *Conn) postWait(ctx context.Context, o *Op, context any, sink operation.Sink) (engine.Ticket, error) {
+func (c *Conn) postWait(ctx context.Context, o *Op, more bool, tag any, sink operation.Sink) (engine.Ticket, error) {
 	for {
 		if err := errs.Ended(ctx); err != nil {
 			return engine.Ticket{}, err
 		}
-		t, err := c.post(o, context, sink)
+		t, err := c.post(ctx, o, more, tag, sink)
 		if c.noRoom(err) == nil {
 			return t, err
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/progress"
 )
 
 // Fabric is one or more opened NICs. Its methods may be called from several goroutines at once.
@@ -38,7 +39,7 @@ type rail struct {
 	index    int
 	nic      *memory.NIC
 	endpoint *engine.Endpoint
-	alone    [1]*engine.Endpoint // the endpoint
+	alone    [1]*progress.Progress // the endpoint's
 }
 
 // Open opens NICs by their names, as in "mlx5_0". A connection uses one of them: the first,
@@ -76,7 +77,7 @@ func newFabric(nics []*memory.NIC) (*Fabric, error) {
 			}
 			return nil, errors.Join(err, closeNICs(nics))
 		}
-		f.nics = append(f.nics, &rail{i, n, e, [1]*engine.Endpoint{e}})
+		f.nics = append(f.nics, &rail{i, n, e, [1]*progress.Progress{e.Progress}})
 	}
 	return f, nil
 }

@@ -3,6 +3,7 @@
 package gpurdma
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -58,7 +59,6 @@ type Op struct {
 	Compare   uint64
 	Swap      uint64
 	Tag       uint64 // of a Queue's completion
-	more      bool   // another one follows at once
 }
 
 // Option changes an operation of Conn.Write, Conn.Read or Batch.
@@ -94,29 +94,31 @@ func (k OpKind) engine() (operation.Kind, bool) {
 	return 0, false
 }
 
-func (o *Op) flags() (f operation.Flags) {
+func (o *Op) flags(more bool) (f operation.Flags) {
 	if o.Fence {
 		f |= operation.FlagFence
 	}
 	if o.Delivered {
 		f |= operation.FlagDeliveryComplete
 	}
-	if o.more {
+	if more {
 		f |= operation.FlagMore
 	}
 	return f
 }
 
-// post posts an operation. The sink gets its completion, with the context.
-func (c *Conn) post(o *Op, context any, sink operation.Sink) (engine.Ticket, error) {
+// post posts an operation; more says that another one follows at once. The sink gets its
+// completion, with tag. The NIC gets nothing of it after ctx has ended; it may be nil.
+func (c *Conn) post(ctx context.Context, o *Op, more bool, tag any, sink operation.Sink) (engine.Ticket, error) {
 	kind, ok := o.Kind.engine()
 	if !ok {
 		return engine.Ticket{}, &dmabuf.Error{Op: o.Kind.String(), Detail: "no such operation", Remedy: "set Op.Kind", Err: unix.EINVAL}
 	}
-	w, err := c.c.NewWork(kind, o.flags(), context, sink)
+	w, err := c.c.NewWork(kind, o.flags(more), tag, sink)
 	if err != nil {
 		return engine.Ticket{}, err
 	}
+	w.SetContext(ctx)
 	if err := c.fill(w, o); err != nil {
 		c.c.Drop(w)
 		return engine.Ticket{}, err
@@ -132,7 +134,7 @@ func (c *Conn) fill(w *engine.Work, o *Op) error {
 	atomic := false
 	switch o.Kind {
 	case OpSend:
-		if !o.Local.none() || len(o.Locals) > 0 || o.Remote.rb != nil || len(o.Remotes) > 0 || o.Notify || o.Delivered {
+		if !o.Local.none() || len(o.Locals) > 0 || o.Remote.rb != nil || len(o.Remotes) > 0 || o.Remote.err != nil || o.Notify || len(o.Note) > 0 || o.Delivered || o.Add|o.Compare|o.Swap != 0 {
 			return refuse("a message has Inline, and nothing else")
 		}
 		return w.SetMail(c.c, o.Inline)

@@ -7,9 +7,9 @@ import (
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/progress"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,10 +17,10 @@ import (
 // collects their completions, without an allocation. Its methods may be called from several
 // goroutines at once.
 type Queue struct {
-	fabric    *Fabric
-	endpoints []*engine.Endpoint
-	full      full
-	wake      chan struct{} // gets a value when there is a completion, or the queue is closed
+	fabric   *Fabric
+	progress []*progress.Progress
+	full     full
+	wake     chan struct{} // gets a value when there is a completion, or the queue is closed
 
 	mu     sync.Mutex
 	closed bool
@@ -29,6 +29,7 @@ type Queue struct {
 	done   []*place // a ring of those whose completions were not taken
 	head   int
 	count  int
+	room   <-chan struct{} // closed when a connection that had no room has some; nil if all had
 }
 
 // place is an operation of a queue. It is free again when its completion is taken.
@@ -55,7 +56,7 @@ func (f *Fabric) NewQueue(depth int) *Queue {
 	}
 	q := &Queue{fabric: f, full: full{depth, fullQueue}, wake: make(chan struct{}, 1), places: make([]place, depth), free: make([]*place, depth), done: make([]*place, depth)}
 	for _, r := range f.nics {
-		q.endpoints = append(q.endpoints, r.endpoint)
+		q.progress = append(q.progress, r.endpoint.Progress)
 	}
 	for i := range q.places {
 		q.places[i].queue = q
@@ -66,7 +67,7 @@ func (f *Fabric) NewQueue(depth int) *Queue {
 
 // Post posts operations in order, and returns how many were taken: each of them makes one
 // completion. If the queue or the connection has no room for more, the error is ErrQueueFull:
-// take completions, and post the rest. Any other error is that of the next operation.
+// take completions, or Wait, and post the rest. Any other error is that of the next operation.
 func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
 	if c == nil {
 		return 0, &dmabuf.Error{Op: "post", Detail: "no connection", Err: unix.EINVAL}
@@ -75,8 +76,7 @@ func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
 		o := &ops[n]
 		p, err := q.take(c, o)
 		if err == nil {
-			o.more = n+1 < len(ops)
-			_, err = c.post(o, p, places{})
+			_, err = c.post(nil, o, n+1 < len(ops), p, places{})
 			if err != nil {
 				q.put(p)
 			}
@@ -84,6 +84,7 @@ func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
 		if err != nil {
 			q.kick(c, n)
 			if none := c.noRoom(err); none != nil {
+				q.await(c)
 				return n, none
 			}
 			if err == error(&q.full) {
@@ -93,6 +94,16 @@ func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
 		}
 	}
 	return len(ops), nil
+}
+
+// await makes Wait return when a connection has room again, if the queue has no operation whose
+// completion would make it return: other calls have used up the room.
+func (q *Queue) await(c *Conn) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.free) == len(q.places) {
+		q.room = c.c.Vacancy()
+	}
 }
 
 // kick posts what waits for more.
@@ -113,6 +124,7 @@ func (q *Queue) take(c *Conn, o *Op) (*place, error) {
 	case len(q.free) == 0:
 		return nil, &q.full
 	}
+	q.room = nil
 	p := q.free[len(q.free)-1]
 	q.free = q.free[:len(q.free)-1]
 	p.done = Completion{Tag: o.Tag, Conn: c, Kind: o.Kind}
@@ -160,8 +172,8 @@ func (q *Queue) Poll(done []Completion) (int, error) {
 	if n > 0 || err != nil {
 		return n, err
 	}
-	for _, e := range q.endpoints {
-		e.Look()
+	for _, p := range q.progress {
+		p.Look()
 	}
 	return q.collect(done)
 }
@@ -188,7 +200,9 @@ func (q *Queue) collect(done []Completion) (int, error) {
 }
 
 // Wait waits until there is at least one completion, and takes up to len(done) of them. If the
-// context ends first, it returns its error; operations go on.
+// queue has no operation under way, and Post has returned ErrQueueFull, it waits until that
+// connection has room, and returns 0. If the context ends first, it returns its error;
+// operations go on.
 func (q *Queue) Wait(ctx context.Context, done []Completion) (int, error) {
 	if len(done) == 0 {
 		return 0, nil
@@ -197,10 +211,31 @@ func (q *Queue) Wait(ctx context.Context, done []Completion) (int, error) {
 		if n, err := q.collect(done); n > 0 || err != nil {
 			return n, err
 		}
-		if err := engine.Await(ctx, q.endpoints, q.wake, nil); err != nil {
+		q.mu.Lock()
+		room := q.room
+		q.mu.Unlock()
+		if err := progress.Await(ctx, q.progress, q.wake, room); err != nil {
 			return 0, err
 		}
+		if n, err := q.collect(done); n > 0 || err != nil || q.hasRoom(room) {
+			return n, err
+		}
 	}
+}
+
+// hasRoom reports whether the connection that Wait has waited for has room, once.
+func (q *Queue) hasRoom(room <-chan struct{}) bool {
+	select {
+	case <-room:
+	default:
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.room == room {
+		q.room = nil
+	}
+	return true
 }
 
 // Close drops all completions. Operations go on.

@@ -10,6 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/progress"
 )
 
 // Transfer is an operation that Conn.Start has started.
@@ -31,7 +32,7 @@ type Transfer struct {
 // the whole transfer: when it ends, the transfer is withdrawn as by Cancel, and is done.
 func (c *Conn) Start(ctx context.Context, op Op) (*Transfer, error) {
 	t := &Transfer{conn: c, kind: op.Kind, done: make(chan struct{}), gone: make(chan struct{})}
-	ticket, err := c.postWait(ctx, &op, t, transfers{})
+	ticket, err := c.postWait(ctx, &op, false, t, transfers{})
 	if err != nil {
 		return nil, c.failed(op.Kind, err)
 	}
@@ -151,9 +152,8 @@ func (b *Batch) Do(ctx context.Context) error {
 	tickets := make([]engine.Ticket, 0, len(ops))
 	for i := range ops {
 		g.members[i] = member{g, i}
-		ops[i].more = i+1 < len(ops)
 		g.add()
-		t, err := b.conn.postMore(ctx, &ops[i], &g.members[i])
+		t, err := b.conn.postMore(ctx, &ops[i], i+1 < len(ops), &g.members[i])
 		if err != nil {
 			g.end(i, err)
 			break
@@ -162,10 +162,8 @@ func (b *Batch) Do(ctx context.Context) error {
 	}
 	b.conn.rail.endpoint.Look() // posts what waits for more
 	g.end(len(ops), nil)
-	if err := engine.Await(ctx, b.conn.rail.alone[:], g.done, nil); err != nil {
-		for _, t := range tickets {
-			t.Cancel(err)
-		}
+	if err := progress.Await(ctx, b.conn.rail.alone[:], g.done, nil); err != nil {
+		engine.CancelAll(tickets, err)
 		return b.conn.failed(ops[0].Kind, err)
 	}
 	if g.err != nil {
@@ -175,13 +173,13 @@ func (b *Batch) Do(ctx context.Context) error {
 }
 
 // postMore is postWait; before it waits, it has posted what waits for more.
-func (c *Conn) postMore(ctx context.Context, o *Op, m *member) (engine.Ticket, error) {
-	t, err := c.post(o, m, groups{})
+func (c *Conn) postMore(ctx context.Context, o *Op, more bool, m *member) (engine.Ticket, error) {
+	t, err := c.post(ctx, o, more, m, groups{})
 	if c.noRoom(err) == nil {
 		return t, err
 	}
 	c.rail.endpoint.Look()
-	return c.postWait(ctx, o, m, groups{})
+	return c.postWait(ctx, o, more, m, groups{})
 }
 
 // group is the operations of a batch.

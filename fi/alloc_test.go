@@ -118,3 +118,29 @@ func testPostingDoesNotAllocate(t *testing.T, s setting) {
 		t.Errorf("a look at an empty CQ: %v allocations", allocs)
 	}
 }
+
+// The limit of pinned memory is ENOMEM for an operation, too, and not the limit of a length.
+func TestInjectWithoutMemory(t *testing.T) {
+	s := inMemory(t)
+	d := s.open(t, DomainOptions{MaxPinned: 4096})
+	e := must(d.Endpoint(EndpointOptions{}))(t)
+	closing(t, e)
+	p := must(e.Insert("127.0.0.1:1"))(t)
+	if err := e.InjectWrite(make([]byte, 8), p, RMAIOV{}); Code(err) != ENOMEM {
+		t.Errorf("%v: %v", Code(err), err)
+	}
+	if _, err := d.AllocHost(8192); Code(err) != ENOMEM {
+		t.Errorf("%v: %v", Code(err), err)
+	}
+}
+
+// The zero Key has no bytes, and cannot be encoded.
+func TestZeroKey(t *testing.T) {
+	k := new(Key)
+	if k.Size() != 0 || k.Access() != 0 {
+		t.Errorf("%d bytes, %v", k.Size(), k.Access())
+	}
+	if _, err := k.MarshalBinary(); Code(err) != EINVAL {
+		t.Error(err)
+	}
+}

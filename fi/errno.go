@@ -14,6 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
@@ -168,9 +169,9 @@ func coded(err error) error {
 	return withCode(err, codeOf(err))
 }
 
-// posted is coded for an operation, whose limits are lengths.
+// posted is coded for an operation, whose limits are lengths, but for that of pinned memory.
 func posted(err error) error {
-	if err != nil && errors.Is(err, dmabuf.ErrLimit) {
+	if err != nil && errors.Is(err, dmabuf.ErrLimit) && !errors.Is(err, memory.ErrPinned) {
 		return withCode(err, EMSGSIZE)
 	}
 	return coded(err)

@@ -46,10 +46,18 @@ func (e *Endpoint) Key(mem IOV, to Addr, access Flags) (*Key, error) {
 }
 
 // Size returns the number of bytes.
-func (k *Key) Size() int64 { return k.rb.Size() }
+func (k *Key) Size() int64 {
+	if k.rb == nil {
+		return 0
+	}
+	return k.rb.Size()
+}
 
 // Access returns the access rights: RemoteRead, RemoteWrite, and Atomic if atomics are allowed.
 func (k *Key) Access() (f Flags) {
+	if k.rb == nil {
+		return 0
+	}
 	a := k.rb.Access()
 	if a&ibvfd.AccessRemoteRead != 0 {
 		f |= RemoteRead
@@ -71,6 +79,9 @@ func (k *Key) Part(offset, length int64) RMAIOV { return RMAIOV{k, offset, lengt
 
 // MarshalBinary encodes the key for the peer.
 func (k *Key) MarshalBinary() ([]byte, error) {
+	if k.rb == nil {
+		return nil, failure("encode a key", "it is the zero Key", "", EINVAL)
+	}
 	b, err := k.rb.MarshalBinary()
 	return b, coded(err)
 }

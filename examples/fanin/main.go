@@ -61,7 +61,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	ln, err := fab.Listen(*listen, gpurdma.Config{TLS: config, Admit: s.admit, PeerTimeout: silence})
+	ln, err := fab.Listen(*listen, gpurdma.Config{TLS: config, Admit: admit, MaxConns: *clients, PeerTimeout: silence})
 	if err != nil {
 		return err
 	}
@@ -109,19 +109,15 @@ func open() (*gpurdma.Fabric, error) {
 
 type server struct {
 	memory  *gpurdma.Buffer
-	taken   atomic.Int32
 	results atomic.Int32
 	out     io.Writer
 }
 
-// admit takes as many clients as there are parts, if they speak as the server does. TLS has
-// checked their certificates before.
-func (s *server) admit(ctx context.Context, p gpurdma.PeerInfo) error {
+// admit takes clients that speak as the server does. TLS has checked their certificates before,
+// and MaxConns bounds their number.
+func admit(ctx context.Context, p gpurdma.PeerInfo) error {
 	if string(p.Hello) != hello {
 		return gpurdma.Reject("this server speaks " + hello)
-	}
-	if int(s.taken.Add(1)) > *clients {
-		return gpurdma.Reject(fmt.Sprintf("full: %d of %d clients", *clients, *clients))
 	}
 	return nil
 }
@@ -155,7 +151,11 @@ func client(ctx context.Context, config *tls.Config, goOn <-chan struct{}, dies 
 		return err
 	}
 	defer conn.Close()
-	<-goOn
+	select {
+	case <-goOn:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	if dies && *fabric == "memory" {
 		network.Lose(fab)
 	}

@@ -53,7 +53,9 @@ func run(ctx context.Context, out io.Writer) error {
 		if *connect == "" {
 			return lend(ctx, fab, ln)
 		}
-		go lend(ctx, fab, ln)
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		go func() { cancel(lend(ctx, fab, ln)) }()
 	}
 	return use(ctx, fab, out)
 }

@@ -78,18 +78,19 @@ func run(ctx context.Context, out io.Writer) error {
 func inMemory(ctx context.Context, out io.Writer) error {
 	net := fabrictest.NewNetwork(fabrictest.Options{})
 	decoders := []string{"127.0.0.1:1", "127.0.0.2:1", "127.0.0.3:1"}
+	var all sync.WaitGroup
+	defer all.Wait()
 	for i, addr := range decoders {
 		fab, err := net.Open("mlx5_0")
 		if err != nil {
 			return err
 		}
 		defer fab.Close()
-		dies := i % 2 // the second one does, after 1 request
-		go func() {
-			if err := decodeAt(ctx, fab, addr, dies, func() { net.Lose(fab) }, out); err != nil {
+		all.Go(func() { // the second one dies after 1 request
+			if err := decodeAt(ctx, fab, addr, i%2, func() { net.Lose(fab) }, out); err != nil {
 				fmt.Fprintln(out, addr, "has ended:", err)
 			}
-		}()
+		})
 	}
 	fab, err := net.Open("mlx5_0")
 	if err != nil {
@@ -131,6 +132,7 @@ func decodeAt(ctx context.Context, fab *gpurdma.Fabric, addr string, dies int, d
 			die()
 		}
 	}
+	<-conn.Done() // the prefill side ends the connection when its last write is acknowledged
 	return nil
 }
 
@@ -164,11 +166,10 @@ func moveTo(ctx context.Context, fab *gpurdma.Fabric, cache *gpurdma.Buffer, add
 	}
 	for id := range uint64(*requests) {
 		if err := move(ctx, conn, remote.View(there), cache.View(here), id); err != nil {
-			return moved, err
+			return int(id), err
 		}
-		moved++
 	}
-	return moved, nil
+	return *requests, nil
 }
 
 // move moves one request within the deadline. After the deadline nothing of it is sent any more.
@@ -182,7 +183,7 @@ func move(ctx context.Context, conn *gpurdma.Conn, to gpurdma.Remote, from gpurd
 func dial(ctx context.Context, fab *gpurdma.Fabric, addr string) (*gpurdma.Conn, error) {
 	for try := 0; ; try++ {
 		conn, err := fab.Dial(ctx, addr, gpurdma.Config{PeerTimeout: silence})
-		if err == nil || try == 300 {
+		if err == nil || ctx.Err() != nil || try == 300 {
 			return conn, err
 		}
 		time.Sleep(100 * time.Millisecond)

@@ -51,7 +51,7 @@ func room(importPath string) string {
 var mayImport = map[string][]string{
 	"cmd":        {"", "internal/engine", "internal/operation", "internal/memory", "p2p", "canary", "trace", "gpualloc", "ibvfd", "drm", "dmabuf", "placement", "pciaddr", "internal"},
 	"examples":   {"", "fabrictest", "gpualloc", "dmabuf"},
-	"":           {"internal/bridge", "internal/engine", "internal/operation", "internal/memory", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
+	"":           {"internal/bridge", "internal/engine", "internal/progress", "internal/operation", "internal/memory", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
 	"fabrictest": {"", "internal/bridge", "internal/memory", "internal/memnic", "internal/rc", "gpualloc", "ibvfd", "dmabuf", "pciaddr", "internal"},
 	"fi":         {"internal/engine", "internal/operation", "internal/memory", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
 	"layout":     {"dmabuf", "internal", "internal/wire"},
@@ -69,7 +69,9 @@ var mayImport = map[string][]string{
 
 	// Packages of internal that import what the others may not.
 	"internal/bridge":      {"internal/memory"},
-	"internal/engine":      {"internal/operation", "internal/slab", "internal/exchange", "internal/memory", "internal/cmstream", "internal/rc", "internal/lower", "internal/wire", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
+	"internal/engine":      {"internal/progress", "internal/cqueue", "internal/operation", "internal/slab", "internal/exchange", "internal/memory", "internal/cmstream", "internal/rc", "internal/lower", "internal/wire", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
+	"internal/progress":    {"internal/cqueue", "internal/operation", "internal/memory", "internal"},
+	"internal/cqueue":      {"internal/memory", "internal/rc", "ibvfd", "internal"},
 	"internal/operation":   {"internal/rc", "ibvfd", "dmabuf", "internal"},
 	"internal/slab":        {"internal/memory", "internal/lower", "dmabuf", "internal"},
 	"internal/exchange":    {"internal/memory", "internal/cmstream", "internal/rc", "internal/wire", "ibvfd", "dmabuf", "internal"},
@@ -96,6 +98,7 @@ var mayTestImport = map[string][]string{
 	"trace":    {"gpualloc", "ibvfd"},
 
 	"internal/engine":      {"trace", "internal/layouttest", "internal/memnic"},
+	"internal/cqueue":      {"internal/memnic"},
 	"internal/memory":      {"internal/layouttest", "internal/memnic"},
 	"internal/lower":       {"internal/layouttest"},
 	"internal/conformance": {"", "fabrictest", "ibvfd", "dmabuf", "internal"},

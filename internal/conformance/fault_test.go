@@ -56,23 +56,19 @@ func TestCloseOfCutConnection(t *testing.T) {
 			mine, theirs, remote := p.both(8)
 			put(t, mine, []byte("12345678"))
 			s.net.Cut(p.a, p.b)
+			x := must(p.client.Start(limited(t), gpurdma.Op{Kind: gpurdma.OpWrite, Local: mine.All(), Remote: remote}))(t)
 			switch exchange {
 			case "silent":
 				s.net.CutExchanges(fabrictest.Silent, p.b)
 			case "reset":
 				s.net.CutExchanges(fabrictest.Reset, p.b)
 			}
-			x, err := p.client.Start(limited(t), gpurdma.Op{Kind: gpurdma.OpWrite, Local: mine.All(), Remote: remote})
 			start := time.Now()
 			closed := p.client.Close()
 			if took := time.Since(start); took > testenv.Limit(10*time.Second) {
 				t.Errorf("Close took %v", took)
 			}
-			if err == nil {
-				<-x.Done()
-				err = x.Err()
-			}
-			if err == nil {
+			if <-x.Done(); x.Err() == nil {
 				t.Error("a write over a path that is cut has succeeded")
 			}
 			// The peer confirms the end if the exchange goes on.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/cqueue"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/fifo"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -42,8 +43,8 @@ type Conn struct {
 
 	link       rc.Link
 	a          rc.Attr
-	queue      *cqueue
-	id         uint64 // of work requests, without the queue pair and the number
+	queue      *cqueue.Queue
+	id         cqueue.Member
 	path       *ConnPath
 	info       PeerInfo
 	tcp        net.Conn
@@ -68,6 +69,7 @@ type Conn struct {
 	offers     fifo.Queue[*memory.RemoteBuffer]
 	offerBytes int
 	names      names
+	own        bool      // the program has the Conn: nobody asks the table for it
 	listener   *Listener // that the peer has called; nil if this side has called
 	uninvited  bool      // Accept has not returned the peer yet
 	told       bool      // an automatic receive has reported the end
@@ -84,6 +86,7 @@ type Conn struct {
 
 	reading  bool          // a goroutine reads the exchange, and closes readDone when it ends
 	readDone chan struct{} // also closed if there was none
+	heard    chan struct{} // closed when farewell is set
 	farewell error         // what the peer has said of the end; nil before that
 	peerGone bool          // the peer's queue pairs are destroyed
 	cut      bool          // a message of the exchange was sent in part: no more can follow
@@ -143,7 +146,7 @@ func (e *Endpoint) newConn(p *peer, opt *EndpointOptions) *Conn {
 	c := &Conn{
 		e: e, opt: opt, peer: p.id, token: memory.NewID(), ready: make(chan struct{}), ended: make(chan struct{}),
 		offered: make(chan struct{}, 1), offering: make(chan struct{}, 1), shares: map[*share]struct{}{},
-		readDone: make(chan struct{}),
+		readDone: make(chan struct{}), heard: make(chan struct{}), own: opt != &e.opt,
 	}
 	c.life, c.stop = context.WithCancel(e.life)
 	c.idle.L = &c.mu
@@ -161,7 +164,7 @@ func (e *Endpoint) newConn(p *peer, opt *EndpointOptions) *Conn {
 func (o *EndpointOptions) room() int { return rc.Queues*o.SendDepth + o.RecvDepth }
 
 // adopt gives the connection its queue pairs, and posts receives on them.
-func (c *Conn) adopt(l rc.Link, q *cqueue) {
+func (c *Conn) adopt(l rc.Link, q *cqueue.Queue) {
 	c.link, c.a, c.queue = l, l.Attr(), q
 	for i := range c.q {
 		c.q[i].free = c.a.SendDepth
@@ -169,7 +172,7 @@ func (c *Conn) adopt(l rc.Link, q *cqueue) {
 	c.wrs = make([]ibvfd.SendWR, batchWRs)
 	c.sges = make([]ibvfd.SGE, max(2*batchWRs, c.a.SGE))
 	c.kickRecv()
-	c.e.done.wakeSleeper() // the new queue must be armed
+	c.e.Wake() // the new queue must be armed
 }
 
 // markUp starts the connection's operations.
@@ -211,9 +214,9 @@ func (c *Conn) submit(o *Work) error {
 	}
 	if !c.holding {
 		c.holding = true
-		c.e.held.add(c)
+		c.e.Hold(c)
 	}
-	if c.e.done.sleepers.Load() > 0 { // a sleeping goroutine does not poll
+	if c.e.Sleepers() > 0 { // a sleeping goroutine does not poll
 		c.kick()
 	}
 	return nil

@@ -88,7 +88,7 @@ const (
 func (c *Conn) drainBeforeAbort() {
 	over := time.Now().Add(answerWait)
 	for gone := false; time.Now().Before(over); time.Sleep(answerLook) {
-		c.queue.poll()
+		c.queue.Poll()
 		c.mu.Lock()
 		if c.peerGone && !gone {
 			gone, over = true, time.Now().Add(flushWait)
@@ -108,20 +108,20 @@ func (c *Conn) broke(why error) {
 		q := c.queue
 		c.mu.Unlock()
 		if q != nil {
-			q.poll() // earlier completions may say more
+			q.Poll() // earlier completions may say more
 			if e := (*rc.EventError)(nil); errors.As(why, &e) && e.Event.Type == ibvfd.EventCQErr {
-				q.retire()
+				q.Retire()
 			}
 		}
-		c.end(why)
+		c.Abort(why)
 	}()
 }
 
 // errOwnEnd is the cause if this side has ended the connection: the program is not notified.
 var errOwnEnd = fmt.Errorf("%w: removed", ErrNotConnected)
 
-// end is abort for callers that do not hold the connection's mutex.
-func (c *Conn) end(cause error) {
+// Abort is abort for callers that do not hold the connection's mutex.
+func (c *Conn) Abort(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.abort(cause)
@@ -145,7 +145,7 @@ func (c *Conn) abort(cause error) {
 	c.over.Store(true)
 	c.stop()
 	c.vacate()
-	c.offers, c.offerBytes = fifo.Queue[*memory.RemoteBuffer]{}, 0
+	c.offers, c.offerBytes, c.names.imports = fifo.Queue[*memory.RemoteBuffer]{}, 0, nil
 	go c.teardown()
 }
 
@@ -160,7 +160,7 @@ func (c *Conn) teardown() {
 		l.conns--
 		c.e.mu.Unlock()
 	}
-	if uninvited { // the program does not know the peer
+	if uninvited || c.own { // the program does not know the peer, or knows its Conn
 		c.e.mu.Lock()
 		c.e.forget(c.peer)
 		c.e.mu.Unlock()
@@ -176,6 +176,7 @@ func (c *Conn) teardown() {
 		// The peer sees the end. TLS sends a close message, which may take time.
 		c.e.tasks.Go(func() { _ = tcp.Close() })
 	}
+	c.awaitReason()
 	c.endLink()
 	c.withdraw()
 	c.mu.Lock()
@@ -221,7 +222,7 @@ func (c *Conn) endLink() {
 	if err := c.link.Fail(); err == nil {
 		c.drain()
 	}
-	c.queue.leave(c.id)
+	c.queue.Leave(c.id)
 	// After a close without error the NIC touches none of the memory. Otherwise the memory
 	// stays.
 	if err := c.link.Close(); err != nil {
@@ -231,8 +232,8 @@ func (c *Conn) endLink() {
 		c.e.nic.Keep(c.closeStuck)
 		return
 	}
-	c.queue.poll() // drops the completions of this connection
-	c.queue.release(c.opt.room())
+	c.queue.Poll() // drops the completions of this connection
+	c.queue.Release(c.opt.room())
 }
 
 // withdraw ends the keys that the peer was given. No keys are added any more.
@@ -269,8 +270,8 @@ func (c *Conn) closeStuck() error {
 	if err := c.link.Close(); err != nil {
 		return err
 	}
-	c.queue.poll()
-	c.queue.release(c.opt.room())
+	c.queue.Poll()
+	c.queue.Release(c.opt.room())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, o := range c.kept {
@@ -285,7 +286,7 @@ func (c *Conn) closeStuck() error {
 // drain takes completions from before the failure, and with them the operation that failed.
 func (c *Conn) drain() {
 	for end := time.Now().Add(flushWait); time.Now().Before(end); time.Sleep(flushLook) {
-		c.queue.poll()
+		c.queue.Poll()
 		c.mu.Lock()
 		drained := c.drained()
 		c.mu.Unlock()
@@ -309,7 +310,7 @@ func (c *Conn) drained() bool {
 // connection has ended, and the flush.
 func (c *Conn) flushed(err error) error {
 	switch {
-	case errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}): // no other reason is known
+	case c.farewell == nil && errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}): // no other reason is known
 		return becauseOf(c.down, fmt.Errorf("%w: %w", ErrNotConnected, err))
 	case errors.As(c.cause, new(*ibvfd.WCError)): // another operation's status
 		return c.unanswered(fmt.Errorf("%w: %v; %w", ErrNotConnected, c.cause, err))

@@ -8,12 +8,13 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/cqueue"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/slab"
 )
 
-// complete takes completions, and posts operations for which they make room.
-func (c *Conn) complete(wcs []ibvfd.WC) {
+// Complete takes completions, and posts operations for which they make room.
+func (c *Conn) Complete(wcs []ibvfd.WC) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var failed error
@@ -35,7 +36,7 @@ func (c *Conn) complete(wcs []ibvfd.WC) {
 
 // completed takes one completion. After an error the queue pair cannot be used any more.
 func (c *Conn) completed(wc *ibvfd.WC) error {
-	kind, failed := wc.ID>>kindShift, wc.Err()
+	kind, failed := cqueue.Kind(wc.ID), wc.Err()
 	if kind == idRecv {
 		return c.received(wc, failed)
 	}
@@ -82,7 +83,7 @@ func (c *Conn) pass(q *sendQueue, seq uint64) {
 
 func (c *Conn) received(wc *ibvfd.WC, failed error) error {
 	r := &c.rq
-	seq := r.first + (wc.ID-r.first)&numberMask
+	seq := cqueue.Number(wc.ID, r.first)
 	r.seen = max(r.seen, seq+1)
 	if seq != r.first || r.posted.Len() == 0 {
 		return failed
@@ -155,6 +156,9 @@ func (c *Conn) hand(o *Work) {
 		return
 	}
 	recv := o.kind == operation.Recv || o.kind == operation.RemoteWrite
+	if o.letter.kind == MailMessage && !recv {
+		o.length = int64(max(o.letter.length-mailHead, 0))
+	}
 	if !recv {
 		c.posted--
 		if o.started {
@@ -198,6 +202,6 @@ func (c *Conn) hand(o *Work) {
 	if sink != nil {
 		sink.Complete(done)
 	} else {
-		c.e.done.push(done)
+		c.e.Push(done)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/slab"
@@ -55,6 +56,17 @@ func (o *Work) AddRemote(s memory.RemoteSpan) error {
 // SetAtomic sets an atomic's numbers: to add, or to compare with and to swap for. Without
 // local memory the old value is in the completion.
 func (o *Work) SetAtomic(add, swap uint64) { o.add, o.swap = add, swap }
+
+// SetContext bounds a work: the NIC gets nothing of it after the end of ctx, which may be nil.
+func (o *Work) SetContext(ctx context.Context) { o.life = ctx }
+
+// expired ends a work that has not begun, and whose context has ended. Its error is that of
+// Cancel then, which follows.
+func (o *Work) expired() {
+	if o.life != nil && o.err == nil && o.life.Err() != nil {
+		o.err = errs.Ended(o.life)
+	}
+}
 
 // Ticket names a posted work until it has ended.
 type Ticket struct {
@@ -108,19 +120,41 @@ func (o *Work) complete(e *Endpoint) error {
 // Cancel withdraws a work as far as the NIC does not have it: why becomes its error. It returns
 // true if the NIC has got nothing of it, and false if it has, or if the work has ended.
 func (t Ticket) Cancel(why error) bool {
-	c, o := t.c, t.o
+	c := t.c
 	if c == nil {
 		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	withdrawn := t.withdraw(why)
+	c.kick()
+	return withdrawn
+}
+
+// CancelAll is Cancel of several works of one connection: none of them is posted meanwhile.
+func CancelAll(list []Ticket, why error) {
+	if len(list) == 0 {
+		return
+	}
+	c := list[0].c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range list {
+		t.withdraw(why)
+	}
+	c.kick()
+}
+
+// withdraw is Cancel for callers that hold the connection's mutex, and call kick.
+func (t Ticket) withdraw(why error) bool {
+	c, o := t.c, t.o
 	if o.uses.Load() != t.use || o.made || o.ended || c.state == dead {
 		return false
 	}
 	return c.cancel(o, why)
 }
 
-// cancel withdraws a work that is pending.
+// cancel withdraws a work that is pending. The caller calls kick.
 func (c *Conn) cancel(o *Work, why error) bool {
 	if o.withdrawn == nil {
 		o.withdrawn = why
@@ -152,7 +186,6 @@ func (c *Conn) cancel(o *Work, why error) bool {
 	} else {
 		c.finish(o, o.withdrawn)
 	}
-	c.kick()
 	return !begun
 }
 

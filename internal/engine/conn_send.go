@@ -4,8 +4,17 @@ package engine
 
 import (
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/cqueue"
 	"github.com/gpurdma/gpurdma/internal/operation"
 )
+
+// PostHeld posts the operations that waited for more.
+func (c *Conn) PostHeld() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.holding = false
+	c.kick()
+}
 
 // batchWRs is the number of work requests that are posted at a time.
 const batchWRs = 64
@@ -16,6 +25,9 @@ func (c *Conn) kick() {
 	c.payCredits()
 	for c.state == up && c.pending.Len() > 0 {
 		o := *c.pending.Front()
+		if !o.started {
+			o.expired()
+		}
 		if o.busy || !o.started && o.err == nil && (o.flags&operation.FlagFence != 0 && c.active > 0 || !c.mail.mayStart(o)) {
 			break
 		}
@@ -61,7 +73,7 @@ func (c *Conn) feed(o *Work) bool {
 		}
 		b.queue = o.queue
 		n, used := o.make(c, c.wrs[b.wrs:min(len(c.wrs), b.wrs+q.free)], c.sges[b.sges:])
-		id := uint64(o.queue)<<kindShift | c.id | q.next&numberMask
+		id := c.id.ID(o.queue, q.next)
 		for i := range c.wrs[b.wrs : b.wrs+n] {
 			c.wrs[b.wrs+i].ID = id
 		}
@@ -97,8 +109,8 @@ func (c *Conn) flush() {
 	}
 }
 
-// number returns the number of a group; a work request's ID has its lower bits.
-func (q *sendQueue) number(id uint64) uint64 { return q.first + (id-q.first)&numberMask }
+// number returns the number of a group.
+func (q *sendQueue) number(id uint64) uint64 { return cqueue.Number(id, q.first) }
 
 // kickRecv posts waiting receives.
 func (c *Conn) kickRecv() {
@@ -120,7 +132,7 @@ func (c *Conn) kickRecv() {
 			continue
 		}
 		n := o.message(c.sges)
-		wr := ibvfd.RecvWR{ID: idRecv<<kindShift | c.id | c.rq.next&numberMask, SGE: c.sges[:n:n]}
+		wr := ibvfd.RecvWR{ID: c.id.ID(idRecv, c.rq.next), SGE: c.sges[:n:n]}
 		if _, err := c.link.Recv([]ibvfd.RecvWR{wr}); err != nil {
 			c.abort(err)
 			return

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/cmstream"
+	"github.com/gpurdma/gpurdma/internal/cqueue"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/handshake"
@@ -131,7 +132,7 @@ func (e *Endpoint) dial(ctx context.Context, c *Conn, addr string) error {
 			err = errs.Join(err, over)
 		}
 		err = &dmabuf.Error{Op: "connect", Device: addr, Err: err}
-		c.end(err)
+		c.Abort(err)
 	}
 	return err
 }
@@ -206,6 +207,7 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 		}
 		attr.Path = &path
 	}
+	attr.PKey = opt.PKey
 	attr.GID = rc.GIDSelector{Wish: opt.GID, Port: opt.Port}
 	attr.GID.Ends(raw)
 	if tcp, err = opt.protection().Protect(ctx, through, host, client); err != nil {
@@ -235,14 +237,14 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 	if err != nil {
 		return err
 	}
-	q, err := e.reserve(opt.room())
+	q, err := e.Queues().Reserve(opt.room())
 	if err != nil {
 		return err
 	}
-	attr.Queue, attr.Broke = q.cq, c.broke
+	attr.Queue, attr.Broke = q.CQ(), c.broke
 	l, err := e.nic.Device().Link(attr)
 	if err != nil {
-		q.release(opt.room())
+		q.Release(opt.room())
 		return err
 	}
 	if err := e.exchangeHello(c, l, q, tcp, theirs, peer, caller); err != nil {
@@ -251,7 +253,7 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 		c.mu.Unlock()
 		if !taken {
 			_ = e.nic.End(l.Close)
-			q.release(opt.room())
+			q.Release(opt.room())
 		}
 		return err
 	}
@@ -262,7 +264,7 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 const maxInline = 256
 
 // exchangeHello exchanges the hellos, and connects the link.
-func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue, tcp net.Conn, theirs exchange.Hello, peer PeerInfo, caller *calling) error {
+func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Conn, theirs exchange.Hello, peer PeerInfo, caller *calling) error {
 	a, client := l.Attr(), caller == nil
 	ours := exchange.Hello{
 		Conn: c.token, Endpoint: e.token, Queues: l.Local(), ReadsIn: a.ReadsIn, ReadsOut: a.ReadsOut,
@@ -270,6 +272,10 @@ func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue, tcp net.Conn, th
 	}
 	if client {
 		if err := exchange.WriteHello(tcp, &ours, c.opt.Hello); err != nil {
+			// A listener that has hung up may have said why.
+			if why := exchange.ReadHello(tcp, &theirs); why != nil && !errors.Is(why, io.EOF) {
+				err = exchange.NotTrusted(why)
+			}
 			return err
 		}
 		if err := exchange.ReadHello(tcp, &theirs); err != nil {
@@ -337,13 +343,13 @@ func (c *Conn) start() {
 
 // attachLink gives the link to the connection, which posts receives on it: the peer may send
 // as soon as it has this side's hello.
-func (e *Endpoint) attachLink(c *Conn, l rc.Link, q *cqueue, tcp net.Conn, theirs exchange.Hello, peer PeerInfo, path *ConnPath) error {
-	id := q.enter(c)
+func (e *Endpoint) attachLink(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Conn, theirs exchange.Hello, peer PeerInfo, path *ConnPath) error {
+	id := q.Enter(c)
 	c.mu.Lock()
 	if c.state == dead {
 		why := c.gone()
 		c.mu.Unlock()
-		q.leave(id)
+		q.Leave(id)
 		return why
 	}
 	defer c.mu.Unlock()

@@ -6,19 +6,21 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/handshake"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/progress"
 	"github.com/gpurdma/gpurdma/internal/slab"
 )
 
 // Endpoint has connections to peers, and moves bytes. Its methods may be called from several
 // goroutines at once.
 type Endpoint struct {
+	*progress.Progress // the completions, and who takes them from the NIC
+
 	nic   *memory.NIC
 	opt   EndpointOptions
 	token uint64 // names the endpoint to peers
@@ -29,15 +31,8 @@ type Endpoint struct {
 	pending  *handshake.Pending
 	accepted chan *peer
 
-	done   completions
-	held   held
-	queues cqueues
-	works  works
-	slab   *slab.Slab
-
-	looks   atomic.Uint64 // times that goroutines of the program have looked for completions
-	lookers atomic.Int32  // goroutines that look for them now
-	asleep  chan struct{} // signals that one has stopped looking
+	works works
+	slab  *slab.Slab
 
 	mu        sync.Mutex
 	closed    chan struct{} // nil until Close is called; closed when Close ends
@@ -59,10 +54,10 @@ func NewEndpoint(n *memory.NIC, opt EndpointOptions) (*Endpoint, error) {
 		nic: n, opt: opt, token: memory.NewID(), shares: map[*share]struct{}{}, accepted: make(chan *peer, opt.MaxPeers),
 		pending: handshake.New(pendingHandshakes), slab: slab.New(n, opt.Depth, opt.InjectSize),
 	}
-	e.done.wake, e.asleep = make(chan struct{}, 1), make(chan struct{}, 1)
+	e.Progress = progress.New(n, opt.MaxPeers)
 	e.life, e.end = context.WithCancel(context.Background())
 	if opt.Background {
-		e.tasks.Go(e.background)
+		e.tasks.Go(func() { e.Run(e.life) })
 	}
 	return e, nil
 }
@@ -105,21 +100,21 @@ func (e *Endpoint) Close() error {
 	e.listeners, e.shares = nil, nil
 	e.mu.Unlock()
 	e.end()
-	e.done.close()
+	e.Stop()
 	var err error
 	for _, p := range peers {
 		if p.conn != nil {
-			p.conn.end(e.isClosed())
+			p.conn.Abort(e.isClosed())
 		}
 	}
 	for _, l := range listeners {
-		err = errs.Join(err, l.net.Close())
+		err = errs.Join(err, l.closeNet())
 	}
 	e.tasks.Wait()
 	for s := range shares {
 		err = errs.Join(err, e.nic.End(s.keys.Withdraw))
 	}
-	e.queues.close(e.nic)
+	e.Queues().Close()
 	err = errs.Join(err, e.slab.Release())
 	e.nic.Leave()
 	return err

@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 )
 
@@ -52,6 +53,8 @@ type EndpointOptions struct {
 	// rdma_cm chooses the version of RoCE.
 	Port int
 	GID  gid.Wish
+	// PKey is the partition, such as 0x8001; 0 leaves Connect.PKeyIndex as it is.
+	PKey ibdev.PKey
 
 	// OnReject, if not nil, is called for every caller of a listener that was not connected,
 	// with the reason: it did not speak TLS or a known version of the protocol, its certificate

@@ -144,7 +144,7 @@ func hostile(t testing.TB, client bool, data []byte) {
 		if err == nil {
 			id = p.id
 		} else {
-			c.end(err)
+			c.Abort(err)
 			e.mu.Lock()
 			e.forget(p.id)
 			e.mu.Unlock()

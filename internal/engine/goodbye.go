@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"golang.org/x/sys/unix"
 )
@@ -61,14 +62,36 @@ func (c *Conn) hear(why error) error {
 	defer c.mu.Unlock()
 	if c.farewell == nil {
 		c.farewell = why
+		close(c.heard)
 	}
 	return c.farewell
+}
+
+// awaitReason waits for the peer's reason if this side knows none: a NIC that has refused a
+// request of the peer's flushes its own, and only the peer learns of the refusal.
+func (c *Conn) awaitReason() {
+	c.mu.Lock()
+	known := !errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}) || !c.reading
+	c.mu.Unlock()
+	if known {
+		return
+	}
+	select {
+	case <-c.heard:
+	case <-c.readDone:
+	case <-time.After(flushWait):
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.farewell != nil {
+		c.cause = fmt.Errorf("%w; %w", c.farewell, c.cause)
+	}
 }
 
 // leave ends a connection that the peer has ended, after the answers of the peer's NIC.
 func (c *Conn) leave(why error) {
 	c.drainBeforeAbort()
-	c.end(why)
+	c.Abort(why)
 }
 
 // ErrOutcomeUnknown means that operations were under way when the connection ended, and that
@@ -103,7 +126,7 @@ func (c *Conn) close() error {
 	c.withdrawAll(closed)
 	c.mu.Unlock()
 	c.settle()
-	c.end(closed)
+	c.Abort(closed)
 	<-c.ended
 	c.mu.Lock()
 	unknown, why := c.unknown, c.cause
@@ -134,6 +157,7 @@ func (c *Conn) withdrawAll(why error) {
 			i++ // slow work is under way
 		}
 	}
+	c.kick()
 }
 
 // settle waits until no operation is under way.
@@ -146,7 +170,7 @@ func (c *Conn) settle() {
 		if !waits {
 			return
 		}
-		q.poll()
+		q.Poll()
 	}
 }
 
@@ -155,6 +179,7 @@ func (c *Conn) say(tcp net.Conn, k exchange.Kind, body []byte) {
 	_ = tcp.SetWriteDeadline(time.Now().Add(byeWait)) // it also ends an offer that the peer does not take
 	c.offering <- struct{}{}
 	defer func() { <-c.offering }()
+	_ = tcp.SetWriteDeadline(time.Now().Add(byeWait)) // the offer may have removed it
 	c.mu.Lock()
 	cut := c.cut
 	c.mu.Unlock()
@@ -184,7 +209,7 @@ func (c *Conn) readExchange(tcp net.Conn) {
 	case errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET):
 		c.leave(c.hear(errCut))
 	default:
-		c.end(err)
+		c.Abort(err)
 	}
 	close(c.readDone)
 	<-c.ended

@@ -128,7 +128,7 @@ func testConcurrentUse(t *testing.T, s setting, each int) {
 	// The last completions: one for each operation that was posted.
 	w.ok(w.b.Close())
 	w.broken(w.a, w.ab)
-	for w.a.untaken() > 0 {
+	for w.a.Untaken() > 0 {
 		runtime.Gosched()
 	}
 	cancel()
@@ -140,12 +140,6 @@ func testConcurrentUse(t *testing.T, s setting, each int) {
 	if n := <-completed; n != total {
 		t.Errorf("%d completions of %d operations", n, total)
 	}
-}
-
-// untaken returns the number of completions that the program has not taken yet.
-func (e *Endpoint) untaken() int {
-	n, _ := e.done.state()
-	return n
 }
 
 func TestRegions(t *testing.T) {

@@ -27,6 +27,7 @@ type Listener struct {
 	accepted chan *peer
 	done     chan struct{} // closed by Close
 	once     sync.Once
+	closeNet func() error // closes net, once
 
 	// The endpoint's mutex guards these.
 	coming int // callers that have a place in accepted, and are not in it yet
@@ -70,7 +71,7 @@ func (e *Endpoint) listen(addr string, opt *EndpointOptions, accepted chan *peer
 			return nil, errs.Close(err, nl)
 		}
 	}
-	l := &Listener{e: e, opt: opt, net: nl, accepted: accepted, done: make(chan struct{})}
+	l := &Listener{e: e, opt: opt, net: nl, accepted: accepted, done: make(chan struct{}), closeNet: sync.OnceValue(nl.Close)}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed != nil {
@@ -106,11 +107,15 @@ func (l *Listener) Close() error {
 		l.e.listeners = slices.DeleteFunc(slices.Clone(l.e.listeners), func(x *Listener) bool { return x == l })
 		close(l.done) // announce adds no more peers
 		l.e.mu.Unlock()
-		err = l.net.Close()
-		for len(l.accepted) > 0 {
-			p := <-l.accepted
-			p.conn.end(errOwnEnd)
-			<-p.conn.ended
+		err = l.closeNet()
+		for more := true; more; {
+			select {
+			case p := <-l.accepted:
+				p.conn.Abort(errOwnEnd)
+				<-p.conn.ended
+			default: // Accept may have taken the last one
+				more = false
+			}
 		}
 	})
 	return err
@@ -174,7 +179,7 @@ func (l *Listener) acceptCaller(ctx context.Context, caller *handshake.Caller) e
 	if err == nil || c == nil {
 		return err
 	}
-	c.end(err)
+	c.Abort(err)
 	<-c.ended
 	if c.peer != 0 { // readExchange calls OnReject
 		return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/fifo"
 	"github.com/gpurdma/gpurdma/internal/lower"
@@ -90,21 +91,27 @@ func (c *Conn) openMail(ours, theirs exchange.Mail) error {
 	if ours.Depth == 0 {
 		return nil
 	}
+	slots := int(min(ours.Depth, theirs.Depth))
+	in, out := mailHead+int(ours.Size), mailHead+int(min(ours.Size, theirs.Size))
+	sent := (int(ours.Depth) + mailControls) * in
+	buf, err := c.e.nic.AllocHost(int64(sent + (slots+mailControls)*out))
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == dead {
+		return errs.Join(c.gone(), buf.Release())
+	}
 	c.theirMail = theirs
 	m := &c.mail
+	m.buf, m.in, m.out, m.sent = buf, in, out, sent
 	m.depth, m.credits = int(ours.Depth), int(theirs.Depth)
-	m.in, m.out = mailHead+int(ours.Size), mailHead+int(min(ours.Size, theirs.Size))
-	m.sent = (m.depth + mailControls) * m.in
-	slots := min(m.credits, m.depth)
 	for i := range slots {
 		m.free = append(m.free, slots-i)
 	}
 	for i := range mailControls {
 		m.control = append(m.control, slots+1+i)
-	}
-	var err error
-	if m.buf, err = c.e.nic.AllocHost(int64(m.sent + (slots+mailControls)*m.out)); err != nil {
-		return err
 	}
 	m.piece = m.buf.Piece()
 	for k := range m.lists {
@@ -249,7 +256,7 @@ func (c *Conn) Receive(ctx context.Context, kind MailKind) ([]byte, error) {
 		if ok || err != nil {
 			return p, err
 		}
-		if err := c.e.await(ctx, l.arrived, c.ended); err != nil {
+		if err := c.e.Await(ctx, l.arrived, c.ended); err != nil {
 			return nil, err
 		}
 	}

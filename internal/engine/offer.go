@@ -85,7 +85,7 @@ func (c *Conn) sendMessage(ctx context.Context, kind exchange.Kind, body []byte,
 // too, and with it the answer of the peer's NIC, which is the cause then.
 func (c *Conn) cutShort(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		c.end(err)
+		c.Abort(err)
 		return err
 	}
 	patience := time.NewTimer(answerWait + flushWait)

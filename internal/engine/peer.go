@@ -105,7 +105,7 @@ func (e *Endpoint) Remove(id operation.Peer) error {
 	c := p.conn
 	e.mu.Unlock()
 	if c != nil {
-		c.end(errOwnEnd)
+		c.Abort(errOwnEnd)
 		<-c.ended
 	}
 	return nil

@@ -29,8 +29,8 @@ func TestPollDrives(t *testing.T) {
 	for i := range 3 {
 		w.ok(w.a.Write(mine.All(), w.ab, to.All(), i))
 	}
-	for ctx := limited(t); w.a.untaken() < 3; {
-		w.a.progress()
+	for ctx := limited(t); w.a.Untaken() < 3; {
+		w.a.Make()
 		w.inTime(ctx)
 	}
 	more(3)
@@ -47,7 +47,7 @@ func TestPollDrives(t *testing.T) {
 
 	w.ok(zero(theirs))
 	more(4)
-	for ctx := limited(t); w.a.untaken() < 1; {
+	for ctx := limited(t); w.a.Untaken() < 1; {
 		if n, err := w.a.Poll(nil); n != 0 || err != nil {
 			t.Fatal(n, err)
 		}
@@ -78,7 +78,7 @@ func TestPollLeavesWhatItHasNoRoomFor(t *testing.T) {
 	w.done(w.a, operation.Write, receives)
 	for i := 1; i < receives; i++ {
 		take(uint32(i))
-		if n := w.b.untaken(); n != receives-1-i {
+		if n := w.b.Untaken(); n != receives-1-i {
 			t.Errorf("%d completions wait after %d of %d were taken", n, i+1, receives)
 		}
 	}

@@ -133,7 +133,7 @@ func TestVMWaitDoesNotAllocate(t *testing.T) {
 	write := func() {
 		w.ok(w.a.Write(from, w.ab, to, nil))
 		for range 2 { // the second run must allocate nothing
-			w.a.sleep(ctx)
+			w.a.Sleep(ctx)
 			if n, err := w.a.Poll(done); err != nil || done[0].Err != nil {
 				t.Fatal(err, done[0].Err)
 			} else if n == 1 {

@@ -17,7 +17,7 @@ import (
 // asleep waits until that many goroutines sleep in e's Wait.
 func asleep(e *Endpoint, n int) {
 	for {
-		if e.done.sleepers.Load() >= int32(n) {
+		if e.Sleepers() >= n {
 			return
 		}
 		runtime.Gosched()

@@ -38,6 +38,7 @@ type Work struct {
 
 	ready  []func(context.Context) error // what says that the sources may be read
 	cancel context.CancelFunc            // ends these
+	life   context.Context               // the NIC gets nothing of it after its end; may be nil
 
 	operands []memory.Operand
 	local    []lower.Window // of the operands, or of the memory sent in their place
@@ -118,7 +119,7 @@ func (o *Work) reset() {
 	o.uses.Add(1)
 	o.kind, o.flags, o.context, o.sink = 0, 0, nil, nil
 	o.length, o.there, o.data, o.silent, o.auto, o.queue = 0, 0, 0, false, false, 0
-	o.letter, o.ready, o.cancel = letter{}, nil, nil
+	o.letter, o.ready, o.cancel, o.life = letter{}, nil, nil, nil
 	o.operands, o.local, o.remote, o.bufs = o.operands[:0], o.local[:0], o.remote[:0], o.bufs[:0]
 	o.add, o.swap, o.last = 0, 0, lower.Piece{}
 	o.slot, o.injected, o.result, o.pack = slab.Slot{}, false, false, nil

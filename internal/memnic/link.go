@@ -52,6 +52,9 @@ func (d *Device) Link(a rc.Attr) (rc.Link, error) {
 			return nil, &dmabuf.Error{Op: "choose a GID", Device: d.name, Detail: "port 1", Err: err}
 		}
 	}
+	if a.PKey != 0 {
+		return nil, &dmabuf.Error{Op: "find the P_Key", Device: d.name, Detail: "the NIC has none", Err: unix.EOPNOTSUPP}
+	}
 	l := &Link{net: n, adapter: d.adapter, domain: d.domain, queue: a.Queue.(*Queue), a: a, most: d.limits, times: n.times(&a.Connect)}
 	l.a.SGE, l.a.Inline, l.a.MaxMsg = min(a.SGE, d.limits.maxSGE()), min(a.Inline, d.limits.inline()), d.limits.maxMsg()
 	l.a.ReadSGE = rc.ReadSGE(l.a.SGE, d.limits.MaxSGERead)

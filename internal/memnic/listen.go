@@ -190,8 +190,13 @@ func (l *Listener) Close() error {
 	delete(s.listeners, l.key())
 	close(l.done)
 	var left []*Stream
-	for len(l.queue) > 0 {
-		left = append(left, <-l.queue)
+	for more := true; more; {
+		select {
+		case c := <-l.queue:
+			left = append(left, c)
+		default: // Accept may have taken the last one
+			more = false
+		}
 	}
 	s.mu.Unlock()
 	for _, c := range left {

@@ -94,8 +94,9 @@ type Buffer struct {
 	self     [1]*Buffer
 	ready    atomic.Pointer[func(context.Context) error]
 
-	mu   sync.Mutex
-	refs int // 0 once closed
+	mu      sync.Mutex
+	refs    int  // 0 once closed
+	retired bool // it is about to be closed, and takes no new uses
 }
 
 // Register makes a Buffer of a source, and holds the source: its Close returns ErrInUse until
@@ -167,7 +168,7 @@ func (n *NIC) AllocHost(size int64) (*Buffer, error) {
 
 // RegisterHost makes a Buffer of host memory of the caller's, which it holds: for memory that
 // several NICs register. owned, if not nil, is closed when the registration has ended.
-func (n *NIC) RegisterHost(mem *hostmem.Buf, owned io.Closer) (*Buffer, error) {
+func (n *NIC) RegisterHost(mem *hostmem.Buf, order Ordering, owned io.Closer) (*Buffer, error) {
 	release, err := mem.Hold()
 	if err != nil {
 		return nil, err
@@ -176,7 +177,7 @@ func (n *NIC) RegisterHost(mem *hostmem.Buf, owned io.Closer) (*Buffer, error) {
 		release()
 		return nil, err
 	}
-	c := &core{nic: n, size: int64(len(mem.Bytes())), name: "host"}
+	c := &core{nic: n, size: int64(len(mem.Bytes())), order: order, name: "host"}
 	if err := c.pinned("a buffer of host memory", mem); err != nil {
 		n.Leave()
 		release()
@@ -208,7 +209,7 @@ func (n *NIC) RegisterStaged(of *Buffer, owned io.Closer) (*Buffer, error) {
 		first.unuse()
 		return nil, err
 	}
-	c.release, c.owned = first.unuse, owned
+	c.release, c.owned, c.first = first.unuse, owned, first
 	return c.buffer(of.off, of.size, of.readOnly, of.order), nil
 }
 
@@ -317,7 +318,7 @@ func (b *Buffer) slice(offset, size int64, readOnly bool, order Ordering) (*Buff
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.refs == 0 {
+	if b.refs == 0 || b.retired {
 		return nil, b.isClosed()
 	}
 	b.core.mu.Lock()
@@ -456,8 +457,31 @@ func (b *Buffer) Close() error {
 	return nil
 }
 
-// Busy returns what keeps the memory besides this Buffer; "" if nothing does.
-func (b *Buffer) Busy() string { return b.core.busy() }
+// Retire makes Buffers of the same memory by several NICs unusable, all of them or none: if
+// something besides them keeps the memory, it returns what. Each is then to be released.
+func Retire(list []*Buffer) (busy string) {
+	for _, b := range list {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.core.mu.Lock()
+		defer b.core.mu.Unlock()
+	}
+	for _, b := range list {
+		staged := 0 // of the others, which use the staging buffer of this one
+		for _, other := range list {
+			if other.core.first == b.core {
+				staged++
+			}
+		}
+		if busy = b.core.keeps(staged); busy != "" {
+			return busy
+		}
+	}
+	for _, b := range list {
+		b.retired = true
+	}
+	return ""
+}
 
 func (b *Buffer) inUse(detail, remedy string) error {
 	return &dmabuf.Error{Op: "close", Device: b.String(), Detail: detail, Remedy: remedy, Err: dmabuf.ErrInUse}

@@ -32,6 +32,7 @@ type core struct {
 	reg     *rc.Registration   // of local
 	hostMem *hostmem.Buf       // the memory itself, or its staging buffer; nil if direct
 	lent    bool               // hostMem is another's
+	first   *core              // whose staging buffer this uses; nil if none
 	staging *stagingBuffer     // nil unless staged
 	release func()             // of src
 	owned   io.Closer          // src, if the core is to close it
@@ -183,9 +184,14 @@ func (c *core) writeAt(p []byte, off int64) (int, error) {
 func (c *core) busy() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.keeps(0)
+}
+
+// keeps is busy for callers that hold the mutex, without that many of the uses.
+func (c *core) keeps(known int) string {
 	switch {
-	case c.uses > 0:
-		return fmt.Sprintf("%d operations or keys of peers on its memory", c.uses)
+	case c.uses > known:
+		return fmt.Sprintf("%d operations or keys of peers on its memory", c.uses-known)
 	case c.handles > 1:
 		return fmt.Sprintf("%d slices or other buffers on its memory", c.handles-1)
 	}

@@ -114,13 +114,29 @@ func (n *NIC) SetMaxPinned(bytes int64) {
 	n.opt.MaxPinned = bytes
 }
 
-// PKeyIndex returns where a port has a partition; port 0 stands for the first.
-func (n *NIC) PKeyIndex(port int, key ibdev.PKey) (int, error) {
+// NeedPKey returns an error unless a port has a partition; port 0 stands for any.
+func (n *NIC) NeedPKey(port int, key ibdev.PKey) error {
 	d, ok := n.dev.(*rc.Verbs)
 	if !ok {
-		return 0, &dmabuf.Error{Op: "find the P_Key", Device: n.Name(), Detail: "the NIC has none", Err: unix.EOPNOTSUPP}
+		return &dmabuf.Error{Op: "find the P_Key", Device: n.Name(), Detail: "the NIC has none", Err: unix.EOPNOTSUPP}
 	}
-	return d.Context().PKeyIndex(max(port, 1), key)
+	if port != 0 {
+		_, err := d.Context().PKeyIndex(port, key)
+		return err
+	}
+	attr, err := d.Context().QueryDevice()
+	if err != nil {
+		return err
+	}
+	var all error
+	for port := 1; port <= attr.Ports; port++ {
+		_, err := d.Context().PKeyIndex(port, key)
+		if err == nil {
+			return nil
+		}
+		all = errs.Join(all, err)
+	}
+	return all
 }
 
 // Enter counts a buffer or an endpoint.
@@ -147,7 +163,7 @@ func (n *NIC) Pin(size int64, what string) error {
 	defer n.mu.Unlock()
 	if size > n.opt.MaxPinned-n.pinned {
 		return &dmabuf.Error{
-			Op: "pin host memory", Device: n.dev.Name(), Err: dmabuf.ErrLimit,
+			Op: "pin host memory", Device: n.dev.Name(), Err: ErrPinned,
 			Detail: fmt.Sprintf("%s for %s; %s of %s are pinned", bytesize.Format(size), what, bytesize.Format(n.pinned), bytesize.Format(n.opt.MaxPinned)),
 			Remedy: "raise the NIC's limit (MaxPinned), or close buffers and connections",
 		}
@@ -155,6 +171,9 @@ func (n *NIC) Pin(size int64, what string) error {
 	n.pinned += size
 	return nil
 }
+
+// ErrPinned means that as much host memory is pinned as may be. It is dmabuf.ErrLimit.
+var ErrPinned = fmt.Errorf("%w of pinned memory", dmabuf.ErrLimit)
 
 // Unpin gives host memory back.
 func (n *NIC) Unpin(size int64) {

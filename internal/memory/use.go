@@ -12,7 +12,7 @@ import (
 func (b *Buffer) Use() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.refs == 0 {
+	if b.refs == 0 || b.retired {
 		return b.isClosed()
 	}
 	b.core.mu.Lock()

@@ -49,6 +49,7 @@ type Attr struct {
 	End                  func(func() error) error // closes a link that was not completed, now or later
 	Path                 *ibvfd.ManagedAttr       // the path that rdma_cm has resolved; nil over TCP
 	GID                  GIDSelector              // over TCP
+	PKey                 ibdev.PKey               // the partition; 0 leaves Connect.PKeyIndex as it is
 	Why                  string                   // why this port and GID were chosen
 }
 
@@ -100,6 +101,11 @@ func (d *Verbs) Link(a Attr) (_ Link, err error) {
 		}
 		c = chosen{a.Path.Port, &own, "rdma_cm has settled it"}
 		l.a.follow(a.Path)
+	}
+	if a.PKey != 0 {
+		if l.a.Connect.PKeyIndex, err = d.ctx.PKeyIndex(max(c.port, 1), a.PKey); err != nil {
+			return nil, err
+		}
 	}
 	for i := range l.qps {
 		attr := ibvfd.QPAttr{
