@@ -93,7 +93,7 @@ func TestZeroTexts(t *testing.T) {
 	w.ok(w.ca.Write(ctx, remote.Range(0, 0), mine.Range(8, 0)))
 }
 
-// What is closed is named.
+// The error of a closed object names the object.
 func TestClosedTexts(t *testing.T) {
 	w := newWorld(t, Config{})
 	mine := w.host(w.a, 64)

@@ -69,7 +69,7 @@ type Conn struct {
 	offers     fifo.Queue[*memory.RemoteBuffer]
 	offerBytes int
 	names      names
-	own        bool      // the program has the Conn: nobody asks the table for it
+	own        bool      // the program has the Conn, and the table does not need it
 	listener   *Listener // that the peer has called; nil if this side has called
 	uninvited  bool      // Accept has not returned the peer yet
 	told       bool      // an automatic receive has reported the end
@@ -87,7 +87,7 @@ type Conn struct {
 	reading  bool          // a goroutine reads the exchange, and closes readDone when it ends
 	readDone chan struct{} // also closed if there was none
 	heard    chan struct{} // closed when farewell is set
-	farewell error         // what the peer has said of the end; nil before that
+	farewell error         // the peer's reason for the end; nil before that
 	peerGone bool          // the peer's queue pairs are destroyed
 	cut      bool          // a message of the exchange was sent in part: no more can follow
 	unknown  bool          // some operations may or may not have reached the peer
