@@ -219,7 +219,7 @@ func testTLS(t *testing.T, s *setting) {
 		"not in the list":     {gpurdma.Config{TLS: good.config(t, "decode-8", at, good)}, "decode-8 is not in the list", "rejected by this side"},
 		"without server's CA": {gpurdma.Config{TLS: &tls.Config{Certificates: good.config(t, "decode-7", at, good).Certificates}}, ours, refused},
 	} {
-		x.cfg.ConnectTimeout = testenv.Limit(3 * time.Second)
+		x.cfg.ConnectTimeout = testenv.Limit(30 * time.Second) // the system's authorities are read for the first time
 		_, err := p.a.Dial(limited(t), p.ln.Addr().String(), x.cfg)
 		if err == nil || !strings.Contains(err.Error(), x.dial) {
 			t.Errorf("%s: %v", what, err)

@@ -452,32 +452,6 @@ func (b *Buffer) Close() error {
 	return nil
 }
 
-// Retire makes Buffers of the same memory by several NICs unusable, all of them or none: if
-// something besides them keeps the memory, it returns what. Each is then to be released.
-func Retire(list []*Buffer) (busy string) {
-	for _, b := range list {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.core.mu.Lock()
-		defer b.core.mu.Unlock()
-	}
-	for _, b := range list {
-		staged := 0 // of the others, which use the staging buffer of this one
-		for _, other := range list {
-			if other.core.first == b.core {
-				staged++
-			}
-		}
-		if busy = b.core.keeps(staged); busy != "" {
-			return busy
-		}
-	}
-	for _, b := range list {
-		b.retired = true
-	}
-	return ""
-}
-
 func (b *Buffer) inUse(detail, remedy string) error {
 	return &dmabuf.Error{Op: "close", Device: b.String(), Detail: detail, Remedy: remedy, Err: dmabuf.ErrInUse}
 }
