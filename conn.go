@@ -11,9 +11,11 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/errs"
+	"github.com/gpurdma/gpurdma/internal/mailbox"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/progress"
+	"github.com/gpurdma/gpurdma/internal/workqueue"
 )
 
 // Conn is a connection to a peer. Its methods may be called from several goroutines at once. It
@@ -161,14 +163,14 @@ func (c *Conn) Send(ctx context.Context, message []byte) error {
 // Receive waits for a message, and returns it. When the connection has ended, it returns the
 // messages that came before, and then the reason.
 func (c *Conn) Receive(ctx context.Context) ([]byte, error) {
-	p, err := c.c.Receive(ctx, engine.MailMessage)
+	p, err := c.c.Receive(ctx, mailbox.Message)
 	return p, plain(err)
 }
 
 // ReceiveNotification waits for a notification, and returns what the peer gave to Notify. All
 // bytes of its write are in the memory, and so are those of the writes before it.
 func (c *Conn) ReceiveNotification(ctx context.Context) ([]byte, error) {
-	p, err := c.c.Receive(ctx, engine.MailNote)
+	p, err := c.c.Receive(ctx, mailbox.Note)
 	return p, plain(err)
 }
 
@@ -210,7 +212,7 @@ func (c *Conn) Peer() PeerInfo { return c.peer }
 
 // Stats returns what this side has done so far.
 func (c *Conn) Stats() Stats {
-	n := c.c.Counts()
+	n := c.c.Works.Counts()
 	return Stats{Done: n.Done, Failed: n.Failed, Bytes: n.Bytes}
 }
 
@@ -267,19 +269,19 @@ func (c *Conn) do(ctx context.Context, o *Op) (uint64, error) {
 }
 
 // postWait posts an operation, and waits until there is room for it.
-func (c *Conn) postWait(ctx context.Context, o *Op, more bool, tag any, sink operation.Sink) (engine.Ticket, error) {
+func (c *Conn) postWait(ctx context.Context, o *Op, more bool, tag any, sink operation.Sink) (workqueue.Ticket, error) {
 	for {
 		if err := errs.Ended(ctx); err != nil {
-			return engine.Ticket{}, err
+			return workqueue.Ticket{}, err
 		}
 		t, err := c.post(ctx, o, more, tag, sink)
 		if c.noRoom(err) == nil {
 			return t, err
 		}
 		select {
-		case <-c.c.Vacancy():
+		case <-c.c.Works.Vacancy():
 		case <-ctx.Done():
-			return engine.Ticket{}, errs.Ended(ctx)
+			return workqueue.Ticket{}, errs.Ended(ctx)
 		}
 	}
 }

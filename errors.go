@@ -20,7 +20,7 @@ var (
 	// queue or the fabric: the error says which. It is net.ErrClosed and os.ErrClosed, too.
 	ErrClosed = engine.ErrClosed
 	// ErrPeerGone means that the peer has ended the connection, or does not answer.
-	ErrPeerGone = engine.ErrPeerGone
+	ErrPeerGone = operation.ErrPeerGone
 	// ErrPeerClosed means that the peer's program has closed the connection: it is the ordinary
 	// end. It is ErrPeerGone, too.
 	ErrPeerClosed = engine.ErrPeerClosed

@@ -7,8 +7,8 @@ import (
 	"fmt"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/workqueue"
 	"golang.org/x/sys/unix"
 )
 
@@ -109,25 +109,28 @@ func (o *Op) flags(more bool) (f operation.Flags) {
 
 // post posts an operation; more says that another one follows at once. The sink gets its
 // completion, with tag. The NIC gets nothing of it after ctx has ended; it may be nil.
-func (c *Conn) post(ctx context.Context, o *Op, more bool, tag any, sink operation.Sink) (engine.Ticket, error) {
+func (c *Conn) post(ctx context.Context, o *Op, more bool, tag any, sink operation.Sink) (workqueue.Ticket, error) {
 	kind, ok := o.Kind.engine()
 	if !ok {
-		return engine.Ticket{}, &dmabuf.Error{Op: o.Kind.String(), Detail: "no such operation", Remedy: "set Op.Kind", Err: unix.EINVAL}
+		return workqueue.Ticket{}, &dmabuf.Error{Op: o.Kind.String(), Detail: "no such operation", Remedy: "set Op.Kind", Err: unix.EINVAL}
 	}
 	w, err := c.c.NewWork(kind, o.flags(more), tag, sink)
 	if err != nil {
-		return engine.Ticket{}, err
+		return workqueue.Ticket{}, err
 	}
 	w.SetContext(ctx)
-	if err := c.fill(w, o); err != nil {
-		c.c.Drop(w)
-		return engine.Ticket{}, err
+	if err = c.fill(w, o); err == nil {
+		err = w.Prepare()
 	}
-	return c.c.Post(w)
+	if err != nil {
+		c.c.Drop(w)
+		return workqueue.Ticket{}, err
+	}
+	return c.c.Works.Post(w)
 }
 
 // fill gives a work the parts of an operation.
-func (c *Conn) fill(w *engine.Work, o *Op) error {
+func (c *Conn) fill(w *workqueue.Work, o *Op) error {
 	refuse := func(detail string) error {
 		return &dmabuf.Error{Op: o.Kind.String(), Detail: detail, Err: unix.EINVAL}
 	}
@@ -137,7 +140,7 @@ func (c *Conn) fill(w *engine.Work, o *Op) error {
 		if !o.Local.none() || len(o.Locals) > 0 || o.Remote.rb != nil || len(o.Remotes) > 0 || o.Remote.err != nil || o.Notify || len(o.Note) > 0 || o.Delivered || o.Add|o.Compare|o.Swap != 0 {
 			return refuse("a message has Inline, and nothing else")
 		}
-		return w.SetMail(c.c, o.Inline)
+		return w.SetMessage(c.c.Works, o.Inline)
 	case OpFetchAdd:
 		w.SetAtomic(o.Add, 0)
 		atomic = true
@@ -163,7 +166,7 @@ func (c *Conn) fill(w *engine.Work, o *Op) error {
 		if o.Kind != OpWrite || !o.Local.none() || len(o.Locals) > 0 {
 			return refuse("Inline is for a write without local memory")
 		}
-		if err := w.AddBytes(c.c, o.Inline); err != nil {
+		if err := w.AddBytes(o.Inline); err != nil {
 			return err
 		}
 	} else if err := c.addLocal(w, &o.Local); err != nil {
@@ -182,8 +185,11 @@ func (c *Conn) fill(w *engine.Work, o *Op) error {
 			return err
 		}
 	}
-	if o.Notify && !atomic {
-		return w.SetMail(c.c, o.Note)
+	switch {
+	case atomic:
+		return w.NeedResult()
+	case o.Notify:
+		return w.SetMessage(c.c.Works, o.Note)
 	}
 	return nil
 }
@@ -212,18 +218,18 @@ func total[M interface{ Size() int64 }](first int64, more []M) int64 {
 	return first
 }
 
-func (c *Conn) addLocal(w *engine.Work, s *Span) error {
+func (c *Conn) addLocal(w *workqueue.Work, s *Span) error {
 	x, err := s.on(c.fabric, c.rail)
 	if err != nil {
 		return err
 	}
-	return w.AddLocal(c.c, x)
+	return w.AddLocal(&x)
 }
 
-func (c *Conn) addRemote(w *engine.Work, m *Remote) error {
+func (c *Conn) addRemote(w *workqueue.Work, m *Remote) error {
 	x, err := m.on()
 	if err != nil {
 		return err
 	}
-	return w.AddRemote(x)
+	return w.AddRemote(&x)
 }

@@ -102,7 +102,7 @@ func (q *Queue) await(c *Conn) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.free) == len(q.places) {
-		q.room = c.c.Vacancy()
+		q.room = c.c.Works.Vacancy()
 	}
 }
 

@@ -7,17 +7,17 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/progress"
+	"github.com/gpurdma/gpurdma/internal/workqueue"
 )
 
 // Transfer is an operation that Conn.Start has started.
 type Transfer struct {
 	conn   *Conn
 	kind   OpKind
-	ticket engine.Ticket
+	ticket workqueue.Ticket
 	done   chan struct{}
 	gone   chan struct{} // closed when the NIC has nothing of it
 
@@ -149,7 +149,7 @@ func (b *Batch) Do(ctx context.Context) error {
 		return err
 	}
 	g := &group{members: make([]member, len(ops)), done: make(chan struct{}, 1), left: 1, first: len(ops)}
-	tickets := make([]engine.Ticket, 0, len(ops))
+	tickets := make([]workqueue.Ticket, 0, len(ops))
 	for i := range ops {
 		g.members[i] = member{g, i}
 		g.add()
@@ -163,7 +163,7 @@ func (b *Batch) Do(ctx context.Context) error {
 	b.conn.rail.endpoint.Look() // posts what waits for more
 	g.end(len(ops), nil)
 	if err := progress.Await(ctx, b.conn.rail.alone[:], g.done, nil); err != nil {
-		engine.CancelAll(tickets, err)
+		workqueue.CancelAll(tickets, err)
 		return b.conn.failed(ops[0].Kind, err)
 	}
 	if g.err != nil {
@@ -173,7 +173,7 @@ func (b *Batch) Do(ctx context.Context) error {
 }
 
 // postMore is postWait; before it waits, it has posted what waits for more.
-func (c *Conn) postMore(ctx context.Context, o *Op, more bool, m *member) (engine.Ticket, error) {
+func (c *Conn) postMore(ctx context.Context, o *Op, more bool, m *member) (workqueue.Ticket, error) {
 	t, err := c.post(ctx, o, more, m, groups{})
 	if c.noRoom(err) == nil {
 		return t, err

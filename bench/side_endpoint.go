@@ -14,6 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/rma"
 )
 
 // application is one end of a connection as a program has it that imports
@@ -26,7 +27,7 @@ type application struct {
 	out, in  *memory.Buffer // what goes out, or is read into, and where it lands
 	peer     operation.Peer
 	mine     *memory.RemoteBuffer
-	msg      engine.Msg
+	msg      rma.Msg
 	done     [pollBatch]operation.Completion
 	came     int // messages that were received, and not asked for yet
 	ended    int // completions of what was posted, likewise
@@ -180,7 +181,7 @@ func (a *application) meet(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a.msg = engine.Msg{Local: []memory.Span{a.out.All()}, Peer: a.peer}
+	a.msg = rma.Msg{Local: []memory.Span{a.out.All()}, Peer: a.peer}
 	if a.op != "send" {
 		a.msg.Remote = []memory.RemoteSpan{theirs.All()}
 	}

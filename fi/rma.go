@@ -3,9 +3,9 @@
 package fi
 
 import (
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/rma"
 )
 
 // MsgRMA is a read or a write with all its parameters (struct fi_msg_rma).
@@ -163,7 +163,7 @@ func appendRMAIOV(to []memory.RemoteSpan, list []RMAIOV) []memory.RemoteSpan {
 }
 
 // msg returns an operation as the engine has it.
-func (e *Endpoint) msg(l *lists, to Addr, flags Flags, data uint64, context any) (m engine.Msg, f operation.Flags, err error) {
+func (e *Endpoint) msg(l *lists, to Addr, flags Flags, data uint64, context any) (m rma.Msg, f operation.Flags, err error) {
 	if f, err = flags.engine(); err != nil {
 		return m, 0, err
 	}
@@ -171,5 +171,5 @@ func (e *Endpoint) msg(l *lists, to Addr, flags Flags, data uint64, context any)
 	if err != nil {
 		return m, 0, err
 	}
-	return engine.Msg{Local: l.local, Peer: p, Remote: l.remote, Data: data, Context: context}, f, nil
+	return rma.Msg{Local: l.local, Peer: p, Remote: l.remote, Data: data, Context: context}, f, nil
 }

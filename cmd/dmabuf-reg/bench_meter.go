@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/histogram"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/rma"
 )
 
 // meter measures.
@@ -276,7 +276,7 @@ func (m *meter) stream(ctx context.Context, buf *memory.Buffer, op talk.Op, w ta
 func (m *meter) begin(op talk.Op, buf *memory.Buffer, w talk.Work, i int, flags operation.Flags) error {
 	at := w.At(i)
 	m.span[0] = memory.Span{Buf: buf, Offset: at, Length: w.Size}
-	msg := engine.Msg{Local: m.span[:], Peer: m.peer, Context: &m.marks[dataOut]}
+	msg := rma.Msg{Local: m.span[:], Peer: m.peer, Context: &m.marks[dataOut]}
 	if op != talk.Send {
 		m.to[0] = m.remote.Part(at, w.Size)
 		msg.Remote = m.to[:]

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -42,31 +41,8 @@ func (c *ConnPath) because() string {
 	return " (" + c.Why + ")"
 }
 
-// ConnPath returns the path of the connection to a peer, even after its end. It returns
-// ErrNotConnected if there was no connection.
-func (e *Endpoint) ConnPath(id operation.Peer) (ConnPath, error) {
-	e.mu.Lock()
-	p, err := e.lookup(id)
-	var c *Conn
-	if err == nil {
-		c = p.conn
-	}
-	e.mu.Unlock()
-	if err != nil {
-		return ConnPath{}, err
-	}
-	if c != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.path != nil {
-			return *c.path, nil
-		}
-	}
-	return ConnPath{}, fmt.Errorf("peer %d: %w", id, ErrNotConnected)
-}
-
-// over describes a link; theirs may be zero before the peer's hello.
-func (e *Endpoint) over(l rc.Link, theirs [rc.Queues]ibvfd.Endpoint) *ConnPath {
+// pathOver describes a link of a NIC; theirs may be zero before the peer's hello.
+func pathOver(nic string, l rc.Link, theirs [rc.Queues]ibvfd.Endpoint) *ConnPath {
 	own := l.Local()[rc.WriteQueue]
-	return &ConnPath{e.nic.Name(), own.Port, rc.AddrOf(own), rc.AddrOf(theirs[rc.WriteQueue]), l.Attr().Why}
+	return &ConnPath{nic, own.Port, rc.AddrOf(own), rc.AddrOf(theirs[rc.WriteQueue]), l.Attr().Why}
 }

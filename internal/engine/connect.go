@@ -18,6 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/handshake"
+	"github.com/gpurdma/gpurdma/internal/mailbox"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
@@ -44,7 +45,7 @@ func (e *Endpoint) ConnectWith(ctx context.Context, addr string, opt EndpointOpt
 
 func (e *Endpoint) connect(ctx context.Context, addr string, opt *EndpointOptions) (*Conn, error) {
 	e.mu.Lock()
-	p, err := e.insert("")
+	p, err := e.table.insert("")
 	if err != nil {
 		e.mu.Unlock()
 		return nil, err
@@ -56,7 +57,7 @@ func (e *Endpoint) connect(ctx context.Context, addr string, opt *EndpointOption
 	if err := e.dial(ctx, c, addr); err != nil {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.forget(p.id)
+		e.table.forget(p.id)
 		return nil, err
 	}
 	return c, nil
@@ -65,42 +66,32 @@ func (e *Endpoint) connect(ctx context.Context, addr string, opt *EndpointOption
 // connFor returns the connection to a peer. If there is none, and the table has an address, it
 // starts one.
 func (e *Endpoint) connFor(id operation.Peer) (*Conn, error) {
-	c, err := e.lockConn(id)
-	if err != nil {
-		return nil, err
+	c, p, err := e.connOf(id)
+	if p != nil {
+		e.dialLater(c, p.addr)
 	}
-	c.mu.Unlock()
-	return c, nil
+	return c, err
 }
 
-// lockConn is connFor with the connection's mutex locked. A new connection cannot fail before
-// the caller unlocks it.
-func (e *Endpoint) lockConn(id operation.Peer) (*Conn, error) {
-	c, p, err := e.connOf(id)
-	if err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	if p != nil {
-		go func() {
-			defer e.tasks.Done()
-			_ = e.dial(e.life, c, p.addr) // abort notifies the goroutines that wait
-		}()
-	}
-	return c, nil
+// dialLater makes a connection that connOf has returned, in a goroutine.
+func (e *Endpoint) dialLater(c *Conn, addr string) {
+	go func() {
+		defer e.tasks.Done()
+		_ = e.dial(e.life, c, addr) // the connection's end notifies the goroutines that wait
+	}()
 }
 
 // connOf returns the connection to a peer. If it has made a new one, it also returns the peer,
-// which the caller must dial.
+// to whose address the caller must call dialLater.
 func (e *Endpoint) connOf(id operation.Peer) (*Conn, *peer, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p, err := e.lookup(id)
+	p, err := e.table.lookup(id)
 	if err != nil {
 		return nil, nil, err
 	}
 	switch {
-	case p.conn != nil && (!p.conn.over.Load() || p.addr == ""):
+	case p.conn != nil && (!p.conn.Works.Over() || p.addr == ""):
 		return p.conn, nil, nil
 	case p.addr == "":
 		return nil, nil, fmt.Errorf("peer %d: %w", id, ErrNotConnected)
@@ -132,7 +123,7 @@ func (e *Endpoint) dial(ctx context.Context, c *Conn, addr string) error {
 			err = errs.Join(err, over)
 		}
 		err = &dmabuf.Error{Op: "connect", Device: addr, Err: err}
-		c.Abort(err)
+		c.Works.Abort(err)
 	}
 	return err
 }
@@ -145,8 +136,8 @@ func (e *Endpoint) dialed(ctx context.Context, c *Conn, addr string) error {
 	}
 	var raw net.Conn
 	if rdma {
-		raw, err = e.dialStream(ctx, c.opt, addr)
-	} else if own := e.network(); own != nil {
+		raw, err = dialStream(ctx, e.nic, c.opt, addr)
+	} else if own := network(e.nic); own != nil {
 		raw, err = own.Dial(ctx, addr)
 	} else {
 		raw, err = new(net.Dialer).DialContext(ctx, "tcp", addr)
@@ -241,17 +232,14 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 	if err != nil {
 		return err
 	}
-	attr.Queue, attr.Broke = q.CQ(), c.broke
+	attr.Queue, attr.Broke = q.CQ(), c.Works.Broke
 	l, err := e.nic.Device().Link(attr)
 	if err != nil {
 		q.Release(opt.room())
 		return err
 	}
 	if err := e.exchangeHello(c, l, q, tcp, theirs, peer, caller); err != nil {
-		c.mu.Lock()
-		taken := c.link != nil // it closes with the connection
-		c.mu.Unlock()
-		if !taken {
+		if c.Works.State().Link == nil { // otherwise it closes with the connection
 			_ = e.nic.End(l.Close)
 			q.Release(opt.room())
 		}
@@ -287,7 +275,7 @@ func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Co
 				return err
 			}
 			// The peer may have no GID that reaches this one, and it does not report that.
-			o := e.over(l, theirs.Queues)
+			o := pathOver(e.nic.Name(), l, theirs.Queues)
 			return fmt.Errorf("%w; this side offered %s%s", err, o.from(), o.because())
 		}
 		var err error
@@ -295,10 +283,10 @@ func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Co
 			return err
 		}
 	}
-	if err := c.openMail(ours.Mail, theirs.Mail); err != nil {
+	if err := c.openMailbox(ours.Mail, theirs.Mail); err != nil {
 		return err
 	}
-	path := e.over(l, theirs.Queues)
+	path := pathOver(e.nic.Name(), l, theirs.Queues)
 	if err := l.Connect(theirs.Queues, theirs.ReadsIn); err != nil {
 		return fmt.Errorf("%w; over %v", err, path)
 	}
@@ -325,35 +313,40 @@ func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Co
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.refusal(); err != nil {
+	return c.start(c.peer, true)
+}
+
+// openMailbox makes the connection receive messages by itself, if both sides do.
+func (c *Conn) openMailbox(ours, theirs exchange.Mail) error {
+	if (ours.Depth == 0) != (theirs.Depth == 0) {
+		const text = "one side receives messages by itself, and the other does not"
+		return exchange.NewRejection(text, fmt.Errorf("%w: %s", ErrRejected, text))
+	}
+	if ours.Depth == 0 {
+		return nil
+	}
+	size := func(m exchange.Mail) mailbox.Size { return mailbox.Size{Depth: int(m.Depth), Length: int(m.Size)} }
+	return c.Works.OpenMailbox(size(ours), size(theirs))
+}
+
+// start starts the operations, and the goroutine that reads the peer's messages, unless the
+// connection has begun to end. accepted says that the program knows the peer. The caller holds
+// the mutex.
+func (c *Conn) start(peer operation.Peer, accepted bool) error {
+	if err := c.Works.Up(peer, accepted); err != nil {
 		return err
 	}
-	c.start()
-	return nil
-}
-
-// start starts the operations, and the goroutine that reads the peer's messages.
-func (c *Conn) start() {
 	tcp := c.tcp
 	_ = tcp.SetDeadline(time.Time{})
-	c.markUp()
 	c.reading = true
 	c.e.tasks.Go(func() { c.readExchange(tcp) })
+	return nil
 }
 
-// attachLink gives the link to the connection, which posts receives on it: the peer may send
-// as soon as it has this side's hello.
+// attachLink gives the link to the connection.
 func (e *Endpoint) attachLink(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Conn, theirs exchange.Hello, peer PeerInfo, path *ConnPath) error {
-	id := q.Enter(c)
 	c.mu.Lock()
-	if c.state == dead {
-		why := c.gone()
-		c.mu.Unlock()
-		q.Leave(id)
-		return why
-	}
 	defer c.mu.Unlock()
-	c.id, c.tcp, c.peerTokens, c.path, c.info = id, tcp, [2]uint64{theirs.Conn, theirs.Endpoint}, path, peer
-	c.adopt(l, q)
-	return nil
+	c.tcp, c.path, c.info = tcp, path, peer
+	return c.Works.Adopt(l, q, [2]uint64{theirs.Conn, theirs.Endpoint}, path)
 }

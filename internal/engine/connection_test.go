@@ -14,6 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
+	"github.com/gpurdma/gpurdma/internal/rma"
 )
 
 // The error of a failed connection names the path: TCP has shown that the peer is there, and
@@ -75,11 +76,11 @@ func TestUnequalOptions(t *testing.T) {
 			w.connect()
 			for i, e := range []*Endpoint{w.a, w.b} {
 				conn := e.connTo(e.Peers()[0])
-				if conn.a.ReadsIn != c.in[i] || conn.a.ReadsOut != c.out[i] {
-					t.Errorf("side %d answers %d READs and sends %d, want %d and %d", i, conn.a.ReadsIn, conn.a.ReadsOut, c.in[i], c.out[i])
+				if conn.Works.State().Link.Attr().ReadsIn != c.in[i] || conn.Works.State().Link.Attr().ReadsOut != c.out[i] {
+					t.Errorf("side %d answers %d READs and sends %d, want %d and %d", i, conn.Works.State().Link.Attr().ReadsIn, conn.Works.State().Link.Attr().ReadsOut, c.in[i], c.out[i])
 				}
 				for q := range rc.Queues {
-					if mtu := conn.link.(*fakeLink).MTU(q); mtu != c.mtu {
+					if mtu := conn.Works.State().Link.(*fakeLink).MTU(q); mtu != c.mtu {
 						t.Errorf("side %d: MTU %d, want %d", i, mtu, c.mtu)
 					}
 				}
@@ -94,7 +95,7 @@ func TestUnequalOptions(t *testing.T) {
 			// READs and atomics are refused, and the connection stays up.
 			w.ok(w.a.Read(mine.All(), w.ab, rb.All(), nil))
 			w.ok(w.a.FetchAdd(mine.All(), w.ab, rb.All(), 1, nil))
-			w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}}, operation.FlagDeliveryComplete))
+			w.ok(w.a.WriteMsg(rma.Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}}, operation.FlagDeliveryComplete))
 			for range 3 {
 				if done := w.wait(w.a); !errors.Is(done.Err, unix.EOPNOTSUPP) {
 					t.Errorf("%+v", done)

@@ -10,6 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/memnic"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/rma"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -50,7 +51,7 @@ func TestDeliveryComplete(t *testing.T) {
 			if m.flags&operation.FlagRemoteCQData != 0 {
 				w.ok(w.b.Recv(memory.Span{}, w.ba, "data"))
 			}
-			w.ok(w.a.WriteMsg(Msg{Local: m.local, Peer: w.ab, Remote: m.remote, Data: 0, Context: i}, m.flags|operation.FlagDeliveryComplete))
+			w.ok(w.a.WriteMsg(rma.Msg{Local: m.local, Peer: w.ab, Remote: m.remote, Data: 0, Context: i}, m.flags|operation.FlagDeliveryComplete))
 			w.done(w.a, operation.Write, i)
 			if i == 0 { // earlier writes have arrived with it
 				copy(there[50:], here[:100])

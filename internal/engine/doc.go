@@ -6,11 +6,17 @@
 // that package's buffers and those of peers: one-sided reads and writes, atomics, and
 // messages.
 //
+// This package makes connections and ends them: the exchange between two hosts, listeners, the
+// table of peers, the memory that two sides offer each other, the goodbye. Change it to connect
+// or to part in another way. Operations are below it: the calls in package rma, their memory and
+// work requests in package request, their order and their end in package workqueue, and who polls
+// for completions in package progress.
+//
 // # Ordering
 //
 // Writes, messages and atomics to one peer are carried out in the order in which they were
 // posted. Reads have a queue of their own: they are ordered neither with one another nor with
-// other operations. An operation with FlagFence starts when all operations posted to that peer
+// other operations. An operation with operation.FlagFence starts when all operations posted to that peer
 // before it have completed. Operations to different peers are not ordered.
 //
 // The peer's NIC takes operations in this order. Its writes may reach the memory in any order

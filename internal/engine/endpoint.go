@@ -11,15 +11,18 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/handshake"
 	"github.com/gpurdma/gpurdma/internal/memory"
-	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/progress"
+	"github.com/gpurdma/gpurdma/internal/request"
+	"github.com/gpurdma/gpurdma/internal/rma"
 	"github.com/gpurdma/gpurdma/internal/slab"
+	"github.com/gpurdma/gpurdma/internal/workqueue"
 )
 
 // Endpoint has connections to peers, and moves bytes. Its methods may be called from several
 // goroutines at once.
 type Endpoint struct {
 	*progress.Progress // the completions, and who takes them from the NIC
+	rma.Calls          // the operations
 
 	nic   *memory.NIC
 	opt   EndpointOptions
@@ -31,13 +34,12 @@ type Endpoint struct {
 	pending  *handshake.Pending
 	accepted chan *peer
 
-	works works
-	slab  *slab.Slab
+	pool *workqueue.Pool
+	slab *slab.Slab
 
 	mu        sync.Mutex
 	closed    chan struct{} // nil until Close is called; closed when Close ends
-	peers     []*peer       // in the order of their numbers
-	lastPeer  operation.Peer
+	table     table
 	listeners []*Listener
 	shares    map[*share]struct{} // for any peer
 }
@@ -53,8 +55,10 @@ func NewEndpoint(n *memory.NIC, opt EndpointOptions) (*Endpoint, error) {
 	e := &Endpoint{
 		nic: n, opt: opt, token: memory.NewID(), shares: map[*share]struct{}{}, accepted: make(chan *peer, opt.MaxPeers),
 		pending: handshake.New(pendingHandshakes), slab: slab.New(n, opt.Depth, opt.InjectSize),
+		table: table{nic: n.Name(), most: opt.MaxPeers},
 	}
-	e.Progress = progress.New(n, opt.MaxPeers)
+	e.Progress, e.Calls = progress.New(n, opt.MaxPeers), rma.On(e)
+	e.pool = workqueue.NewPool(request.Home{NIC: n, Slab: e.slab}, opt.Depth, opt.Selective)
 	e.life, e.end = context.WithCancel(context.Background())
 	if opt.Background {
 		e.tasks.Go(func() { e.Run(e.life) })
@@ -94,9 +98,9 @@ func (e *Endpoint) Close() error {
 		<-closed
 		return nil
 	}
-	e.closed = make(chan struct{})
+	e.closed, e.table.closed = make(chan struct{}), true
 	defer close(e.closed)
-	peers, listeners, shares := e.peers, e.listeners, e.shares
+	peers, listeners, shares := e.table.peers, e.listeners, e.shares
 	e.listeners, e.shares = nil, nil
 	e.mu.Unlock()
 	e.end()
@@ -104,7 +108,7 @@ func (e *Endpoint) Close() error {
 	var err error
 	for _, p := range peers {
 		if p.conn != nil {
-			p.conn.Abort(e.isClosed())
+			p.conn.Works.Abort(e.isClosed())
 		}
 	}
 	for _, l := range listeners {

@@ -13,7 +13,12 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/exchange"
+	"github.com/gpurdma/gpurdma/internal/mailbox"
+	"github.com/gpurdma/gpurdma/internal/rc"
 )
+
+// PeerInfo is what is known of a peer.
+type PeerInfo = exchange.PeerInfo
 
 // EndpointOptions tune an endpoint. A zero field takes the default.
 type EndpointOptions struct {
@@ -122,6 +127,17 @@ func (o *EndpointOptions) setPeerTimeout() {
 	o.keep = k
 }
 
+// room is the number of work requests that a connection may have in its completion queue.
+func (o *EndpointOptions) room() int { return rc.Queues*o.SendDepth + o.RecvDepth }
+
+// mail is what the peer is told of the messages that a connection receives by itself.
+func (o *EndpointOptions) mail() exchange.Mail {
+	if o.MailDepth == 0 {
+		return exchange.Mail{}
+	}
+	return exchange.Mail{Depth: uint16(o.MailDepth), Size: uint32(o.MailSize)}
+}
+
 // protection returns how the exchange is protected.
 func (o *EndpointOptions) protection() exchange.Protection {
 	return exchange.Protection{TLS: o.TLS, AllowPlaintext: o.AllowPlaintext}
@@ -152,7 +168,7 @@ func (o *EndpointOptions) setDefaults() error {
 		return &dmabuf.Error{Op: "set options", Detail: fmt.Sprintf("Hello of %d bytes", len(o.Hello)), Remedy: fmt.Sprintf("it has %d at most", exchange.MaxText), Err: dmabuf.ErrRange}
 	}
 	if o.MailDepth > 0 {
-		o.AutoReceive, o.RecvDepth = 0, o.MailDepth+mailControls
+		o.AutoReceive, o.RecvDepth = 0, o.MailDepth+mailbox.Controls
 	}
 	o.RecvDepth = max(o.RecvDepth, o.AutoReceive)
 	if o.ConnectTimeout <= 0 {

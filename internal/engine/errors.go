@@ -24,7 +24,7 @@ var (
 var ErrClosed = errs.ErrClosed
 
 // isClosed returns the error of an endpoint that is closed.
-func (e *Endpoint) isClosed() error { return errs.Closed("endpoint of " + e.nic.Name()) }
+func (e *Endpoint) isClosed() error { return e.table.isClosed() }
 
 // isClosed returns the error of a connection that this side has closed. The caller holds the
 // mutex.

@@ -20,6 +20,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/rma"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/layout"
 )
@@ -337,20 +338,20 @@ func TestRefusedBeforehand(t *testing.T) {
 		"data of 33 bits":           {w.a.WriteData(l, 1<<32, w.ab, all.All(), nil), dmabuf.ErrRange},
 		"no such peer":              {w.a.Write(l, w.ab+9, all.All(), nil), ErrNotConnected},
 		"peer 0":                    {w.a.Send(l, 0, nil), ErrNotConnected},
-		"commit-complete":           {w.a.WriteMsg(Msg{}, operation.FlagCommitComplete), unix.EOPNOTSUPP},
-		"an injected read":          {w.a.ReadMsg(Msg{}, operation.FlagInject), unix.EOPNOTSUPP},
-		"a read with data":          {w.a.ReadMsg(Msg{}, operation.FlagRemoteCQData), unix.EOPNOTSUPP},
-		"a message delivered":       {w.a.SendMsg(Msg{}, operation.FlagDeliveryComplete), unix.EOPNOTSUPP},
-		"an injected atomic":        {w.a.FetchAddMsg(Msg{}, 1, operation.FlagInject), unix.EOPNOTSUPP},
-		"an atomic with data":       {w.a.CompareSwapMsg(Msg{}, 1, 2, operation.FlagRemoteCQData), unix.EOPNOTSUPP},
-		"a durable atomic":          {w.a.FetchAddMsg(Msg{}, 1, operation.FlagCommitComplete), unix.EOPNOTSUPP},
-		"an atomic of two results":  {w.a.FetchAddMsg(Msg{Local: []memory.Span{{Buf: mine, Length: 4}, {Buf: mine, Offset: 8, Length: 4}}, Peer: w.ab, Remote: []memory.RemoteSpan{all.Part(0, 8)}}, 1, 0), unix.EINVAL},
-		"an atomic at two places":   {w.a.CompareSwapMsg(Msg{Local: []memory.Span{{Buf: mine, Length: 8}}, Peer: w.ab, Remote: []memory.RemoteSpan{all.Part(0, 8), all.Part(8, 8)}}, 1, 2, 0), dmabuf.ErrRange},
-		"an atomic on nothing":      {w.a.FetchAddMsg(Msg{Peer: w.ab}, 1, 0), dmabuf.ErrRange},
-		"an unknown flag":           {w.a.WriteMsg(Msg{}, 1<<30), unix.EOPNOTSUPP},
-		"delivery, not to be read":  {w.a.WriteMsg(Msg{Local: []memory.Span{l}, Peer: w.ab, Remote: []memory.RemoteSpan{write.All()}}, operation.FlagDeliveryComplete), unix.EACCES},
-		"delivery to two":           {w.a.WriteMsg(Msg{Local: []memory.Span{l, l}, Peer: w.ab, Remote: []memory.RemoteSpan{all.All(), w.share(theirs.All(), allAccess).All()}}, operation.FlagDeliveryComplete), unix.EOPNOTSUPP},
-		"delivery to two of a peer": {w.a.WriteMsg(Msg{Local: []memory.Span{l, l}, Peer: w.ab, Remote: []memory.RemoteSpan{pair.All()}}, operation.FlagDeliveryComplete), unix.EOPNOTSUPP},
+		"commit-complete":           {w.a.WriteMsg(rma.Msg{}, operation.FlagCommitComplete), unix.EOPNOTSUPP},
+		"an injected read":          {w.a.ReadMsg(rma.Msg{}, operation.FlagInject), unix.EOPNOTSUPP},
+		"a read with data":          {w.a.ReadMsg(rma.Msg{}, operation.FlagRemoteCQData), unix.EOPNOTSUPP},
+		"a message delivered":       {w.a.SendMsg(rma.Msg{}, operation.FlagDeliveryComplete), unix.EOPNOTSUPP},
+		"an injected atomic":        {w.a.FetchAddMsg(rma.Msg{}, 1, operation.FlagInject), unix.EOPNOTSUPP},
+		"an atomic with data":       {w.a.CompareSwapMsg(rma.Msg{}, 1, 2, operation.FlagRemoteCQData), unix.EOPNOTSUPP},
+		"a durable atomic":          {w.a.FetchAddMsg(rma.Msg{}, 1, operation.FlagCommitComplete), unix.EOPNOTSUPP},
+		"an atomic of two results":  {w.a.FetchAddMsg(rma.Msg{Local: []memory.Span{{Buf: mine, Length: 4}, {Buf: mine, Offset: 8, Length: 4}}, Peer: w.ab, Remote: []memory.RemoteSpan{all.Part(0, 8)}}, 1, 0), unix.EINVAL},
+		"an atomic at two places":   {w.a.CompareSwapMsg(rma.Msg{Local: []memory.Span{{Buf: mine, Length: 8}}, Peer: w.ab, Remote: []memory.RemoteSpan{all.Part(0, 8), all.Part(8, 8)}}, 1, 2, 0), dmabuf.ErrRange},
+		"an atomic on nothing":      {w.a.FetchAddMsg(rma.Msg{Peer: w.ab}, 1, 0), dmabuf.ErrRange},
+		"an unknown flag":           {w.a.WriteMsg(rma.Msg{}, 1<<30), unix.EOPNOTSUPP},
+		"delivery, not to be read":  {w.a.WriteMsg(rma.Msg{Local: []memory.Span{l}, Peer: w.ab, Remote: []memory.RemoteSpan{write.All()}}, operation.FlagDeliveryComplete), unix.EACCES},
+		"delivery to two":           {w.a.WriteMsg(rma.Msg{Local: []memory.Span{l, l}, Peer: w.ab, Remote: []memory.RemoteSpan{all.All(), w.share(theirs.All(), allAccess).All()}}, operation.FlagDeliveryComplete), unix.EOPNOTSUPP},
+		"delivery to two of a peer": {w.a.WriteMsg(rma.Msg{Local: []memory.Span{l, l}, Peer: w.ab, Remote: []memory.RemoteSpan{pair.All()}}, operation.FlagDeliveryComplete), unix.EOPNOTSUPP},
 		"shared for nothing":        {second(w.a.Share(w.ab, l, 0)), unix.EINVAL},
 		"shared for local use":      {second(w.a.Share(w.ab, l, ibvfd.AccessLocalWrite)), unix.EINVAL},
 		"read-only shared to write": {second(w.a.Share(w.ab, ro.All(), allAccess)), unix.EACCES},
@@ -380,7 +381,7 @@ func TestPeerEndsBeforeTheAnswer(t *testing.T) {
 	w.ok(w.a.Read(mine.All(), w.ab, rb.All(), "bad"))
 	w.ok(w.b.Remove(w.ba))
 	for ended := false; !ended; runtime.Gosched() { // no other goroutine polls
-		ended = w.a.connTo(w.ab).over.Load()
+		ended = w.a.connTo(w.ab).Works.Over()
 	}
 	w.failed(w.a, "bad", ibvfd.WCRetryExcErr)
 }
@@ -394,7 +395,7 @@ func TestPostRefused(t *testing.T) {
 	l := w.a.linkTo(w.ab)
 	const n = 10
 	for i := range n {
-		w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: i}, operation.FlagMore))
+		w.ok(w.a.WriteMsg(rma.Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: i}, operation.FlagMore))
 	}
 	l.Refuse(4)
 	if _, err := w.a.Poll(nil); err != nil {

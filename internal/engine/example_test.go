@@ -14,6 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/rma"
 )
 
 // The NIC and the allocator of the examples are the testbed's when tests run them.
@@ -76,7 +77,7 @@ func writeAndRead(ctx context.Context) (err error) {
 	if err := client.Write(first, toServer, there, "write"); err != nil {
 		return err
 	}
-	err = client.ReadMsg(engine.Msg{
+	err = client.ReadMsg(rma.Msg{
 		Local: []memory.Span{second}, Peer: toServer, Remote: []memory.RemoteSpan{there}, Context: "read",
 	}, operation.FlagFence)
 	if err != nil {

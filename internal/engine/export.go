@@ -34,7 +34,7 @@ func (c *Conn) Export(ctx context.Context, name string, s memory.Span, access ib
 		return err
 	}
 	c.mu.Lock()
-	if err := c.refusal(); err != nil {
+	if err := c.Works.Refusal(); err != nil {
 		c.mu.Unlock()
 		return err
 	}
@@ -70,7 +70,7 @@ func (c *Conn) Export(ctx context.Context, name string, s memory.Span, access ib
 // more: a message over RDMA may overtake the withdrawal.
 func (c *Conn) Unexport(ctx context.Context, name string) error {
 	c.mu.Lock()
-	if err := c.refusal(); err != nil { // the keys are withdrawn
+	if err := c.Works.Refusal(); err != nil { // the keys are withdrawn
 		c.mu.Unlock()
 		return err
 	}
@@ -117,7 +117,7 @@ func (c *Conn) confirm() {
 func (c *Conn) owes() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.names.owed == 0 || c.refusal() != nil {
+	if c.names.owed == 0 || c.Works.Refusal() != nil {
 		c.names.answering = false
 		return false
 	}
@@ -163,7 +163,7 @@ func (c *Conn) Import(ctx context.Context, name string) (*memory.RemoteBuffer, e
 	}
 	for {
 		c.mu.Lock()
-		rb, err := c.names.imports[name], c.refusal()
+		rb, err := c.names.imports[name], c.Works.Refusal()
 		if c.names.changed == nil {
 			c.names.changed = make(chan struct{})
 		}

@@ -92,7 +92,7 @@ func (m *memSource) Hold() (func(), error) {
 func (e *Endpoint) connTo(p operation.Peer) *Conn {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	x, err := e.lookup(p)
+	x, err := e.table.lookup(p)
 	if err != nil {
 		panic(err)
 	}
@@ -101,8 +101,5 @@ func (e *Endpoint) connTo(p operation.Peer) *Conn {
 
 // linkTo returns the link of the connection to a peer.
 func (e *Endpoint) linkTo(p operation.Peer) *fakeLink {
-	c := e.connTo(p)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.link.(*fakeLink)
+	return e.connTo(p).Works.State().Link.(*fakeLink)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
+	"github.com/gpurdma/gpurdma/internal/rma"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/layout"
 )
@@ -31,7 +32,7 @@ func testFences(t *testing.T, s setting, rounds int) {
 			rb := w.share(theirs.All(), allAccess)
 			part := func(i int64) memory.Span { return memory.Span{Buf: mine, Offset: i * 1000, Length: 1000} }
 			for i := range rounds {
-				m := Msg{Peer: w.ab, Context: i}
+				m := rma.Msg{Peer: w.ab, Context: i}
 				m.Local, m.Remote = []memory.Span{part(0)}, []memory.RemoteSpan{rb.Part(0, 1000)}
 				w.ok(w.a.WriteMsg(m, operation.FlagMore))
 				m.Local = []memory.Span{part(1)}
@@ -62,8 +63,8 @@ func testFences(t *testing.T, s setting, rounds int) {
 func testFencedAtomics(t *testing.T, w *world, mine, theirs *memory.Buffer, rb *memory.RemoteBuffer) {
 	t.Helper()
 	old := binary.NativeEndian.Uint64(content(t, theirs)[2000:])
-	msg := func(i int64) Msg {
-		return Msg{Local: []memory.Span{{Buf: mine, Offset: 2000 + 8*i, Length: 8}}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.Part(2000, 8)}, Context: i}
+	msg := func(i int64) rma.Msg {
+		return rma.Msg{Local: []memory.Span{{Buf: mine, Offset: 2000 + 8*i, Length: 8}}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.Part(2000, 8)}, Context: i}
 	}
 	w.ok(w.a.ReadMsg(msg(0), operation.FlagMore))
 	w.ok(w.a.FetchAddMsg(msg(1), 1, operation.FlagFence|operation.FlagMore))
@@ -128,11 +129,11 @@ func testSelectiveCompletion(t *testing.T, s setting) {
 	for i := range 10 {
 		w.ok(w.a.Write(mine.All(), w.ab, rb.All(), i))
 	}
-	w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: "asked"}, operation.FlagCompletion))
+	w.ok(w.a.WriteMsg(rma.Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: "asked"}, operation.FlagCompletion))
 	w.done(w.a, operation.Write, "asked")
 	// The peer's data arrive without a call of Recv, again and again.
 	for i := range 20 {
-		w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Data: uint64(i), Context: i}, operation.FlagCompletion|operation.FlagRemoteCQData))
+		w.ok(w.a.WriteMsg(rma.Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Data: uint64(i), Context: i}, operation.FlagCompletion|operation.FlagRemoteCQData))
 		w.done(w.a, operation.Write, i)
 		if c := w.done(w.b, operation.RemoteWrite, nil); c.Data != uint32(i) || c.Len != 100 {
 			t.Errorf("%+v", c)
@@ -150,8 +151,8 @@ func testSelectiveAtomics(t *testing.T, w *world, mine, theirs *memory.Buffer, r
 	t.Helper()
 	counter := rb.Part(16, 8)
 	result := func(i int64) memory.Span { return memory.Span{Buf: mine, Offset: 8 * i, Length: 8} }
-	msg := func(i int64) Msg {
-		return Msg{Local: []memory.Span{result(i)}, Peer: w.ab, Remote: []memory.RemoteSpan{counter}, Context: i}
+	msg := func(i int64) rma.Msg {
+		return rma.Msg{Local: []memory.Span{result(i)}, Peer: w.ab, Remote: []memory.RemoteSpan{counter}, Context: i}
 	}
 	old := binary.NativeEndian.Uint64(content(t, theirs)[16:])
 	w.ok(w.a.FetchAdd(result(0), w.ab, counter, 1, int64(0)))
@@ -182,18 +183,18 @@ func TestSilentMakeNoCompletions(t *testing.T) {
 	mine, theirs := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 100)
 	rb := w.share(theirs.All(), allAccess)
 	c := w.a.connTo(w.ab)
-	for _, post := range []func(Msg, operation.Flags) error{w.a.WriteMsg, w.a.ReadMsg} {
+	for _, post := range []func(rma.Msg, operation.Flags) error{w.a.WriteMsg, w.a.ReadMsg} {
 		flags := make([]operation.Flags, 16)
 		for i := range flags {
 			flags[i] = operation.FlagMore
 		}
 		flags[5], flags[15] = operation.FlagMore|operation.FlagCompletion, 0
 		for i, f := range flags {
-			w.ok(post(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: i}, f))
+			w.ok(post(rma.Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: i}, f))
 		}
 		var signaled []int
 		for q := range rc.Queues {
-			for i, wr := range c.link.(*fakeLink).Posted(q) {
+			for i, wr := range c.Works.State().Link.(*fakeLink).Posted(q) {
 				if wr.Flags&ibvfd.SendSignaled != 0 {
 					signaled = append(signaled, i)
 				}
@@ -205,8 +206,8 @@ func TestSilentMakeNoCompletions(t *testing.T) {
 		if one := w.wait(w.a); one.Context != 5 || one.Err != nil {
 			t.Errorf("%+v", one)
 		}
-		if n, err := w.a.Poll(make([]operation.Completion, 1)); n != 0 || err != nil || c.posted != 0 {
-			t.Errorf("%d completions and %d operations are left, %v", n, c.posted, err)
+		if n, err := w.a.Poll(make([]operation.Completion, 1)); n != 0 || err != nil || c.Works.State().Posted != 0 {
+			t.Errorf("%d completions and %d operations are left, %v", n, c.Works.State().Posted, err)
 		}
 	}
 }
@@ -222,7 +223,7 @@ func testSilentBatch(t *testing.T, s setting) {
 	rb := w.share(theirs.All(), allAccess)
 	bad := forged(rb, func(p *lower.Piece) { p.Key ^= 0xff })
 	for i := range int64(8) {
-		m := Msg{Local: []memory.Span{{Buf: mine, Offset: i % 4, Length: 1}}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.Part(i, 1)}, Context: i}
+		m := rma.Msg{Local: []memory.Span{{Buf: mine, Offset: i % 4, Length: 1}}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.Part(i, 1)}, Context: i}
 		flags := operation.FlagMore
 		switch i {
 		case 4:

@@ -137,16 +137,16 @@ func hostile(t testing.TB, client bool, data []byte) {
 	var id operation.Peer
 	if client {
 		e.mu.Lock()
-		p := must(e.insert(""))(t)
+		p := must(e.table.insert(""))(t)
 		c := e.newConn(p, &e.opt)
 		e.mu.Unlock()
 		err := e.exchange(ctx, &e.opt, ours, "", nil, func() (*Conn, error) { return c, nil })
 		if err == nil {
 			id = p.id
 		} else {
-			c.Abort(err)
+			c.Works.Abort(err)
 			e.mu.Lock()
-			e.forget(p.id)
+			e.table.forget(p.id)
 			e.mu.Unlock()
 		}
 	} else {

@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/exchange"
+	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/workqueue"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,9 +23,6 @@ const (
 	goneWait = 2 * time.Second // until the peer's last message
 )
 
-// ErrPeerGone means that the peer has ended the connection, or does not answer.
-var ErrPeerGone = fmt.Errorf("%w: the peer has ended the connection", ErrNotConnected)
-
 // ErrPeerClosed means that the peer's program has closed the connection: nothing failed. It is
 // ErrPeerGone, too.
 var ErrPeerClosed error = closedByPeer{}
@@ -33,15 +31,17 @@ type closedByPeer struct{}
 
 func (closedByPeer) Error() string { return "not connected: the peer has closed the connection" }
 
-func (closedByPeer) Is(target error) bool { return target == ErrPeerGone || target == ErrNotConnected }
+func (closedByPeer) Is(target error) bool {
+	return target == operation.ErrPeerGone || target == ErrNotConnected
+}
 
 // errCut is the end of a connection whose peer has not said why.
-var errCut = fmt.Errorf("%w without a word: its process or its host has ended, or the network between", ErrPeerGone)
+var errCut = fmt.Errorf("%w without a word: its process or its host has ended, or the network between", operation.ErrPeerGone)
 
 // farewell returns the reason for a connection's end that the peer gets: none if the program has
 // closed it, or the peer has ended it.
 func farewell(cause error) []byte {
-	if errors.Is(cause, os.ErrClosed) || errors.Is(cause, errOwnEnd) || errors.Is(cause, ErrPeerGone) {
+	if errors.Is(cause, os.ErrClosed) || errors.Is(cause, workqueue.ErrRemoved) || errors.Is(cause, operation.ErrPeerGone) {
 		return nil
 	}
 	return []byte(exchange.Bounded(cause.Error()))
@@ -53,45 +53,13 @@ func farewellOf(body []byte) error {
 	if len(body) == 0 {
 		return ErrPeerClosed
 	}
-	return fmt.Errorf("%w: %q", ErrPeerGone, body)
-}
-
-// hear keeps the first reason for which the peer has ended the connection, and returns it.
-func (c *Conn) hear(why error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.farewell == nil {
-		c.farewell = why
-		close(c.heard)
-	}
-	return c.farewell
-}
-
-// awaitReason waits for the peer's reason if this side knows none: a NIC that has refused a
-// request of the peer's flushes its own, and only the peer learns of the refusal.
-func (c *Conn) awaitReason() {
-	c.mu.Lock()
-	known := !errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}) || !c.reading
-	c.mu.Unlock()
-	if known {
-		return
-	}
-	select {
-	case <-c.heard:
-	case <-c.readDone:
-	case <-time.After(flushWait):
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.farewell != nil {
-		c.cause = fmt.Errorf("%w; %w", c.farewell, c.cause)
-	}
+	return fmt.Errorf("%w: %q", operation.ErrPeerGone, body)
 }
 
 // leave ends a connection that the peer has ended, after the answers of the peer's NIC.
 func (c *Conn) leave(why error) {
 	c.drainBeforeAbort()
-	c.Abort(why)
+	c.Works.Abort(why)
 }
 
 // ErrOutcomeUnknown means that operations were under way when the connection ended, and that
@@ -108,8 +76,7 @@ func (c *Conn) Close() error {
 	closing, first := c.closing, c.closing == nil
 	if first {
 		closing = make(chan struct{})
-		c.closing, c.shut = closing, true
-		c.vacate()
+		c.closing = closing
 	}
 	c.mu.Unlock()
 	if first {
@@ -123,14 +90,12 @@ func (c *Conn) Close() error {
 func (c *Conn) close() error {
 	c.mu.Lock()
 	closed := c.isClosed()
-	c.withdrawAll(closed)
 	c.mu.Unlock()
+	c.Works.Shut(closed)
 	c.settle()
-	c.Abort(closed)
+	c.Works.Abort(closed)
 	<-c.ended
-	c.mu.Lock()
-	unknown, why := c.unknown, c.cause
-	c.mu.Unlock()
+	why, unknown := c.Works.Cause()
 	if !unknown {
 		return nil
 	}
@@ -149,28 +114,13 @@ func (c *Conn) close() error {
 	return fmt.Errorf("close the connection: %w: %w", ErrOutcomeUnknown, why)
 }
 
-// withdrawAll withdraws all works as far as the NIC does not have them.
-func (c *Conn) withdrawAll(why error) {
-	for i := 0; c.state == up && i < c.pending.Len(); {
-		n := c.pending.Len()
-		if c.cancel(*c.pending.At(i), why); c.pending.Len() == n {
-			i++ // slow work is under way
-		}
-	}
-	c.kick()
-}
-
 // settle waits until no operation is under way.
 func (c *Conn) settle() {
 	for end := time.Now().Add(c.opt.PeerTimeout); time.Now().Before(end); time.Sleep(answerLook) {
-		c.mu.Lock()
-		waits := c.state == up && c.posted > 0
-		q := c.queue
-		c.mu.Unlock()
-		if !waits {
+		if c.Works.Over() || c.Works.State().Posted == 0 {
 			return
 		}
-		q.Poll()
+		c.Works.Poll()
 	}
 }
 
@@ -191,8 +141,8 @@ func (c *Conn) say(tcp net.Conn, k exchange.Kind, body []byte) {
 }
 
 // part closes the exchange when the peer has said its last message, too, or is silent.
-func (c *Conn) part(tcp net.Conn, stuck bool) {
-	if !stuck {
+func (c *Conn) part(tcp net.Conn, free bool) {
+	if free { // the NIC does not touch the memory any more
 		c.say(tcp, exchange.MsgGone, nil)
 	}
 	_ = tcp.SetReadDeadline(time.Now().Add(goneWait))
@@ -207,14 +157,14 @@ func (c *Conn) readExchange(tcp net.Conn) {
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET):
-		c.leave(c.hear(errCut))
+		c.leave(c.Works.Hear(errCut))
 	default:
-		c.Abort(err)
+		c.Works.Abort(err)
 	}
 	close(c.readDone)
 	<-c.ended
 	c.mu.Lock()
-	unknown, why, info := c.uninvited, c.gone(), c.info
+	unknown, why, info := c.uninvited, c.Works.Gone(), c.info
 	c.mu.Unlock()
 	if unknown && c.opt.OnReject != nil && c.e.life.Err() == nil {
 		c.opt.OnReject(info, fmt.Errorf("it was gone before it was accepted: %w", why))
@@ -239,13 +189,13 @@ func (c *Conn) readMessages(tcp net.Conn) error {
 				return &dmabuf.Error{Op: "read an exchange", Detail: "a second bye", Err: ErrMalformed}
 			}
 			said = true
-			why := c.hear(farewellOf(body))
+			why := c.Works.Hear(farewellOf(body))
 			c.e.tasks.Go(func() { c.leave(why) })
 		case exchange.MsgGone:
 			c.mu.Lock()
 			c.peerGone = true
 			c.mu.Unlock()
-			c.leave(c.hear(ErrPeerGone))
+			c.leave(c.Works.Hear(operation.ErrPeerGone))
 			return nil
 		}
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
+	"github.com/gpurdma/gpurdma/internal/workqueue"
 	"github.com/gpurdma/gpurdma/layout"
 )
 
@@ -285,7 +286,7 @@ func TestNothingHoldsOthersUp(t *testing.T) {
 		}
 		x.goesOn("while they wait for it")
 		all.Wait()
-		if took := time.Since(began); took > 3*flushWait {
+		if took := time.Since(began); took > 3*workqueue.FlushWait {
 			t.Errorf("%d connections that do not flush ended in %v: one after the other", n, took)
 		}
 		x.dev.set(nil, nil, false)

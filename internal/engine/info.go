@@ -12,9 +12,6 @@ import (
 	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
-// PeerInfo is what is known of a peer.
-type PeerInfo = exchange.PeerInfo
-
 // Peer returns what is known of the peer.
 func (c *Conn) Peer() PeerInfo {
 	c.mu.Lock()
@@ -52,19 +49,6 @@ func (c *Conn) ID() operation.Peer {
 	return c.peer
 }
 
-// Counts are what a connection has done.
-type Counts struct {
-	Done, Failed uint64 // operations of this side
-	Bytes        int64  // of those that were done
-}
-
-// Counts returns what the connection has done so far.
-func (c *Conn) Counts() Counts {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.counts
-}
-
 // Depth returns the number of operations that may be under way.
 func (c *Conn) Depth() int { return c.opt.Depth }
 
@@ -74,10 +58,8 @@ func (c *Conn) PeerTimeout() time.Duration { return c.opt.PeerTimeout }
 // Up reports whether the connection can be used: it has not ended, and its port is active, as
 // far as that is known.
 func (c *Conn) Up() bool {
-	c.mu.Lock()
-	usable, l := c.state == up && !c.shut, c.link
-	c.mu.Unlock()
-	return usable && l.Down() == nil // which may ask the kernel
+	s := c.Works.State()
+	return s.Up && s.Link.Down() == nil // which may ask the kernel
 }
 
 // Done returns a channel that is closed when the connection has ended, and all that the peer
@@ -105,9 +87,7 @@ func (c *Conn) Err() error {
 	default:
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.gone()
+	return c.Works.Gone()
 }
 
 // rejectedHere is the error of a caller that this side's program has rejected. It is ErrRejected.

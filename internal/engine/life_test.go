@@ -18,6 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/rma"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/layout"
 )
@@ -109,7 +110,7 @@ func testConcurrentUse(t *testing.T, s setting, each int) {
 				if err == nil && i%2 == 0 {
 					err = w.a.Write(memory.Span{Region: region, Length: 200}, w.ab, rb.Part(at, 200), u)
 				} else if err == nil {
-					err = w.a.ReadMsg(Msg{Local: []memory.Span{{Buf: mine, Offset: at, Length: 64}}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.Part(at, 64)}}, operation.FlagFence)
+					err = w.a.ReadMsg(rma.Msg{Local: []memory.Span{{Buf: mine, Offset: at, Length: 64}}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.Part(at, 64)}}, operation.FlagFence)
 				}
 				switch {
 				case errors.Is(err, operation.ErrQueueFull):

@@ -17,6 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/handshake"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/workqueue"
 )
 
 // Listener accepts connections at an address, with options of its own.
@@ -84,13 +85,13 @@ func (e *Endpoint) listen(addr string, opt *EndpointOptions, accepted chan *peer
 
 func (e *Endpoint) listener(addr string, opt *EndpointOptions) (net.Listener, error) {
 	if addr, ok := cmstream.Cut(addr); ok {
-		cfg, err := e.streamConfig(opt)
+		cfg, err := streamConfig(e.nic, opt)
 		if err != nil {
 			return nil, err
 		}
 		return cmstream.Listen(e.life, cfg, addr)
 	}
-	if own := e.network(); own != nil {
+	if own := network(e.nic); own != nil {
 		return own.Listen(addr)
 	}
 	return net.Listen("tcp", addr)
@@ -111,7 +112,7 @@ func (l *Listener) Close() error {
 		for more := true; more; {
 			select {
 			case p := <-l.accepted:
-				p.conn.Abort(errOwnEnd)
+				p.conn.Works.Abort(workqueue.ErrRemoved)
 				<-p.conn.ended
 			default: // Accept may have taken the last one
 				more = false
@@ -170,7 +171,7 @@ func (l *Listener) acceptCaller(ctx context.Context, caller *handshake.Caller) e
 	err := e.exchange(ctx, l.opt, caller.Conn, "", &calling{caller, l}, func() (*Conn, error) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if err := e.hasPlace(); err != nil {
+		if err := e.table.hasPlace(); err != nil {
 			return nil, err
 		}
 		c = e.newConn(new(peer), l.opt)
@@ -179,7 +180,7 @@ func (l *Listener) acceptCaller(ctx context.Context, caller *handshake.Caller) e
 	if err == nil || c == nil {
 		return err
 	}
-	c.Abort(err)
+	c.Works.Abort(err)
 	<-c.ended
 	if c.peer != 0 { // readExchange calls OnReject
 		return nil
@@ -201,7 +202,7 @@ func (l *Listener) reserve() error {
 	for range len(l.accepted) { // peers that have ended take no place
 		select {
 		case q := <-l.accepted:
-			if !q.conn.over.Load() {
+			if !q.conn.Works.Over() {
 				l.accepted <- q
 			}
 		default: // Accept took it meanwhile
@@ -238,23 +239,11 @@ func (l *Listener) closed() bool {
 	}
 }
 
-// hasPlace refuses a caller if the table is full.
-func (e *Endpoint) hasPlace() error {
-	if e.closed != nil {
-		return e.isClosed()
-	}
-	gone := func(p *peer) bool { return p.addr == "" && p.conn != nil && p.conn.over.Load() }
-	if len(e.peers) < e.opt.MaxPeers || slices.ContainsFunc(e.peers, gone) {
-		return nil
-	}
-	return exchange.NewRejection(exchange.TextFull, fmt.Errorf("%w: there are %d peers", dmabuf.ErrLimit, len(e.peers)))
-}
-
 // enlist makes a connected caller a peer, which Accept returns. From here on its handshake
 // cannot be ended in favour of another caller's.
 func (e *Endpoint) enlist(c *Conn, caller *calling) error {
 	e.mu.Lock()
-	p, err := e.insert("")
+	p, err := e.table.insert("")
 	if err == nil {
 		p.conn = c
 	}
@@ -296,14 +285,13 @@ func (e *Endpoint) welcome(c *Conn, p *peer, caller *calling) error {
 func (c *Conn) join(id operation.Peer, caller *calling) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.refusal(); err != nil {
-		return err
-	}
-	c.peer, c.uninvited, c.listener = id, true, caller.l
 	if c.tcp == net.Conn(caller.Caller) {
 		c.tcp = caller.Conn
 	}
-	c.start()
+	if err := c.start(id, false); err != nil {
+		return err
+	}
+	c.peer, c.uninvited, c.listener = id, true, caller.l
 	return nil
 }
 
@@ -311,7 +299,7 @@ func (c *Conn) join(id operation.Peer, caller *calling) error {
 func (e *Endpoint) unlist(id operation.Peer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.forget(id)
+	e.table.forget(id)
 }
 
 // announce queues a peer for Accept.
@@ -345,7 +333,7 @@ func (e *Endpoint) accept(ctx context.Context, accepted chan *peer, done chan st
 		case p := <-accepted:
 			c := p.conn // set for good: the peer has connected
 			c.mu.Lock()
-			there := c.state != dead // nor has Remove been called
+			there := c.Works.Accepted() // nor has Remove been called
 			if there {
 				c.uninvited = false
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
+	"github.com/gpurdma/gpurdma/internal/rma"
 )
 
 func deviceOf(e *Endpoint) *memnic.Device { return e.nic.Device().(*memnic.Device) }
@@ -103,7 +104,7 @@ func TestLivePlacement(t *testing.T) {
 	same(t, "acknowledged", theirs, before)
 
 	want := put(2)
-	w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: "delivered"}, operation.FlagDeliveryComplete))
+	w.ok(w.a.WriteMsg(rma.Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: "delivered"}, operation.FlagDeliveryComplete))
 	w.done(w.a, operation.Write, "delivered")
 	same(t, "delivered", theirs, want)
 

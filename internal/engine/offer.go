@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/workqueue"
 )
 
 // Offer sends a descriptor that Share made to the peer, over the connection's exchange; the
@@ -52,7 +53,7 @@ func (c *Conn) offer(ctx context.Context, name string, rb *memory.RemoteBuffer) 
 // with the mutex locked, in the order of the messages.
 func (c *Conn) sendMessage(ctx context.Context, kind exchange.Kind, body []byte, next func()) error {
 	select {
-	case <-c.ready:
+	case <-c.Works.Ready():
 	case <-ctx.Done():
 		return errs.Ended(ctx)
 	}
@@ -62,7 +63,7 @@ func (c *Conn) sendMessage(ctx context.Context, kind exchange.Kind, body []byte,
 		return errs.Ended(ctx)
 	}
 	c.mu.Lock()
-	tcp, err := c.tcp, c.refusal()
+	tcp, err := c.tcp, c.Works.Refusal()
 	if err == nil && next != nil {
 		next()
 	}
@@ -85,24 +86,22 @@ func (c *Conn) sendMessage(ctx context.Context, kind exchange.Kind, body []byte,
 // too, and with it the answer of the peer's NIC, which is the cause then.
 func (c *Conn) cutShort(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		c.Abort(err)
+		c.Works.Abort(err)
 		return err
 	}
-	patience := time.NewTimer(answerWait + flushWait)
+	patience := time.NewTimer(answerWait + workqueue.FlushWait)
 	defer patience.Stop()
 	select {
 	case <-c.ended:
 	case <-ctx.Done():
 	case <-patience.C:
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	why := c.farewell
+	why := c.Works.Hear(nil)
 	if why == nil {
 		why = errCut
 	}
-	c.abort(fmt.Errorf("%w: %w", why, err))
-	return c.gone()
+	c.Works.Abort(fmt.Errorf("%w: %w", why, err))
+	return c.Works.Gone()
 }
 
 // send writes a message, until ctx ends.
@@ -171,11 +170,11 @@ func (c *Conn) takeOffer(body []byte) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.state == dead {
+	if c.ending {
 		return nil // the offer came too late
 	}
 	if rb != nil {
-		if err := c.permits(rb); err != nil {
+		if err := c.Works.Permits(rb); err != nil {
 			return err
 		}
 		c.offerBytes += rb.Weight()

@@ -19,6 +19,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/memnic"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/rma"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/layout"
 )
@@ -54,7 +55,7 @@ func testOperations(t *testing.T, s setting) {
 		copy(there[9000:], slices.Concat(here[:3], here[5000:5070], here[64:65]))
 		check("WriteV")
 
-		w.ok(w.a.WriteMsg(Msg{
+		w.ok(w.a.WriteMsg(rma.Msg{
 			Local: []memory.Span{l(0, 100), l(200, 50)}, Peer: w.ab, Context: 2,
 			Remote: []memory.RemoteSpan{rb.Part(1000, 30), rb.Part(3000, 110), rb.Part(2000, 10)},
 		}, operation.FlagDeliveryComplete))
@@ -82,7 +83,7 @@ func testOperations(t *testing.T, s setting) {
 		copy(here[700:720], there[10:])
 		check("ReadV")
 
-		w.ok(w.a.ReadMsg(Msg{
+		w.ok(w.a.ReadMsg(rma.Msg{
 			Local: []memory.Span{l(8000, 64)}, Peer: w.ab, Context: 5,
 			Remote: []memory.RemoteSpan{rb.Part(50, 60), rb.Part(9996, 4)},
 		}, operation.FlagFence|operation.FlagCompletion))
@@ -125,11 +126,11 @@ func testMessages(t *testing.T, w *world, mine, theirs *memory.Buffer, here, the
 	w.ok(w.b.RecvV([]memory.Span{{Buf: theirs, Offset: 5000, Length: 10}, {Buf: theirs, Offset: 5100, Length: 400}}, w.ba, "r2"))
 	w.ok(w.b.Recv(memory.Span{}, w.ba, "r3"))
 	w.ok(w.a.Send(memory.Span{Buf: mine, Offset: 10, Length: 300}, w.ab, "s1"))
-	w.ok(w.a.SendMsg(Msg{
+	w.ok(w.a.SendMsg(rma.Msg{
 		Local: []memory.Span{{Buf: mine, Offset: 1, Length: 99}, {Buf: mine, Offset: 2000, Length: 201}},
 		Peer:  w.ab, Data: 0xfeedf00d, Context: "s2",
 	}, operation.FlagRemoteCQData))
-	w.ok(w.a.SendMsg(Msg{Peer: w.ab, Data: 7, Context: "s3"}, operation.FlagRemoteCQData|operation.FlagInject))
+	w.ok(w.a.SendMsg(rma.Msg{Peer: w.ab, Data: 7, Context: "s3"}, operation.FlagRemoteCQData|operation.FlagInject))
 	for _, s := range []string{"s1", "s2", "s3"} {
 		w.done(w.a, operation.Send, s)
 	}
@@ -173,7 +174,7 @@ func testData(t *testing.T, w *world, rb *memory.RemoteBuffer, mine *memory.Buff
 	}
 	check("data")
 	// Memory may change as soon as it was injected from.
-	w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{{Buf: mine, Length: 40}}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.Part(100, 40)}, Context: "i"}, operation.FlagInject|operation.FlagMore))
+	w.ok(w.a.WriteMsg(rma.Msg{Local: []memory.Span{{Buf: mine, Length: 40}}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.Part(100, 40)}, Context: "i"}, operation.FlagInject|operation.FlagMore))
 	copy(there[100:140], here)
 	random(t, rand.New(rand.NewPCG(1, 1)), mine, 40)
 	copy(here, content(t, mine)[:40])
@@ -189,8 +190,8 @@ func TestReadSGE(t *testing.T) {
 		fakeOf(e.nic).Configure(func(l *memnic.Limits) { l.MaxSGERead = most })
 		w := &world{t: t, a: e, b: s.endpoint(t, EndpointOptions{})}
 		w.connect()
-		if c := w.a.connTo(w.ab); c.a.ReadSGE != want || c.a.SGE != 5 {
-			t.Errorf("of %d: %d SGEs a READ, %d a WRITE", most, c.a.ReadSGE, c.a.SGE)
+		if a := w.a.connTo(w.ab).Works.State().Link.Attr(); a.ReadSGE != want || a.SGE != 5 {
+			t.Errorf("of %d: %d SGEs a READ, %d a WRITE", most, a.ReadSGE, a.SGE)
 		}
 		r := testenv.Seeded(t)
 		const size = 700
@@ -231,7 +232,7 @@ func TestNoAtomics(t *testing.T) {
 		}
 	}
 	must(w.a.Share(w.ab, mine.All(), allAccess&^ibvfd.AccessRemoteAtomic))(t)
-	if posted := w.a.connTo(w.ab).posted; posted != 0 {
+	if posted := w.a.connTo(w.ab).Works.State().Posted; posted != 0 {
 		t.Errorf("%d were posted", posted)
 	}
 	w.ok(w.a.Write(mine.All(), w.ab, rb.All(), "w"))
@@ -337,7 +338,7 @@ func (w *world) unpacked(e *Endpoint, op operation.Kind, pieces int) {
 	if c.Op != op || c.Context != "refused" || !errors.Is(c.Err, errors.ErrUnsupported) || !errors.As(c.Err, &why) {
 		w.t.Fatalf("%+v, want that it is refused", c)
 	}
-	most := e.connTo(e.Peers()[0]).a.SGE
+	most := e.connTo(e.Peers()[0]).Works.State().Link.Attr().SGE
 	for _, part := range []string{fmt.Sprintf("%d pieces", pieces), fmt.Sprintf("at most %d", most), "IOVLimit", "DirectOnly", "PreferDirect"} {
 		if !strings.Contains(c.Err.Error(), part) {
 			w.t.Errorf("%q does not say %q", c.Err, part)

@@ -3,23 +3,15 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
-	"slices"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/cmstream"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/workqueue"
 )
-
-// peer is an entry of the address table.
-type peer struct {
-	id   operation.Peer
-	addr string // where to connect on first use; "" if the peer has connected
-	conn *Conn  // nil until the first use
-}
 
 // Insert adds the address on which a peer's endpoint listens to the table; the forms are those
 // of Connect. The first operation that needs the connection makes it, and so does the first
@@ -31,81 +23,27 @@ func (e *Endpoint) Insert(addr string) (operation.Peer, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p, err := e.insert(addr)
+	p, err := e.table.insert(addr)
 	if err != nil {
 		return 0, err
 	}
 	return p.id, nil
 }
 
-func (e *Endpoint) insert(addr string) (*peer, error) {
-	if e.closed != nil {
-		return nil, e.isClosed()
-	}
-	if len(e.peers) >= e.opt.MaxPeers {
-		e.makeWay()
-	}
-	if len(e.peers) >= e.opt.MaxPeers {
-		return nil, &dmabuf.Error{
-			Op: "add a peer", Device: e.nic.Name(), Detail: fmt.Sprintf("there are %d", len(e.peers)),
-			Remedy: "raise the number of peers (MaxPeers), or end some", Err: dmabuf.ErrLimit,
-		}
-	}
-	e.lastPeer++
-	p := &peer{id: e.lastPeer, addr: addr}
-	e.peers = append(e.peers, p)
-	return p, nil
-}
-
-// makeWay removes from the table the oldest peer whose connection is lost for good.
-func (e *Endpoint) makeWay() {
-	for _, p := range e.peers {
-		if p.addr == "" && p.conn != nil && p.conn.over.Load() {
-			e.forget(p.id)
-			return
-		}
-	}
-}
-
-// find returns the index of a peer in the table, whose numbers ascend.
-func (e *Endpoint) find(id operation.Peer) (int, bool) {
-	return slices.BinarySearchFunc(e.peers, id, func(p *peer, id operation.Peer) int { return cmp.Compare(p.id, id) })
-}
-
-// lookup returns a peer's entry.
-func (e *Endpoint) lookup(id operation.Peer) (*peer, error) {
-	if e.closed != nil {
-		return nil, e.isClosed()
-	}
-	i, ok := e.find(id)
-	if !ok {
-		return nil, fmt.Errorf("peer %d: %w", id, ErrNotConnected)
-	}
-	return e.peers[i], nil
-}
-
-// forget removes a peer from the table, if it is in it. It makes a new slice: a goroutine that
-// goes through the table meanwhile keeps the old one.
-func (e *Endpoint) forget(id operation.Peer) {
-	if i, ok := e.find(id); ok {
-		e.peers = slices.Concat(e.peers[:i], e.peers[i+1:])
-	}
-}
-
 // Remove ends the connection to a peer, if there is one, and removes the peer from the table.
 // Operations under way with it complete with an error.
 func (e *Endpoint) Remove(id operation.Peer) error {
 	e.mu.Lock()
-	p, err := e.lookup(id)
+	p, err := e.table.lookup(id)
 	if err != nil {
 		e.mu.Unlock()
 		return err
 	}
-	e.forget(id)
+	e.table.forget(id)
 	c := p.conn
 	e.mu.Unlock()
 	if c != nil {
-		c.Abort(errOwnEnd)
+		c.Works.Abort(workqueue.ErrRemoved)
 		<-c.ended
 	}
 	return nil
@@ -119,7 +57,7 @@ func (e *Endpoint) Remove(id operation.Peer) error {
 // given are withdrawn.
 func (e *Endpoint) Lost(ctx context.Context, id operation.Peer) error {
 	e.mu.Lock()
-	p, err := e.lookup(id)
+	p, err := e.table.lookup(id)
 	var c *Conn
 	if err == nil {
 		if c = p.conn; c == nil {
@@ -138,8 +76,31 @@ func (e *Endpoint) Peers() []operation.Peer {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var list []operation.Peer
-	for _, p := range e.peers {
+	for _, p := range e.table.peers {
 		list = append(list, p.id)
 	}
 	return list
+}
+
+// ConnPath returns the path of the connection to a peer, even after its end. It returns
+// ErrNotConnected if there was no connection.
+func (e *Endpoint) ConnPath(id operation.Peer) (ConnPath, error) {
+	e.mu.Lock()
+	p, err := e.table.lookup(id)
+	var c *Conn
+	if err == nil {
+		c = p.conn
+	}
+	e.mu.Unlock()
+	if err != nil {
+		return ConnPath{}, err
+	}
+	if c != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.path != nil {
+			return *c.path, nil
+		}
+	}
+	return ConnPath{}, fmt.Errorf("peer %d: %w", id, ErrNotConnected)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/rma"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -21,7 +22,7 @@ func TestPollDrives(t *testing.T) {
 	to := w.share(theirs.All(), allAccess)
 	more := func(context any) {
 		t.Helper()
-		w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{to.All()}, Context: context}, operation.FlagMore))
+		w.ok(w.a.WriteMsg(rma.Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{to.All()}, Context: context}, operation.FlagMore))
 		if n := w.a.unposted(w.ab); n != 1 {
 			t.Fatalf("%d operations wait, want the one with FlagMore", n)
 		}
@@ -87,10 +88,7 @@ func TestPollLeavesWhatItHasNoRoomFor(t *testing.T) {
 
 // unposted returns the number of operations to a peer that were not posted to the NIC.
 func (e *Endpoint) unposted(p operation.Peer) int {
-	c := e.connTo(p)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.pending.Len()
+	return e.connTo(p).Works.State().Pending
 }
 
 func (w *world) inTime(ctx context.Context) {

@@ -9,6 +9,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/layouttest"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/rma"
 )
 
 // moves are the operations of a contest, each dealt as often as the others. They return false
@@ -81,7 +82,7 @@ func (c *contest) read(by int) bool {
 	case flags == 0 && len(remote) == 1:
 		c.ok(s.e.ReadV(local, s.peer, remote[0], f.number))
 	default:
-		c.ok(s.e.ReadMsg(Msg{Local: local, Peer: s.peer, Remote: remote, Context: f.number}, flags))
+		c.ok(s.e.ReadMsg(rma.Msg{Local: local, Peer: s.peer, Remote: remote, Context: f.number}, flags))
 	}
 	return true
 }
@@ -122,7 +123,7 @@ func (c *contest) write(by, n int, flags operation.Flags) bool {
 	case flags == 0 && len(remote) == 1:
 		c.ok(s.e.WriteV(local, s.peer, remote[0], f.number))
 	default:
-		m := Msg{Local: local, Peer: s.peer, Remote: remote, Context: f.number}
+		m := rma.Msg{Local: local, Peer: s.peer, Remote: remote, Context: f.number}
 		if told != nil {
 			m.Data = uint64(data)
 		}
@@ -192,7 +193,7 @@ func (c *contest) send(by, n int, flags operation.Flags) bool {
 	if flags == 0 && len(local) == 1 {
 		c.ok(s.e.Send(local[0], s.peer, f.number))
 	} else {
-		c.ok(s.e.SendMsg(Msg{Local: local, Peer: s.peer, Data: uint64(data), Context: f.number}, flags))
+		c.ok(s.e.SendMsg(rma.Msg{Local: local, Peer: s.peer, Data: uint64(data), Context: f.number}, flags))
 	}
 	return true
 }
@@ -254,7 +255,7 @@ func (c *contest) atomic(by int, op operation.Kind) bool {
 	c.put(by, into.at, binary.NativeEndian.AppendUint64(nil, old))
 	c.put(1-by, at.at, binary.NativeEndian.AppendUint64(nil, now))
 	s := c.side[by]
-	m := Msg{Local: local, Peer: s.peer, Remote: remote, Context: f.number}
+	m := rma.Msg{Local: local, Peer: s.peer, Remote: remote, Context: f.number}
 	switch {
 	case op == operation.FetchAdd && flags == 0:
 		c.ok(s.e.FetchAdd(local[0], s.peer, remote[0], x, f.number))

@@ -75,9 +75,7 @@ func (e *Endpoint) share(c *Conn, s memory.Span, access ibvfd.Access) (*memory.R
 // refusal returns the error of a share whose connection or endpoint has ended.
 func (s *share) refusal() error {
 	if s.conn != nil {
-		s.conn.mu.Lock()
-		defer s.conn.mu.Unlock()
-		return s.conn.refusal()
+		return s.conn.Works.Refusal()
 	}
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
@@ -93,8 +91,11 @@ func (s *share) publish() error {
 	if c := s.conn; c != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if err := c.refusal(); err != nil {
+		if err := c.Works.Refusal(); err != nil {
 			return err
+		}
+		if c.shares == nil { // the connection has just ended
+			return c.Works.Gone()
 		}
 		c.shares[s] = struct{}{}
 		return nil

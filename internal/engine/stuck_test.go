@@ -82,15 +82,31 @@ func (l *stuckLink) Close() error {
 	return l.Link.Close()
 }
 
+// stuckDevice makes such links.
+type stuckDevice struct{ *fakeDevice }
+
+func (d stuckDevice) Link(a rc.Attr) (rc.Link, error) {
+	l, err := d.fakeDevice.Link(a)
+	if err != nil {
+		return nil, err
+	}
+	return &stuckLink{Link: l, stays: 2}, nil
+}
+
+// stuckWorld is a world in which the first two closes of a's link fail.
+func stuckWorld(t *testing.T) *world {
+	s := inMemory(t)
+	w := &world{t: t, a: s.endpoint(t, EndpointOptions{}), b: s.endpoint(t, EndpointOptions{})}
+	replaceDevice(w.a.nic, stuckDevice{fakeOf(w.a.nic)})
+	w.connect()
+	return w
+}
+
 // While a link is not closed, the memory of operations that were under way on it stays.
 func TestStuckLink(t *testing.T) {
-	w := inMemory(t).world(t, EndpointOptions{})
+	w := stuckWorld(t)
 	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
 	rb := w.share(theirs.All(), allAccess)
-	c := w.a.connTo(w.ab)
-	c.mu.Lock()
-	c.link = &stuckLink{Link: c.link, stays: 2}
-	c.mu.Unlock()
 	w.ok(w.a.Recv(mine.All(), w.ab, "receive"))
 	w.ok(w.a.InjectWrite([]byte{1}, w.ab, rb.Part(0, 1)))
 	slots := w.a.slab.Free()
@@ -114,14 +130,10 @@ func TestStuckLink(t *testing.T) {
 
 // The slab of injected data also outlives its endpoint.
 func TestStuckLinkOutlivesItsEndpoint(t *testing.T) {
-	w := inMemory(t).world(t, EndpointOptions{})
+	w := stuckWorld(t)
 	theirs := hostKind.make(t, w.b.nic, 64)
 	rb := w.share(theirs.All(), allAccess)
 	w.ok(w.a.InjectWrite([]byte{1}, w.ab, rb.Part(0, 1)))
-	c := w.a.connTo(w.ab)
-	c.mu.Lock()
-	c.link = &stuckLink{Link: c.link, stays: 2}
-	c.mu.Unlock()
 	pinned := w.a.nic.Stats().Pinned
 	w.ok(w.a.Close())
 	if err := w.a.nic.Close(); !errors.Is(err, unix.EBUSY) || pinned == 0 || w.a.nic.Stats().Pinned != pinned {

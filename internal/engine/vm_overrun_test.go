@@ -30,9 +30,9 @@ func TestVMCQOverrun(t *testing.T) {
 
 	// The package does not count these work requests, and no goroutine takes the completions.
 	c := w.a.connTo(w.ab)
-	l := c.link
+	l := c.Works.State().Link
 	write := []ibvfd.SendWR{{Op: ibvfd.OpWrite, Flags: ibvfd.SendSignaled}}
-	for ctx := limited(t); !c.over.Load(); {
+	for ctx := limited(t); !c.Works.Over(); {
 		if ctx.Err() != nil {
 			t.Fatal("no event")
 		}

@@ -115,7 +115,7 @@ func TestVMHostileCallersOverRDMACM(t *testing.T) {
 		"half a hello": append([]byte{0, 0, 0, byte(len(body)), 1}, body[:20]...),
 		"much":         make([]byte, 1<<18),
 	} {
-		c := must(cmstream.Dial(limited(t), must(w.a.streamConfig(&w.a.opt))(t), at))(t)
+		c := must(cmstream.Dial(limited(t), must(streamConfig(w.a.nic, &w.a.opt))(t), at))(t)
 		w.ok(c.Establish(limited(t)))
 		_ = c.SetDeadline(time.Now().Add(bound))
 		_, _ = c.Write(send)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/rma"
 )
 
 // asleep waits until that many goroutines sleep in e's Wait.
@@ -71,7 +72,7 @@ func testWaitSleeps(t *testing.T, s setting) {
 	for i, flags := range []operation.Flags{0, operation.FlagMore} {
 		ended := waiting(ctx, w.a)
 		asleep(w.a, 1)
-		w.ok(w.a.WriteMsg(Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: i}, flags))
+		w.ok(w.a.WriteMsg(rma.Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: i}, flags))
 		w.got(ended, operation.Write, i)
 	}
 

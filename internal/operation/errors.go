@@ -22,6 +22,9 @@ var (
 	ErrStaleKey = errors.New("key of another connection")
 )
 
+// ErrPeerGone means that the peer has ended the connection, or does not answer.
+var ErrPeerGone = fmt.Errorf("%w: the peer has ended the connection", rc.ErrNotConnected)
+
 // Error is the error of a failed operation. Unwrap leads to an *[ibvfd.WCError], with the
 // vendor's own code, if the NIC reported the error.
 type Error struct {

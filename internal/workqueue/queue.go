@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/cqueue"
+	"github.com/gpurdma/gpurdma/internal/fifo"
+	"github.com/gpurdma/gpurdma/internal/mailbox"
+	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/progress"
+	"github.com/gpurdma/gpurdma/internal/rc"
+)
+
+// Config is what a Queue needs.
+type Config struct {
+	Pool     *Pool
+	Progress *progress.Progress
+	Life     context.Context // of the endpoint
+	Aborted  func()          // called once, in a goroutine of its own, when the connection begins to end
+
+	Peer        operation.Peer // in completions; 0 until Up
+	Depth       int            // operations that may be under way
+	RecvDepth   int            // receives that may be posted
+	Room        int            // work requests that may be in the completion queue
+	AutoReceive int            // empty receives that are kept posted
+}
+
+// Queue is the works of one connection. Its methods may be called from several goroutines at
+// once.
+type Queue struct {
+	cfg   Config
+	ready chan struct{} // closed when the connection is up, or begins to end
+	over  atomic.Bool   // the connection is ending, or has ended
+
+	mu    sync.Mutex
+	state state
+	end   ending
+	shut  error // why no work is taken any more; nil before Shut
+
+	link   rc.Link // nil until Adopt
+	attr   rc.Attr
+	cq     *cqueue.Queue
+	member cqueue.Member
+	tokens [2]uint64    // of the keys that this connection may use
+	path   fmt.Stringer // for errors
+
+	peer       operation.Peer
+	unaccepted bool // the program does not know the connection yet
+	told       bool // an automatic receive has reported the end
+
+	send    sender
+	recv    receiver
+	slow    slowWorks
+	done    fifo.Queue[*Work] // operations that have ended, and wait for those before them
+	mail    mailbox.Box
+	vacancy chan struct{}   // closed when there is room for a work; nil unless a goroutine waits
+	life    context.Context // ends when the connection begins to end
+	stop    context.CancelFunc
+
+	stuck     bool    // closing the link failed
+	kept      []*Work // operations that have ended since; the NIC may still touch their memory
+	letSlabGo func()  // releases the slab, which the NIC may touch beyond the endpoint's end
+}
+
+type state int
+
+const (
+	connecting state = iota
+	up
+	dead
+)
+
+// Counts are what a connection has done.
+type Counts struct {
+	Done, Failed uint64 // operations of this side
+	Bytes        int64  // of those that were done
+}
+
+// New returns the works of a connection that is being made. Works may be posted: they wait.
+func New(cfg Config) *Queue {
+	q := &Queue{cfg: cfg, ready: make(chan struct{}), peer: cfg.Peer}
+	q.life, q.stop = context.WithCancel(cfg.Life)
+	q.send.q, q.recv.q, q.slow.q = q, q, q
+	q.slow.idle.L, q.end.heard = &q.mu, make(chan struct{})
+	for range cfg.AutoReceive {
+		q.recv.waiting.Push(cfg.Pool.automatic())
+	}
+	return q
+}
+
+// OpenMailbox makes the connection receive messages by itself. It is called before Adopt.
+func (q *Queue) OpenMailbox(ours, theirs mailbox.Size) error {
+	var box mailbox.Box
+	if err := box.Open(q.cfg.Pool.home.NIC, ours, theirs); err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.state == dead {
+		box.Close()
+		return q.end.gone()
+	}
+	q.mail = box
+	for i := range q.mail.Receives() {
+		o := q.cfg.Pool.work(operation.Recv, 0)
+		l, w := q.mail.Receive(i)
+		o.letter = l
+		o.AddWindow(w)
+		q.recv.waiting.Push(o)
+	}
+	return nil
+}
+
+// Adopt gives the queue its link, for whose completions it has room in cq, and posts receives on
+// it: the peer may send as soon as it has this side's hello. Keys with one of the two tokens may
+// be used. If it returns an error, the link stays the caller's; otherwise EndLink closes it.
+func (q *Queue) Adopt(l rc.Link, cq *cqueue.Queue, tokens [2]uint64, path fmt.Stringer) error {
+	m := cq.Enter(q)
+	q.mu.Lock()
+	if q.state == dead {
+		why := q.end.gone()
+		q.mu.Unlock()
+		cq.Leave(m)
+		return why
+	}
+	defer q.mu.Unlock()
+	q.link, q.attr, q.cq, q.member, q.tokens, q.path = l, l.Attr(), cq, m, tokens, path
+	q.send.adopt()
+	q.recv.kick()
+	q.cfg.Progress.Wake() // the new queue must be armed
+	return nil
+}
+
+// Up starts the operations, unless the connection has begun to end. Completions name the peer. If
+// the program does not know the connection yet, it calls Accepted when it does.
+func (q *Queue) Up(peer operation.Peer, accepted bool) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.refusal(); err != nil {
+		return err
+	}
+	q.peer, q.unaccepted, q.state = peer, !accepted, up
+	close(q.ready)
+	q.send.kick()
+	return nil
+}
+
+// Accepted says that the program knows the connection from now on; false if it has begun to end.
+func (q *Queue) Accepted() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.state == dead {
+		return false
+	}
+	q.unaccepted = false
+	return true
+}
+
+// Post takes a work over. If it returns an error the work is gone, and makes no completion.
+func (q *Queue) Post(o *Work) (Ticket, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	waiting, most := q.send.posted, q.cfg.Depth
+	if o.Kind == operation.Recv {
+		waiting, most = q.recv.waiting.Len()+q.recv.posted.Len(), q.cfg.RecvDepth
+	}
+	err := q.permit(o)
+	if err == nil {
+		err = q.refusal()
+	}
+	if err == nil && waiting >= most {
+		err = q.send.full(o.Kind)
+	}
+	if err != nil {
+		q.cfg.Pool.Put(o)
+		return Ticket{}, err
+	}
+	t := Ticket{q, o, o.uses.Load()}
+	if o.Kind == operation.Recv {
+		q.recv.waiting.Push(o)
+		q.recv.kick()
+	} else {
+		q.send.take(o)
+	}
+	return t, nil
+}
+
+// permit refuses a work with keys that were made for another connection.
+func (q *Queue) permit(o *Work) error {
+	for _, rb := range o.Remotes() {
+		if err := q.permits(rb); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Permits refuses keys that were made for another connection.
+func (q *Queue) Permits(rb *memory.RemoteBuffer) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.permits(rb)
+}
+
+func (q *Queue) permits(rb *memory.RemoteBuffer) error {
+	if q.state == connecting || rb.Token() == q.tokens[0] || rb.Token() == q.tokens[1] {
+		return nil
+	}
+	return &dmabuf.Error{
+		Op: "use remote memory", Device: rb.String(), Err: operation.ErrStaleKey,
+		Remedy: "keys end with the connection that they were given for: ask the peer for new ones",
+	}
+}
+
+// MustPack reports whether a receive must be packed before it is posted: its caller waits for
+// the memory, and the receive is to be posted when the call returns.
+func (q *Queue) MustPack(o *Work) bool {
+	if o.Kind != operation.Recv {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.link != nil && o.MustPack(&q.attr)
+}
+
+// PostHeld posts the operations that waited for more.
+func (q *Queue) PostHeld() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.send.holding = false
+	q.send.kick()
+}
+
+// TakeMessage returns the next message of the kind that has arrived. over says that none will
+// follow; then all goroutines that wait for one are woken.
+func (q *Queue) TakeMessage(kind mailbox.Kind, over bool) (p []byte, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if p, ok = q.mail.Take(kind, over); ok {
+		q.send.kick()
+	}
+	return p, ok
+}
+
+// MessageSignal returns a channel that gets a value when a message of the kind may have arrived.
+func (q *Queue) MessageSignal(kind mailbox.Kind) <-chan struct{} { return q.mail.Signal(kind) }
+
+// closedChannel is closed.
+var closedChannel = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// Vacancy returns a channel that is closed when the connection may take another work, or takes
+// none any more.
+func (q *Queue) Vacancy() <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.state == dead || q.shut != nil || q.send.posted < q.cfg.Depth {
+		return closedChannel
+	}
+	if q.vacancy == nil {
+		q.vacancy = make(chan struct{})
+	}
+	return q.vacancy
+}
+
+// vacate tells those who wait that the connection takes a work, or none any more.
+func (q *Queue) vacate() {
+	if q.vacancy != nil {
+		close(q.vacancy)
+		q.vacancy = nil
+	}
+}
+
+// Ready returns a channel that is closed when the connection is up, or begins to end.
+func (q *Queue) Ready() <-chan struct{} { return q.ready }
+
+// Over reports whether the connection is ending, or has ended.
+func (q *Queue) Over() bool { return q.over.Load() }
+
+// Counts returns what the connection has done so far.
+func (q *Queue) Counts() Counts {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.send.counts
+}
+
+// State is what a Queue has under way.
+type State struct {
+	Link        rc.Link // nil before Adopt
+	Up          bool    // works are taken and posted
+	Posted      int     // operations that have not completed, without receives
+	Pending     int     // of these, operations whose work requests are not all made
+	Outstanding int     // groups of work requests that the NIC has and that have not completed
+}
+
+// State returns what is under way.
+func (q *Queue) State() State {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := State{Link: q.link, Up: q.state == up && q.shut == nil, Posted: q.send.posted, Pending: q.send.pending.Len()}
+	for i := range q.send.queues {
+		s.Outstanding += q.send.queues[i].groups.Len()
+	}
+	return s
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/cqueue"
+	"github.com/gpurdma/gpurdma/internal/fifo"
+	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/rc"
+)
+
+// sender is the sending side of a Queue, whose mutex guards it.
+type sender struct {
+	q       *Queue
+	pending fifo.Queue[*Work] // operations whose work requests are not all made
+	posted  int               // operations that have not completed
+	active  int               // operations that have begun and not completed
+	counts  Counts
+	holding bool // the next Poll posts the operations
+	unknown bool // some operations may or may not have reached the peer, when the connection ended
+	queues  [rc.Queues]sendQueue
+
+	wrs   []ibvfd.SendWR // a batch
+	sges  []ibvfd.SGE
+	batch struct{ queue, wrs, sges int }
+}
+
+// sendQueue is the sending side of one queue pair.
+type sendQueue struct {
+	free    int // work requests that may be posted
+	groups  fifo.Queue[group]
+	first   uint64 // number of the oldest group
+	next    uint64
+	seen    uint64 // groups before this number have completed, or one after them has
+	failed  bool
+	refused bool // the peer's NIC has refused a request: it carried out none after it
+}
+
+// group is a number of work requests of one op. The last of them makes a completion, unless
+// the op is silent and other work requests follow in the batch.
+type group struct {
+	op    *Work
+	wrs   int
+	final bool // the last group of the op
+}
+
+// number returns the number of a group; a work request's ID has its lower bits.
+func (q *sendQueue) number(id uint64) uint64 { return cqueue.Number(id, q.first) }
+
+// batchWRs is the number of work requests that are posted at a time.
+const batchWRs = 64
+
+// adopt makes room for the work requests of the queue's link.
+func (s *sender) adopt() {
+	a := &s.q.attr
+	for i := range s.queues {
+		s.queues[i].free = a.SendDepth
+	}
+	s.wrs = make([]ibvfd.SendWR, batchWRs)
+	s.sges = make([]ibvfd.SGE, max(2*batchWRs, a.SGE))
+}
+
+// take adds an operation, and posts it unless others are to follow at once.
+func (s *sender) take(o *Work) {
+	q := s.q
+	s.posted++
+	s.pending.Push(o)
+	if len(o.Ready()) > 0 {
+		q.slow.await(o)
+	} else if o.Staged() {
+		q.slow.later(o, (*Work).Stage)
+	}
+	if o.Flags&operation.FlagMore == 0 {
+		s.kick()
+		return
+	}
+	if !s.holding {
+		s.holding = true
+		q.cfg.Progress.Hold(q)
+	}
+	if q.cfg.Progress.Sleepers() > 0 { // a sleeping goroutine does not poll
+		s.kick()
+	}
+}
+
+// full returns the error of an operation for which there is no room.
+func (s *sender) full(kind operation.Kind) error {
+	if kind != operation.Recv && s.pending.Len() > 0 {
+		if first := *s.pending.Front(); !first.started && !s.q.mail.MayStart(&first.letter) {
+			return operation.ErrPeerBehind
+		}
+	}
+	return operation.ErrQueueFull
+}
+
+// kick makes and posts work requests of pending ops, in order, as far as fences, slow work and
+// the queues' room allow.
+func (s *sender) kick() {
+	q := s.q
+	s.payCredits()
+	for q.state == up && s.pending.Len() > 0 {
+		o := *s.pending.Front()
+		if !o.started {
+			o.expired()
+		}
+		if o.busy || !o.started && o.err == nil && (o.Flags&operation.FlagFence != 0 && s.active > 0 || !q.mail.MayStart(&o.letter)) {
+			break
+		}
+		if !o.started {
+			o.started = true
+			s.active++
+			if o.err == nil {
+				o.err = q.begin(o)
+			}
+			if o.err == nil && !o.letter.None() {
+				q.mail.Stamp(&o.letter)
+			}
+			if o.busy {
+				break
+			}
+		}
+		if o.err != nil {
+			s.pending.Pop()
+			q.finish(o, o.err)
+			continue
+		}
+		if !s.feed(o) {
+			break
+		}
+		s.pending.Pop()
+	}
+	s.flush()
+}
+
+// payCredits returns credits to the peer, once they are half of all.
+func (s *sender) payCredits() {
+	q := s.q
+	if q.state != up || s.queues[rc.WriteQueue].free == 0 {
+		return
+	}
+	if l, ok := q.mail.Pay(); ok {
+		o := q.cfg.Pool.work(operation.Send, 0)
+		o.letter = l
+		q.mail.Stamp(&o.letter)
+		s.feed(o)
+	}
+}
+
+// feed makes work requests of o; it returns false if there is no room for all of them.
+func (s *sender) feed(o *Work) bool {
+	q := &s.queues[o.queue]
+	for !o.made {
+		b := &s.batch
+		if b.wrs > 0 && (b.queue != o.queue || b.wrs == len(s.wrs) || len(s.sges)-b.sges < s.q.attr.SGE) {
+			s.flush()
+			if s.q.state != up {
+				return false
+			}
+		}
+		if q.free == 0 {
+			return false
+		}
+		b.queue = o.queue
+		n, used := s.next(o, s.wrs[b.wrs:min(len(s.wrs), b.wrs+q.free)], s.sges[b.sges:])
+		id := s.q.member.ID(o.queue, q.next)
+		for i := range s.wrs[b.wrs : b.wrs+n] {
+			s.wrs[b.wrs+i].ID = id
+		}
+		if !o.silent {
+			s.wrs[b.wrs+n-1].Flags |= ibvfd.SendSignaled
+		}
+		o.begun = true
+		b.wrs += n
+		b.sges += used
+		q.free -= n
+		q.groups.Push(group{o, n, o.made})
+		q.next++
+	}
+	return true
+}
+
+// next fills wrs with the next work requests of o. The message that follows a write's bytes is
+// its last one.
+func (s *sender) next(o *Work, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
+	if !o.letter.None() && (o.Kind == operation.Send || o.Made() || o.Length == 0) {
+		s.q.mail.Request(&o.letter, s.q.attr.Inline, &wrs[0], sges)
+		o.made = true
+		return 1, 1
+	}
+	n, used = o.Next(&s.q.attr, wrs, sges)
+	o.made = o.Made() && o.letter.None()
+	return n, used
+}
+
+// flush posts the batch. Its last work request always makes a completion: it also completes
+// the silent ones before it.
+func (s *sender) flush() {
+	b := &s.batch
+	if b.wrs == 0 || s.q.state != up {
+		return
+	}
+	n := b.wrs
+	b.wrs, b.sges = 0, 0
+	s.wrs[n-1].Flags |= ibvfd.SendSignaled
+	if posted, err := s.q.link.Post(b.queue, s.wrs[:n]); err != nil {
+		if posted < n { // the others will not complete
+			q := &s.queues[b.queue]
+			q.next = q.number(s.wrs[posted].ID)
+		}
+		s.q.abort(err)
+	}
+}
+
+// completed takes one completion. After an error the queue pair cannot be used any more.
+func (s *sender) completed(wc *ibvfd.WC, failed error) error {
+	q := &s.queues[cqueue.Kind(wc.ID)]
+	seq := q.number(wc.ID)
+	q.seen = max(q.seen, seq+1)
+	if failed != nil {
+		if !q.failed && seq > q.first { // earlier ones without a completion have succeeded
+			s.pass(q, seq-1)
+		}
+		if !q.failed {
+			q.refused = refusedByPeer(wc.Status)
+		}
+		q.failed = true
+		if i := seq - q.first; i < uint64(q.groups.Len()) {
+			if o := q.groups.At(int(i)).op; o.err == nil {
+				o.err = failed
+			}
+		}
+		return failed
+	}
+	if !q.failed {
+		s.pass(q, seq)
+	}
+	return nil
+}
+
+// refusedByPeer reports whether a status is the peer's answer to a request.
+func refusedByPeer(s ibvfd.WCStatus) bool {
+	return s == ibvfd.WCRemAccessErr || s == ibvfd.WCRemInvReqErr || s == ibvfd.WCRemOpErr
+}
+
+// pass ends the groups up to a number; they have succeeded.
+func (s *sender) pass(q *sendQueue, seq uint64) {
+	for q.groups.Len() > 0 && q.first <= seq {
+		g := q.groups.Pop()
+		q.first++
+		q.free += g.wrs
+		if g.final {
+			s.q.finish(g.op, nil)
+		}
+	}
+}
+
+// forget removes a work from those whose work requests are not all made.
+func (s *sender) forget(o *Work) bool {
+	for i := range s.pending.Len() {
+		if *s.pending.At(i) == o {
+			s.pending.RemoveAt(i)
+			return true
+		}
+	}
+	return false
+}
+
+// ended takes an operation that has ended out of the numbers of those under way.
+func (s *sender) ended(o *Work) {
+	s.posted--
+	if o.started {
+		s.active--
+	}
+	if o.err == nil {
+		s.counts.Done++
+		s.counts.Bytes += o.Length
+	} else {
+		s.counts.Failed++
+	}
+	s.q.vacate()
+}
+
+// drained reports whether the last work request of each queue has completed.
+func (s *sender) drained() bool {
+	for i := range s.queues {
+		if q := &s.queues[i]; q.groups.Len() > 0 && q.seen < q.next {
+			return false
+		}
+	}
+	return true
+}

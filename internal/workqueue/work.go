@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gpurdma/gpurdma/internal/errs"
+	"github.com/gpurdma/gpurdma/internal/mailbox"
+	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/rc"
+	"github.com/gpurdma/gpurdma/internal/request"
+)
+
+// Work is an operation between its posting and its completion. Its caller adds memory to the
+// Request, and calls Prepare, before it posts the work.
+type Work struct {
+	request.Request
+
+	context any
+	sink    operation.Sink // nil: the endpoint's own list
+	uses    atomic.Uint32
+	silent  bool // no completion, unless it fails
+	auto    bool // an automatic receive (AutoReceive)
+	queue   int
+
+	letter mailbox.Letter     // the message that it sends, or that follows its bytes
+	cancel context.CancelFunc // ends the wait until the sources may be read
+	life   context.Context    // the NIC gets nothing of it after its end; may be nil
+
+	started, begun, made, ended bool // begun: the NIC has got a work request
+	busy                        bool // slow work of this op is under way
+	err                         error
+	withdrawn                   error // why Cancel has withdrawn it, or the rest of it
+}
+
+// Silence makes a work complete only if it fails.
+func (o *Work) Silence() { o.silent = true }
+
+// SetContext bounds a work: the NIC gets nothing of it after the end of ctx, which may be nil.
+func (o *Work) SetContext(ctx context.Context) { o.life = ctx }
+
+// expired ends a work that has not begun, and whose context has ended. Its error is that of
+// Cancel then, which follows.
+func (o *Work) expired() {
+	if o.life != nil && o.err == nil && o.life.Err() != nil {
+		o.err = errs.Ended(o.life)
+	}
+}
+
+// SetMessage makes a message the work's: of a send the message itself, of a write the note that
+// follows its bytes. p is copied when the message is posted: until the completion it must not
+// change.
+func (o *Work) SetMessage(q *Queue, p []byte) error {
+	kind := mailbox.Message
+	if o.Kind == operation.Write {
+		kind = mailbox.Note
+	}
+	l, err := q.mail.Letter(o.Kind.String(), kind, p)
+	if err == nil {
+		o.letter = l
+	}
+	return err
+}
+
+// reset clears all but the Request, and the count of uses.
+func (o *Work) reset() {
+	o.uses.Add(1)
+	o.context, o.sink = nil, nil
+	o.silent, o.auto, o.queue = false, false, 0
+	o.letter, o.cancel, o.life = mailbox.Letter{}, nil, nil
+	o.started, o.begun, o.made, o.ended, o.busy = false, false, false, false, false
+	o.err, o.withdrawn = nil, nil
+}
+
+// Pool makes works, and keeps those that have ended for the next ones. Its methods may be called
+// from several goroutines at once.
+type Pool struct {
+	home      request.Home
+	most      int  // unused works
+	selective bool // only works with FlagCompletion make completions
+
+	mu   sync.Mutex
+	free []*Work
+}
+
+// NewPool returns a pool that keeps up to that many unused works. If it is selective, only works
+// with FlagCompletion complete without an error.
+func NewPool(home request.Home, most int, selective bool) *Pool {
+	return &Pool{home: home, most: most, selective: selective}
+}
+
+// New returns a work, whose memory the caller adds, and which is then posted, or given back by
+// Put. The sink, if it is not nil, gets the completion, with the context.
+func (p *Pool) New(kind operation.Kind, flags operation.Flags, context any, sink operation.Sink) (*Work, error) {
+	if err := flags.Check(kind); err != nil {
+		return nil, err
+	}
+	o := p.work(kind, flags)
+	o.context, o.sink = context, sink
+	return o, nil
+}
+
+// work returns a work, possibly a recycled one.
+func (p *Pool) work(kind operation.Kind, flags operation.Flags) *Work {
+	p.mu.Lock()
+	var o *Work
+	if n := len(p.free); n > 0 {
+		o, p.free = p.free[n-1], p.free[:n-1]
+	}
+	p.mu.Unlock()
+	if o == nil {
+		o = new(Work)
+	}
+	o.Start(&p.home, kind, flags)
+	o.silent = p.selective && flags&operation.FlagCompletion == 0
+	if kind == operation.Read {
+		o.queue = rc.ReadQueue
+	}
+	return o
+}
+
+// automatic returns an empty receive that a queue posts by itself.
+func (p *Pool) automatic() *Work {
+	o := p.work(operation.Recv, 0)
+	o.auto = true
+	return o
+}
+
+// Put frees all that a work has kept.
+func (p *Pool) Put(o *Work) {
+	if o.cancel != nil {
+		o.cancel()
+	}
+	o.Free()
+	o.reset()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.free) < p.most {
+		p.free = append(p.free, o)
+	}
+}
