@@ -8,17 +8,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
-	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/pciaddr"
-	"github.com/gpurdma/gpurdma/placement"
 	"golang.org/x/sys/unix"
 )
 
@@ -122,7 +119,7 @@ func (f *Fabric) Alloc(ctx context.Context, spec string, size int64, opts ...Buf
 		if err != nil {
 			return nil, err
 		}
-		return f.register(ctx, src, spec, size, closers(src), opts)
+		return f.register(ctx, src, spec, size, []io.Closer{src.(io.Closer)}, opts)
 	}
 	a, err := gpualloc.Open(spec, gpualloc.Env{})
 	if err != nil {
@@ -133,14 +130,6 @@ func (f *Fabric) Alloc(ctx context.Context, spec string, size int64, opts ...Buf
 		return nil, errors.Join(err, a.Close())
 	}
 	return f.register(ctx, mem, spec, size, []io.Closer{mem, a}, opts)
-}
-
-// closers returns a source as what is to be closed, if it can be.
-func closers(src Source) []io.Closer {
-	if c, ok := src.(io.Closer); ok {
-		return []io.Closer{c}
-	}
-	return nil
 }
 
 // allocHost makes one piece of host memory, which all NICs register.
@@ -156,59 +145,20 @@ func (f *Fabric) allocHost(size int64, opts []BufferOption) (*Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.make(size, []io.Closer{mem}, func(r *rail, o *share) (*memory.Buffer, error) { return r.nic.RegisterHost(mem, opt.Ordering, o) })
+	return f.make(size, []io.Closer{mem}, func(n *memory.NIC, o io.Closer) (*memory.Buffer, error) { return n.RegisterHost(mem, opt.Ordering, o) })
 }
 
 // make registers memory with all NICs. The last one to unregister it closes owned.
-func (f *Fabric) make(size int64, owned []io.Closer, register func(*rail, *share) (*memory.Buffer, error)) (*Buffer, error) {
-	b := &Buffer{fabric: f, size: size, refs: 1}
-	o := &owner{list: owned}
-	hold := o.add()
+func (f *Fabric) make(size int64, owned []io.Closer, register func(*memory.NIC, io.Closer) (*memory.Buffer, error)) (*Buffer, error) {
+	var nics []*memory.NIC
 	for _, r := range f.nics {
-		x := o.add()
-		part, err := register(r, x)
-		if err != nil {
-			if end := errors.Join(x.Close(), b.giveUp(), hold.Close()); end != nil {
-				return nil, errors.Join(err, end)
-			}
-			return nil, f.failed(err)
-		}
-		b.parts = append(b.parts, part)
+		nics = append(nics, r.nic)
 	}
-	if err := b.stageTogether(o); err != nil {
-		if end := errors.Join(b.giveUp(), hold.Close()); end != nil {
-			return nil, errors.Join(err, end)
-		}
+	parts, err := memory.RegisterWith(nics, owned, register)
+	if err != nil {
 		return nil, f.failed(err)
 	}
-	if err := hold.Close(); err != nil {
-		return nil, err
-	}
-	return f.addBuffer(b)
-}
-
-// stageTogether makes all NICs use one staging buffer if one of them has to stage the memory:
-// otherwise a NIC would not see what came by another one.
-func (b *Buffer) stageTogether(o *owner) error {
-	first := slices.IndexFunc(b.parts, func(p *memory.Buffer) bool { return p.Path().Direct == memory.Staged })
-	if first < 0 {
-		return nil
-	}
-	for i, p := range b.parts {
-		if i == first {
-			continue
-		}
-		x := o.add()
-		together, err := b.fabric.nics[i].nic.RegisterStaged(b.parts[first], x)
-		if err != nil {
-			return errors.Join(err, x.Close())
-		}
-		b.parts[i] = together
-		if err := p.Release(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return f.addBuffer(&Buffer{fabric: f, parts: parts, size: size, refs: 1})
 }
 
 // Register makes a Buffer of memory that exists, and holds it: the source's Close returns
@@ -230,18 +180,18 @@ func (f *Fabric) Register(ctx context.Context, src Source, opts ...BufferOption)
 
 func (f *Fabric) register(ctx context.Context, src Source, name string, size int64, owned []io.Closer, opts []BufferOption) (*Buffer, error) {
 	opt := chosen(opts)
-	return f.make(size, owned, func(r *rail, x *share) (*memory.Buffer, error) {
+	return f.make(size, owned, func(n *memory.NIC, x io.Closer) (*memory.Buffer, error) {
 		if err := errs.Ended(ctx); err != nil {
 			return nil, err
 		}
 		own := opt
 		own.Owned, own.Name = x, name
-		part, err := r.nic.Register(src, own)
+		part, err := n.Register(src, own)
 		if err != nil {
 			return nil, err
 		}
 		if p := part.Path(); p.Direct == memory.Staged && opt.Policy != memory.StagedOnly {
-			slog.WarnContext(ctx, "gpurdma: the NIC does not reach the memory; it is staged in host memory", "nic", r.nic.Name(), "bytes", size, "reason", p.Reason)
+			slog.WarnContext(ctx, "gpurdma: the NIC does not reach the memory; it is staged in host memory", "nic", n.Name(), "bytes", size, "reason", p.Reason)
 		}
 		if part.Size() == size {
 			return part, nil
@@ -290,61 +240,6 @@ func (b *Buffer) slice(cut func(*memory.Buffer) (*memory.Buffer, error)) (*Buffe
 		s.parts, s.size = append(s.parts, part), part.Size()
 	}
 	return b.fabric.addBuffer(s)
-}
-
-// Path describes how a NIC reaches a Buffer's bytes.
-type Path struct {
-	NIC    string
-	Staged bool                // the NIC uses host memory in their place
-	Route  ibvfd.Route         // the component that registered the dma-buf; "" if staged
-	Reason error               // why it is staged: the *ibvfd.RegError, or nil if StagedOnly said so
-	Proof  placement.Placement // the last answer of Prove; Unknown if no prover was asked
-}
-
-// String returns all fields in one line: "direct by mlx5_0: registered by ibv_reg_dmabuf_mr".
-// It says "direct" only after Prove has seen that DMA goes straight to device memory.
-func (p Path) String() string {
-	text := p.kind()
-	if p.Staged {
-		if p.Reason != nil {
-			text += fmt.Sprintf(": %v", p.Reason)
-		}
-		return text
-	}
-	text += fmt.Sprintf(", by %v", p.Route)
-	if p.Proof.Memory != placement.Unknown || p.Proof.Reason != "" {
-		text += fmt.Sprintf("; %v", p.Proof)
-	}
-	return text
-}
-
-// kind returns the first words of String.
-func (p Path) kind() string {
-	switch {
-	case p.Staged:
-		return "staged for " + p.NIC
-	case p.Proof.Direct() == placement.Yes:
-		return "direct with " + p.NIC
-	}
-	return "registered with " + p.NIC
-}
-
-// Path returns how the first NIC of the Fabric reaches the bytes.
-func (b *Buffer) Path() Path { return b.pathOf(0) }
-
-func (b *Buffer) pathOf(i int) Path {
-	p := b.parts[i].Path()
-	return Path{
-		NIC: b.fabric.nics[i].nic.Name(), Staged: p.Direct == memory.Staged, Route: p.Route, Reason: p.Reason, Proof: p.Proof,
-	}
-}
-
-// Prove asks a prover where the bytes are, as the first NIC of the Fabric has them, and keeps
-// the answer for Path. trace.Tracer is one; it must have been started before the Buffer was
-// registered.
-func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Placement, error) {
-	proof, err := b.parts[0].Prove(ctx, p)
-	return proof, plain(err)
 }
 
 // ReadAt copies bytes out of the memory by CPU. It follows io.ReaderAt, and sees what peers
@@ -462,11 +357,7 @@ func (b *Buffer) giveUp() error {
 	b.fabric.mu.Lock()
 	delete(b.fabric.buffers, b)
 	b.fabric.mu.Unlock()
-	var err error
-	for _, p := range b.parts {
-		err = errors.Join(err, p.Release())
-	}
-	return err
+	return memory.ReleaseAll(b.parts)
 }
 
 // String names the Buffer for messages, and says how the first NIC of the Fabric reaches it:
@@ -478,44 +369,3 @@ func (b *Buffer) name() string { return b.parts[0].String() }
 
 // isClosed returns the error of a Buffer that is closed.
 func (b *Buffer) isClosed() error { return errs.Closed(b.name()) }
-
-// owner closes what a Buffer owns when no NIC has it registered any more.
-type owner struct {
-	mu   sync.Mutex
-	left int // registrations
-	list []io.Closer
-}
-
-// share is an owner's for one registration.
-type share struct {
-	owner *owner
-	gone  bool
-}
-
-func (o *owner) add() *share {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.left++
-	return &share{owner: o}
-}
-
-// Close may be called again after an error.
-func (s *share) Close() error {
-	o := s.owner
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !s.gone {
-		s.gone = true
-		o.left--
-	}
-	if o.left > 0 {
-		return nil
-	}
-	for len(o.list) > 0 {
-		if err := o.list[0].Close(); err != nil {
-			return err
-		}
-		o.list = o.list[1:]
-	}
-	return nil
-}

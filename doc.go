@@ -27,11 +27,11 @@
 // # Who polls
 //
 // A connection makes progress without calls of the program. Each NIC of a Fabric has one
-// goroutine that sleeps until the NIC raises an event, and one for each of its completion
-// queues, in the poller of Go's runtime, that waits for events; a connection has one goroutine
-// that reads what the peer says over TCP, and a listener has one. So an idle Fabric with one
-// NIC has 2 goroutines, 3 with a connection, and one more for each connection and listener. A
-// connection whose memory is staged has another one while bytes are copied. A call that waits
+// goroutine that takes completions when the NIC has raised an event, and two kinds that wait
+// for events in the poller of Go's runtime: one goroutine for the events of the device, and one
+// for those of each completion queue. A connection has one goroutine that reads what the peer
+// says over TCP, and a listener has one. So an idle Fabric with one NIC has 2 goroutines, 4 with
+// a connection, and one more for each further connection and each listener. A connection whose memory is staged has another one while bytes are copied. A call that waits
 // looks for its completion by itself for up to 200 microseconds, and then sleeps.
 //
 // # Ordering

@@ -23,7 +23,7 @@ import (
 // Fabric is one or more opened NICs. Its methods may be called from several goroutines at once.
 type Fabric struct {
 	nics  []*rail
-	alloc func(ctx context.Context, spec string, size int64) (Source, error) // in place of package gpualloc's; may be nil
+	alloc func(ctx context.Context, spec string, size int64) (Source, error) // in place of package gpualloc's, of memory that is an io.Closer; may be nil
 
 	mu        sync.Mutex
 	closed    bool

@@ -191,7 +191,7 @@ func waiting(t *testing.T) (w *world, theirs *Buffer, remote Remote) {
 	return w, theirs, remote
 }
 
-// What a batch has not given to the NIC when its time is over does not land.
+// Operations of a batch that the NIC does not have at the deadline do not land.
 func TestBatchDeadline(t *testing.T) {
 	w, theirs, remote := waiting(t)
 	b := w.ca.Batch()

@@ -75,7 +75,7 @@ func (s Span) Range(off, n int64) Span {
 	case s.none():
 		return Span{err: errZeroSpan("take a range")}
 	case !within(off, n, s.len):
-		return Span{err: memory.OutOfRange("take a range", s.String(), off, n, s.len)}
+		return Span{err: memory.OutOfRange("take a range", s.name(), off, n, s.len)}
 	}
 	s.off, s.len = s.off+off, n
 	return s
@@ -92,8 +92,8 @@ func (s Span) Size() int64 {
 // Err returns why there is no such memory, or nil.
 func (s Span) Err() error { return s.err }
 
-// String names the memory for messages: "bytes 4096 to 8191 of local buffer cuda:0 (64 KiB)".
-func (s Span) String() string {
+// name names the memory for messages: "bytes 4096 to 8191 of local buffer cuda:0 (64 KiB)".
+func (s Span) name() string {
 	switch {
 	case s.err != nil:
 		return "no memory: " + s.err.Error()
@@ -153,7 +153,7 @@ func (m Remote) Range(off, n int64) Remote {
 	case m.rb == nil:
 		return Remote{err: errZeroRemote("take a range")}
 	case !within(off, n, m.len):
-		return Remote{err: memory.OutOfRange("take a range", m.String(), off, n, m.len)}
+		return Remote{err: memory.OutOfRange("take a range", m.name(), off, n, m.len)}
 	}
 	m.off, m.len = m.off+off, n
 	return m
@@ -189,8 +189,8 @@ func (m Remote) Size() int64 {
 // Err returns why there is no such memory, or nil.
 func (m Remote) Err() error { return m.err }
 
-// String names the memory for messages: "bytes 0 to 7 of the peer's memory "weights"".
-func (m Remote) String() string {
+// name names the memory for messages: "bytes 0 to 7 of the peer's memory "weights"".
+func (m Remote) name() string {
 	switch {
 	case m.err != nil:
 		return "no memory: " + m.err.Error()

@@ -46,7 +46,7 @@ func TestRangeTexts(t *testing.T) {
 	says(t, "by CPU", second(mine.WriteAt(make([]byte, 2), 65535)), ErrRange, "local buffer host", "offset 65535, length 2")
 	says(t, "the peer's", w.ca.Write(limited(t), weights.Range(96, 8), mine.Range(0, 8)), ErrRange, `the peer's memory "weights"`, "offset 96, length 8, of 100 bytes")
 	says(t, "a view", mine.View(SG(Extent{Off: 65000, Len: 1000})).Err(), ErrRange, "local", "up to 66000 of source 0, which has 65536")
-	if s := weights.Range(0, 8).String(); s != `bytes 0 to 7 of the peer's memory "weights"` {
+	if s := weights.Range(0, 8).name(); s != `bytes 0 to 7 of the peer's memory "weights"` {
 		t.Error(s)
 	}
 	// Without a right.
@@ -93,7 +93,7 @@ func TestZeroTexts(t *testing.T) {
 	w.ok(w.ca.Write(ctx, remote.Range(0, 0), mine.Range(8, 0)))
 }
 
-// What is closed is named.
+// The error of a closed object names the object.
 func TestClosedTexts(t *testing.T) {
 	w := newWorld(t, Config{})
 	mine := w.host(w.a, 64)

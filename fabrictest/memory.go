@@ -50,8 +50,8 @@ var specs = func() *regexp.Regexp {
 	return regexp.MustCompile(`^(auto|udmabuf|heap:[^/:]+|drm:[^/]+(/[a-z-]+)?|((cuda|rocm|ze):([0-9]+|` + pci + `|` + uuid + `)|` + uuid + `)(/[a-z-]+)?)$`)
 }()
 
-// checkSpec refuses a spec that no machine has, with the error of package gpualloc. It takes
-// what a [gpualloc.Runtime] of the program offers.
+// checkSpec refuses a spec that no machine has, with the error of package gpualloc. Specs of a
+// [gpualloc.Runtime] of the program are valid, too.
 func checkSpec(spec string) error {
 	if spec == "staged" || specs.MatchString(spec) {
 		return nil

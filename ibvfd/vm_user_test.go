@@ -26,7 +26,7 @@ import (
 // roleVar makes the test binary play a role as another user, in TestAsUser.
 const roleVar = "GPURDMA_TEST_ROLE"
 
-// nobody has no capability and is in no group of a device.
+// nobody is a user without a capability and without a group that has a device.
 const nobody = 65534
 
 // asNobody runs a role without privileges and returns what it printed.

@@ -243,7 +243,7 @@ func unconnected(addr string, err error) error {
 	case errors.Is(err, engine.ErrUnsafe):
 		return unprotected(addr, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		remedy = "nobody listens there: start `dmabuf-reg serve --listen " + addr + "` on that host"
+		remedy = "no program listens there: start `dmabuf-reg serve --listen " + addr + "` on that host"
 	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
 		remedy = "this host has no way to that address: see `ip route get` of it, and that both are up"
 	case errors.As(err, new(*net.DNSError)):

@@ -94,15 +94,15 @@ func explainErrno(op string, n unix.Errno) (detail, remedy string) {
 		if op == opConnect || op == opAccept {
 			return "the peer's rdma_cm does not answer", "is its machine up, and UDP port 4791 (RoCE v2) not filtered?"
 		}
-		return "nobody answers at this address", "is the peer's machine up, and its network device?"
+		return "the address does not answer", "is the peer's machine up, and its network device?"
 	case unix.EADDRINUSE:
-		return "somebody listens there already", "use another port; `rdma resource show cm_id` tells who"
+		return "another program listens there", "use another port; `rdma resource show cm_id` tells who"
 	case unix.EACCES, unix.EPERM:
 		if op == opBind {
 			return "the port is for the privileged", "use a port of 1024 or above, or give the process CAP_NET_BIND_SERVICE"
 		}
 	case unix.ECONNREFUSED:
-		return "nobody listens there", "start the peer, or check the port"
+		return "no program listens there", "start the peer, or check the port"
 	case unix.EMFILE:
 		return "this process has no file descriptor left", "raise RLIMIT_NOFILE (ulimit -n)"
 	}

@@ -19,7 +19,7 @@ const (
 
 var reasonNames = map[Reason]string{
 	1: "no queue pair", 2: "no end-to-end context", 3: "no resources", ReasonTimeout: "timeout", 5: "unsupported request",
-	6: "invalid communication ID", 7: "invalid communication instance", ReasonNobody: "invalid service ID: nobody listens there",
+	6: "invalid communication ID", 7: "invalid communication instance", ReasonNobody: "invalid service ID: no program listens there",
 	9: "invalid transport service type", ReasonStale: "stale connection", 11: "read domain does not exist", 12: "invalid GID", 13: "invalid LID",
 	14: "invalid SL", 15: "invalid traffic class", 16: "invalid hop limit", 17: "invalid packet rate", 18: "invalid alternate GID",
 	19: "invalid alternate LID", 20: "invalid alternate SL", 21: "invalid alternate traffic class", 22: "invalid alternate hop limit",

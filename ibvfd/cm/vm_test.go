@@ -368,10 +368,10 @@ func TestVMConnectRefused(t *testing.T) {
 		is    error
 		words string
 	}{
-		{"nobody listens", func() error {
+		{"no program listens", func() error {
 			_, err := resolved(t, address+":9").Connect(limited(t), s.qp, param(""))
 			return err
-		}, nil, "nobody listens"},
+		}, nil, "no program listens"},
 		{"no RDMA device", func() error { return resolves(t, "127.0.0.1:9", "") }, unix.ENODEV, "rdma link"},
 		{"no route", func() error { return resolves(t, "203.0.113.1:9", "") }, unix.ENETUNREACH, "ip route get"},
 		{"not our address", func() error { return resolves(t, address+":9", "10.9.0.77") }, unix.EADDRNOTAVAIL, "rdma link show"},

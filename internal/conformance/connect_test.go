@@ -182,7 +182,7 @@ func (a *authority) config(t testing.TB, name string, at net.IP, trusted *author
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, RootCAs: pool, ClientCAs: pool}
 }
 
-// With TLS each side knows who the other one is, and strangers are not let in.
+// With TLS each side knows the identity of the other one, and callers without a trusted certificate are refused.
 func testTLS(t *testing.T, s *setting) {
 	host, _, _ := net.SplitHostPort(s.listen)
 	at := net.ParseIP(host)
@@ -211,7 +211,7 @@ func testTLS(t *testing.T, s *setting) {
 	const ours, refused = "this side does not accept the other side's certificate", "the other side does not accept this side's certificate"
 	for what, x := range map[string]struct {
 		cfg          gpurdma.Config
-		dial, listen string // what the errors of both sides say
+		dial, listen string // parts of the errors of both sides
 	}{
 		"a stranger":          {gpurdma.Config{TLS: evil.config(t, "decode-7", at, good)}, refused, ours},
 		"a distrustful one":   {gpurdma.Config{TLS: good.config(t, "decode-7", at, evil)}, ours, refused},
@@ -219,7 +219,7 @@ func testTLS(t *testing.T, s *setting) {
 		"not in the list":     {gpurdma.Config{TLS: good.config(t, "decode-8", at, good)}, "decode-8 is not in the list", "rejected by this side"},
 		"without server's CA": {gpurdma.Config{TLS: &tls.Config{Certificates: good.config(t, "decode-7", at, good).Certificates}}, ours, refused},
 	} {
-		x.cfg.ConnectTimeout = testenv.Limit(3 * time.Second)
+		x.cfg.ConnectTimeout = testenv.Limit(30 * time.Second) // the system's authorities are read for the first time
 		_, err := p.a.Dial(limited(t), p.ln.Addr().String(), x.cfg)
 		if err == nil || !strings.Contains(err.Error(), x.dial) {
 			t.Errorf("%s: %v", what, err)

@@ -93,7 +93,7 @@ func testFailureTold(t *testing.T, s *setting) {
 	}
 }
 
-// What the peer has sent before its Close is there before the end.
+// Messages that the peer has sent before its Close arrive before the end.
 func testLastWords(t *testing.T, s *setting) {
 	p := s.pair(t)
 	for range testenv.Count(10) {
@@ -127,7 +127,7 @@ func testLastWords(t *testing.T, s *setting) {
 }
 
 // Close under traffic of both sides returns nil, because the peer confirms it. All calls
-// return. What has succeeded is in the memory.
+// return, and the bytes of writes that have succeeded are in the memory.
 func testCloseUnderTraffic(t *testing.T, s *setting) {
 	p := s.pair(t)
 	for _, k := range s.kinds {

@@ -174,7 +174,7 @@ func testRefusedKey(t *testing.T, s *setting) {
 	same(t, "on another connection", theirs, []byte("12345678"))
 }
 
-// What a peer has exported on one connection is of no use on another one.
+// Memory that was exported on one connection cannot be used on another one.
 func testStaleKey(t *testing.T, s *setting) {
 	p := s.pair(t)
 	mine, theirs, remote := p.both(8)
@@ -205,7 +205,7 @@ func testStaleKey(t *testing.T, s *setting) {
 	p.alive()
 }
 
-// What the peer does not allow is refused before it is posted.
+// An access that the peer does not allow is refused before it is posted.
 func testAccessRefused(t *testing.T, s *setting) {
 	p := s.pair(t)
 	for _, k := range s.kinds {

@@ -6,7 +6,10 @@ package conformance
 
 import (
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/gpurdma/gpurdma"
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -50,4 +53,44 @@ func currentUsage(t testing.TB) usage {
 func TestVMConformance(t *testing.T) {
 	testenv.VM(t)
 	run(t, onNIC)
+}
+
+// The goroutines of an idle Fabric are those that the documentation of package gpurdma counts.
+func TestVMIdleGoroutines(t *testing.T) {
+	testenv.VM(t)
+	s := onNIC(t)
+	a, b := s.fabric(t), s.fabric(t)
+	want := 4 // 2 for each
+	count := func(what string, more int) {
+		t.Helper()
+		want += more
+		got := 0
+		for range 200 * testenv.Slow() {
+			if got = fabricGoroutines(); got == want {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Errorf("%s: %d goroutines of the library, want %d", what, got, want)
+	}
+	count("opened", 0)
+	ln := must(b.Listen(s.listen, gpurdma.Config{}))(t)
+	count("listening", 1)
+	p := &pair{t: t, a: a, b: b, ln: ln}
+	p.client, p.server = p.connect(gpurdma.Config{})
+	count("connected", 4) // of each side, the completion queue's and the exchange's
+	p.connect(gpurdma.Config{})
+	count("connected again", 2)
+}
+
+// fabricGoroutines counts the goroutines that functions of the module have started and that are
+// not of the test.
+func fabricGoroutines() (n int) {
+	stacks := make([]byte, 1<<20)
+	for _, g := range strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+		if strings.Contains(g, "gpurdma/internal/") && !strings.Contains(g, "testing.tRunner") {
+			n++
+		}
+	}
+	return n
 }

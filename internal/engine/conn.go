@@ -35,7 +35,7 @@ type Conn struct {
 
 	offered   offered // by the peer
 	exports   exports
-	own       bool                // the program has the Conn: nobody asks the table for it
+	own       bool                // the program has the Conn, and the table does not need it
 	listener  *Listener           // that the peer has called; nil if this side has called
 	uninvited bool                // Accept has not returned the peer yet
 	shares    map[*share]struct{} // nil when the keys are withdrawn

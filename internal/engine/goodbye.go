@@ -38,7 +38,7 @@ func (closedByPeer) Is(target error) bool {
 // errCut is the end of a connection whose peer has not said why.
 var errCut = fmt.Errorf("%w without a word: its process or its host has ended, or the network between", operation.ErrPeerGone)
 
-// farewell returns what the peer is told of a connection's end; nothing if the program has
+// farewell returns the reason for a connection's end that the peer gets: none if the program has
 // closed it, or the peer has ended it.
 func farewell(cause error) []byte {
 	if errors.Is(cause, os.ErrClosed) || errors.Is(cause, workqueue.ErrRemoved) || errors.Is(cause, operation.ErrPeerGone) {
@@ -47,7 +47,7 @@ func farewell(cause error) []byte {
 	return []byte(exchange.Bounded(cause.Error()))
 }
 
-// farewellOf returns the cause for what the peer has said of the end. The peer's text is quoted,
+// farewellOf returns the cause for a reason that the peer has given. The peer's text is quoted,
 // so that it brings no control characters to a terminal.
 func farewellOf(body []byte) error {
 	if len(body) == 0 {

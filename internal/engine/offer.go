@@ -155,7 +155,7 @@ func (c *Conn) takeOffer(body []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.offered.ended {
-		return nil // the offer is of no use any more
+		return nil // the offer came too late
 	}
 	if rb != nil {
 		if err := c.Works.Permits(rb); err != nil {

@@ -54,7 +54,7 @@ func TestVMRDMACMIsProtected(t *testing.T) {
 	tls := EndpointOptions{TLS: good.config(t, good), ConnectTimeout: testenv.Limit(10 * time.Second)}
 	tls.TLS.ServerName = "127.0.0.1" // which the certificate is for
 	w := s.world(t, tls)
-	if _, err := w.a.Connect(limited(t), "rdma_cm://10.9.0.1:1"); err == nil || !strings.Contains(err.Error(), "nobody listens") {
+	if _, err := w.a.Connect(limited(t), "rdma_cm://10.9.0.1:1"); err == nil || !strings.Contains(err.Error(), "no program listens") {
 		t.Errorf("connected to nobody: %v", err)
 	}
 	addr := must(w.b.Listen(cmListen))(t).String()

@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// Caller is the connection of somebody who has a place. Its Read sees the first byte, and how
-// long the caller is waited for; the handshake is to read through it.
+// Caller is the connection of a caller that has a place. Its Read notes the first byte, and the
+// time for which the listener waits: the handshake reads through it.
 type Caller struct {
 	net.Conn
 	pending *Pending
 	cancel  func(why error)
-	done    atomic.Bool // connected: Read counts no more
+	done    atomic.Bool // connected: Read notes nothing more
 
 	// The mutex of Pending guards these.
 	source  *source
 	present bool  // has a place
-	why     error // why it lost it
+	why     error // why it lost the place
 	phase   Phase
 	then    Phase // what follows the first byte
 	spoke   bool
 	began   time.Time     // the phase
-	before  time.Duration // that the caller was waited for in this phase, but for the present wait
+	before  time.Duration // for which the listener has waited in this phase, without the present wait
 	waiting bool
 	since   time.Time     // of the present wait
 	lost    time.Duration // Pending's, then
@@ -43,7 +43,7 @@ func (c *Caller) begin(ph Phase, now time.Time) {
 	c.limit = time.AfterFunc(ph.limit(), func() { c.expire(ph) })
 }
 
-// elapsed is how long the caller was waited for in this phase.
+// elapsed returns the time for which the listener has waited for the caller in this phase.
 func (c *Caller) elapsed(now time.Time) time.Duration {
 	if c.waiting {
 		return c.before + now.Sub(c.since)
@@ -51,8 +51,8 @@ func (c *Caller) elapsed(now time.Time) time.Duration {
 	return c.before
 }
 
-// waited is elapsed without the time in which this process did not run; of that not all is
-// taken off, so that a machine that is always busy comes to an end.
+// waited returns elapsed without the time in which this process did not run. An eighth of elapsed
+// counts in any case, so that a handshake ends on a machine that is always busy, too.
 func (c *Caller) waited(now time.Time) time.Duration {
 	all := c.elapsed(now)
 	if !c.waiting {
@@ -61,14 +61,14 @@ func (c *Caller) waited(now time.Time) time.Duration {
 	return max(all/8, all-(c.pending.lost-c.lost))
 }
 
-// expire turns out a caller that is still in that phase.
+// expire takes the place of a caller that is still in that phase.
 func (c *Caller) expire(ph Phase) {
 	p := c.pending
 	p.mu.Lock()
 	late := c.present && c.phase == ph
 	why := fmt.Errorf("%w: %v within %v", ErrSlow, ph, ph.limit())
 	if late {
-		p.turnOut(c, why, time.Now())
+		p.evict(c, why, time.Now())
 	}
 	p.mu.Unlock()
 	if late {
@@ -76,14 +76,14 @@ func (c *Caller) expire(ph Phase) {
 	}
 }
 
-// end ends the handshake of one who was turned out.
+// end ends the handshake of a caller that has lost its place.
 func (c *Caller) end(why error) {
 	c.cancel(why)
 	c.reset()
 }
 
-// reset closes a connection of TCP so that the kernel keeps nothing of it. Another one is
-// closed by who has it, for that may take time.
+// reset closes a TCP connection so that the kernel keeps nothing of it. The goroutine of the
+// handshake closes connections of other kinds: that may take time.
 func (c *Caller) reset() {
 	if t, ok := c.Conn.(interface{ SetLinger(sec int) error }); ok {
 		_ = t.SetLinger(0)
@@ -116,7 +116,7 @@ func (c *Caller) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Advance begins a phase; a caller who has sent nothing begins it with the first byte.
+// Advance begins a phase; a caller that has sent nothing begins it with its first byte.
 func (c *Caller) Advance(to Phase) {
 	c.pending.mu.Lock()
 	defer c.pending.mu.Unlock()
@@ -128,8 +128,8 @@ func (c *Caller) Advance(to Phase) {
 	}
 }
 
-// Connected ends the handshake: from here on nobody turns the caller out. An error says that
-// somebody has.
+// Connected ends the handshake: from here on the caller keeps its connection. It returns an error
+// if the caller has lost its place before.
 func (c *Caller) Connected() error {
 	p := c.pending
 	p.mu.Lock()
@@ -161,8 +161,8 @@ func (c *Caller) Leave() {
 	}
 }
 
-// giveUp takes the place of a caller that has failed, and returns why somebody else has,
-// if so.
+// giveUp takes the place of a caller that has failed. It returns the reason if the caller had
+// lost the place before.
 func (c *Caller) giveUp() error {
 	p := c.pending
 	p.mu.Lock()

@@ -1,35 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package handshake bounds the callers of a listener from their first byte until they are
-// connected: how many there are, how long each phase of a handshake may take, and who loses
-// a place when there is none for the next caller.
+// connected: how many there are, how long each phase of a handshake may take, and which caller
+// loses its place when there is none for the next one.
 //
 // A caller has a place among those of [Pending] and is in a [Phase]. When all places are
 // taken, the next caller
 //
-//   - replaces a caller that the listener has waited for beyond the patience with its address,
-//     and that is of the same address, or of one with more places, or of one whose last
-//     callers did not connect. Of several, a caller goes first whose address had callers that
-//     did not connect; then one who has sent nothing and is not the only one of its address;
-//     then one of the address with most places; then one who is least far; then one who is
-//     longest in its phase;
-//   - or is refused, where nobody can be replaced and the last callers of its address did not
+//   - replaces a caller that has kept the listener waiting for longer than the patience with its
+//     address, if that caller is of the same address, or of an address with more places, or of
+//     one whose last callers did not connect. Of several, the listener replaces first a caller
+//     of an address whose callers did not connect; then one that has sent nothing and is not the
+//     only one of its address; then one of the address with most places; then one in the
+//     earliest phase; then the one that has been longest in its phase;
+//   - or is refused, if no caller can be replaced, and the last callers of its address did not
 //     connect either;
-//   - or waits until a place is free. Meanwhile nobody else is accepted: further callers wait
+//   - or waits until a place is free. The listener accepts no other caller meanwhile: they wait
 //     in the kernel's queue, which loses none of them.
 //
-// An address is a /32 of IPv4 or a /64 of IPv6. How long a caller of it is waited for while
-// others need the place, its patience, is a second at first. It is halved by each caller that
-// does not connect, and comes back as callers connect. So callers of an address that make
-// progress are waited for, however many they are, and those of an address that only opens
-// connections soon keep nobody waiting. Only time during which the listener waits for the
-// caller counts, and none in which it computes, or does not get to run because the machine is
-// busy. While the kernel's queue is half full there is less patience, and with those who have
-// sent nothing none. Those who have sent something are waited for four times as long while
-// others of their address connect.
+// An address is a /32 of IPv4 or a /64 of IPv6. Its patience is the time that the listener waits
+// for a caller of it while other callers need the place. It is a second at first. Each caller
+// that does not connect halves it, and callers that connect restore it. So the listener waits for
+// callers that make progress, however many an address has, and an address that only opens
+// connections soon delays no others. The time counts during which the listener waits for the
+// caller. The time of the listener's own work does not count, nor does the time during which a
+// busy machine does not run the process. While the kernel's queue is half full the patience is
+// less, and callers that have sent nothing get none. Callers that have sent something get four
+// times the patience while others of their address connect.
 //
-// There is no limit on how many callers may be in TLS's arithmetic at once: the places bound
-// them, and all of them together take a fraction of a second of one processor. A lower limit
-// would have to give its turn up at each read, for a caller far away must not hold a processor
-// while its packets travel.
+// TLS computations are not limited in number: the places bound them, and all of them together
+// take a fraction of a second of one processor. A lower limit would have to be given up at each
+// read, because a distant caller must not hold a processor while its packets travel.
 package handshake

@@ -12,8 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/handshake"
 )
 
-// A server that says the first byte back to whoever calls, and holds 256 callers at most
-// until they have said it.
+// A server sends the first byte of each caller back, and holds at most 256 callers that have not
+// sent it yet.
 func Example() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -15,24 +15,24 @@ import (
 // Pending are the handshakes that are under way. Several listeners may share one.
 type Pending struct {
 	max    int
-	ending chan struct{} // who has a place, or lost it and has not gone yet
+	ending chan struct{} // a value for each caller that has a place, or has lost it and has not ended
 
 	mu      sync.Mutex
 	callers map[*Caller]struct{}
 	sources map[netip.Prefix]*source
-	doubted int           // sources with which there is half the patience or less
-	swept   time.Time     // when sources were last looked over
+	doubted int           // sources with half the patience or less
+	swept   time.Time     // when sweep was last called
 	freed   chan struct{} // closed when a place is free
 
 	watching bool
-	lost     time.Duration // in which this process did not get to run, as far as it has watched
+	lost     time.Duration // in which this process did not run, while watch looked
 }
 
-// Ending is how many callers beyond those with a place may exist: who has lost the place
-// and whose goroutine has not ended yet.
+// Ending is the number of callers that may exist besides those with a place: callers that have
+// lost the place, and whose goroutines have not ended.
 const Ending = 64
 
-// New makes room for that many callers.
+// New makes a Pending with a number of places.
 func New(places int) *Pending {
 	return &Pending{
 		max: places, ending: make(chan struct{}, places+Ending),
@@ -40,21 +40,21 @@ func New(places int) *Pending {
 	}
 }
 
-// ErrReplaced is why a caller was turned out, or not let in, for another.
+// ErrReplaced means that another caller got the place, or that there was none.
 var ErrReplaced = errors.New("all places for callers are taken")
 
-// ErrSlow is why a caller was turned out that was too long in one phase.
+// ErrSlow means that a caller was in one phase for too long.
 var ErrSlow = errors.New("the caller is too slow")
 
-// Enter gives a caller a place, and takes the connection over; with an error it has closed
-// it. It waits while there is no place. Who has entered calls Leave in the end. The context
-// ends with ctx, after the timeout, or when the caller has lost its place, and has the cause.
+// Enter gives a caller a place, and takes the connection over; it closes the connection if it
+// returns an error. It waits while there is no place. Call Caller.Leave at the end. The context
+// that it returns ends with ctx, after the timeout, or when the caller has lost its place, and has
+// the cause.
 func (p *Pending) Enter(ctx context.Context, conn net.Conn, timeout time.Duration) (context.Context, *Caller, error) {
 	return p.admit(ctx, conn, timeout, func() bool { return false })
 }
 
-// admit is Enter; queued reports whether so many are waiting to be accepted that some may
-// be lost.
+// admit is Enter; queued reports whether the kernel's queue may soon lose callers.
 func (p *Pending) admit(ctx context.Context, conn net.Conn, timeout time.Duration, queued func() bool) (context.Context, *Caller, error) {
 	select {
 	case p.ending <- struct{}{}:
@@ -72,7 +72,7 @@ func (p *Pending) admit(ctx context.Context, conn net.Conn, timeout time.Duratio
 	if err := p.enter(ctx, c, queued); err != nil {
 		c.cancel(err)
 		c.reset()
-		_ = conn.Close() // where reset does not
+		_ = conn.Close() // reset closes TCP only
 		<-p.ending
 		return nil, nil, err
 	}
@@ -90,12 +90,12 @@ func (p *Pending) enter(ctx context.Context, c *Caller, queued func() bool) erro
 			p.mu.Unlock()
 			return nil
 		}
-		if victim := p.victim(from, pressed, now); victim != nil {
-			why := fmt.Errorf("%w: %v, and another needs the place", ErrReplaced, victim.phase)
-			p.turnOut(victim, why, now)
+		if old := p.replaceable(from, pressed, now); old != nil {
+			why := fmt.Errorf("%w: %v, and another needs the place", ErrReplaced, old.phase)
+			p.evict(old, why, now)
 			p.add(c, from, now)
 			p.mu.Unlock()
-			victim.end(why)
+			old.end(why)
 			return nil
 		}
 		freed, hopeless := p.freed, from.patience <= noPatience
@@ -132,9 +132,8 @@ func (p *Pending) add(c *Caller, from *source, now time.Time) {
 // crowded reports whether there may be no place soon.
 func (p *Pending) crowded() bool { return len(p.callers) > p.max/2 }
 
-// watch counts by how much its own looks are late while it is crowded, as they are on a
-// machine that has more to do than it can: that no caller has answered in that time is not the
-// caller's fault.
+// watch adds up the delay of its own looks while there may be no place soon. On a busy machine
+// they are late, and callers cannot be blamed for that time.
 func (p *Pending) watch(last time.Time) {
 	for {
 		time.Sleep(noPatience)
@@ -161,27 +160,27 @@ func (p *Pending) remove(c *Caller) {
 	p.freed = make(chan struct{})
 }
 
-// turnOut takes the place of one who keeps the connection no longer; end is to follow.
-func (p *Pending) turnOut(c *Caller, why error, now time.Time) {
+// evict takes the place of a caller whose connection ends; a call of end follows.
+func (p *Pending) evict(c *Caller, why error, now time.Time) {
 	p.remove(c)
 	c.why = why
 	p.failed(c.source, now)
 }
 
-// victim is who goes for a caller from an address; nil if nobody does.
-func (p *Pending) victim(from *source, pressed bool, now time.Time) *Caller {
+// replaceable returns the caller that loses its place to one from an address; nil if none does.
+func (p *Pending) replaceable(from *source, pressed bool, now time.Time) *Caller {
 	var v *Caller
 	for c := range p.callers {
-		if c.mayGo(from, pressed, now) && (v == nil || goesBefore(c, v)) {
+		if c.mayBeReplaced(from, pressed, now) && (v == nil || replacedBefore(c, v)) {
 			v = c
 		}
 	}
 	return v
 }
 
-// mayGo reports whether a caller has been waited for long enough that it may go for one from
-// an address.
-func (c *Caller) mayGo(from *source, pressed bool, now time.Time) bool {
+// mayBeReplaced reports whether the listener has waited for a caller long enough to give its place
+// to one from an address.
+func (c *Caller) mayBeReplaced(from *source, pressed bool, now time.Time) bool {
 	s := c.source
 	patience := s.patience
 	if c.phase > FirstByte && s.progresses(now) {
@@ -202,8 +201,8 @@ func (c *Caller) mayGo(from *source, pressed bool, now time.Time) bool {
 	return c.waited(now) > patience
 }
 
-// goesBefore is the order in which callers go.
-func goesBefore(a, b *Caller) bool {
+// replacedBefore is the order in which callers lose their places.
+func replacedBefore(a, b *Caller) bool {
 	switch x, y := a.source.isFailing(), b.source.isFailing(); {
 	case x != y:
 		return x

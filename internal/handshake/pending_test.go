@@ -24,10 +24,10 @@ func (p pipe) RemoteAddr() net.Addr { return p.from }
 type caller struct {
 	*Caller
 	life context.Context
-	peer net.Conn // what the caller has
+	peer net.Conn // the caller's end
 }
 
-// gone reports whether somebody else has the place.
+// gone reports whether another caller has the place.
 func (c *caller) gone() bool { return c.life.Err() != nil }
 
 // book is a test's callers.
@@ -116,7 +116,7 @@ func (b *book) flood(n int, from func(i int) string) (kept time.Duration) {
 	return time.Since(start) - time.Duration(n)*apart
 }
 
-// While there are places nobody goes, whoever calls.
+// While there are places, no caller loses one.
 func TestRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBook(t, 8)
@@ -305,7 +305,7 @@ func TestHalfFullQueue(t *testing.T) {
 	})
 }
 
-// What the listener computes is not the caller's delay.
+// The time of the listener's own work is not the caller's delay.
 func TestOwnTimeDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBook(t, 1)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Phase is how far a caller is: what is waited for.
+// Phase is a phase of a handshake.
 type Phase int
 
 // The phases, in order.
@@ -18,15 +18,14 @@ const (
 	Ready
 )
 
-// How long a caller may be in each phase, also where nobody needs its place. A lost packet
-// costs up to a second in the first phase (the kernel's first retransmission), and less in the
-// later ones.
+// The limits hold even if no other caller needs the place. A lost packet costs up to a second in
+// the first phase (the kernel's first retransmission), and less in the later ones.
 const (
 	// firstByteLimit bounds the time from accept to the caller's first byte, which
 	// follows the caller's last packet of TCP's own handshake. Over rdma_cm it bounds
 	// the establishment of the queue pair.
 	firstByteLimit = 5 * time.Second
-	// tlsLimit bounds TLS: one more flight of the caller, and the arithmetic of both.
+	// tlsLimit bounds TLS: one more flight of the caller, and the computations of both.
 	tlsLimit = 5 * time.Second
 	// helloLimit bounds the wait for the hello, before which the caller makes its
 	// queue pairs.
@@ -48,7 +47,7 @@ func (p Phase) limit() time.Duration {
 	return readyLimit
 }
 
-// String is what the caller has not done yet.
+// String returns what the caller has not done yet.
 func (p Phase) String() string {
 	switch p {
 	case FirstByte:

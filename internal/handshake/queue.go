@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// queueOf returns what reports whether the kernel's queue of callers that wait for Accept is
-// half full. When it is full the kernel drops what callers send, and they try again after one,
-// three and seven seconds. Of a listener that is not TCP's nothing is known.
+// queueOf returns a function that reports whether the kernel's queue of callers that wait for
+// Accept is half full. When it is full the kernel drops packets of callers, which try again after
+// one, three and seven seconds. A listener of another kind than TCP has no such queue.
 func queueOf(l net.Listener) func() bool {
 	unknown := func() bool { return false }
 	c, ok := l.(syscall.Conn)
@@ -24,7 +24,7 @@ func queueOf(l net.Listener) func() bool {
 	}
 	return func() (halfFull bool) {
 		_ = raw.Control(func(fd uintptr) {
-			// Of a socket that listens the kernel gives its queue in these fields.
+			// These fields describe the queue of a socket that listens.
 			if i, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
 				halfFull = i.Sacked > 0 && i.Unacked >= i.Sacked/2
 			}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Server makes connections with those who call at a listener.
+// Server makes connections with the callers of a listener.
 type Server struct {
 	Pending *Pending
 	Timeout time.Duration // of a whole handshake
@@ -19,16 +19,16 @@ type Server struct {
 	// Caller.Connected before it returns nil. With an error it has closed the caller's
 	// connection, or Server does.
 	Handshake func(ctx context.Context, c *Caller) error
-	// OnReject, if not nil, is told of every caller that is not connected. It is called on the
-	// caller's goroutine: as long as [Ending] calls of it last, nobody is accepted.
+	// OnReject, if not nil, is called for every caller that is not connected, on the caller's
+	// goroutine. While [Ending] calls of it last, no caller is accepted.
 	OnReject func(from net.Addr, why error)
 }
 
-// acceptAgain is how long Serve waits after Accept has failed: out of descriptors, most likely.
+// acceptAgain is the time that Serve waits after Accept has failed; descriptors may have run out.
 const acceptAgain = 50 * time.Millisecond
 
 // Serve accepts until ctx ends or the listener is closed, and returns when all of its callers
-// have gone.
+// have ended.
 func (s *Server) Serve(ctx context.Context, l net.Listener) {
 	queued := queueOf(l)
 	var tasks sync.WaitGroup
@@ -66,7 +66,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) {
 			}
 			_ = c.Close()
 			if why := c.giveUp(); why != nil {
-				err = why // what the handshake has seen of that is a closed connection
+				err = why // the handshake itself has seen a closed connection only
 			}
 			if s.OnReject != nil && ctx.Err() == nil {
 				s.OnReject(from, err)

@@ -71,9 +71,9 @@ func meet(t *testing.T, addr string) {
 	}
 }
 
-// Descriptors and goroutines of the server stay under the bound that the package states,
-// however many call; each that is turned out is told of, once, with the reason; nothing is
-// left.
+// Descriptors and goroutines of the server stay under the bound that the package states, however
+// many callers there are. OnReject gets each caller that is not connected, once, with the reason,
+// and nothing is left.
 func TestServerIsBounded(t *testing.T) {
 	testenv.NoGrowth(t, testenv.Descriptors)
 	const places, calls = 16, 400

@@ -9,42 +9,41 @@ import (
 )
 
 const (
-	// fullPatience is how long a caller is waited for in one phase while others need its
-	// place. It is several times a round trip around the world, and many times what a
+	// fullPatience is the time that the listener waits for a caller in one phase while others
+	// need its place. It is several times a round trip around the world, and many times what a
 	// caller on this machine takes.
 	fullPatience = time.Second
-	// noPatience and less is as good as none: places are looked over that often.
+	// noPatience and less counts as none. It is also the interval at which places are looked at.
 	noPatience = 10 * time.Millisecond
-	// progress is how many times as long those are waited for that have sent something, if
-	// their address makes progress: another of it has connected within progressLasts.
+	// progress multiplies the patience with callers that have sent something, if another one of
+	// their address has connected within progressLasts.
 	progress      = 4
 	progressLasts = 3 * fullPatience
-	// pressedPatience is the most that a caller is waited for while the kernel's queue of
-	// callers is half full, so that it does not overflow.
+	// pressedPatience is the longest time that the listener waits for a caller while the
+	// kernel's queue of callers is half full, so that it does not overflow.
 	pressedPatience = fullPatience / 4
-	// failing and less is the patience of an address of which at least two callers more
-	// did not connect than did.
+	// failing and less is the patience with an address of which at least two callers more have
+	// failed to connect than have connected.
 	failing = fullPatience / 4
 
-	// recordLasts is how long callers that did not connect count against the next ones
-	// of their address.
+	// recordLasts is the time for which callers that did not connect count against the next
+	// ones of their address.
 	recordLasts = 30 * time.Second
-	// records bounds how many addresses that have no place are remembered.
+	// records bounds the number of addresses without a place that are kept.
 	records = 1024
-	// recordsPerHalf is how many addresses of which a caller more did not connect than did
-	// halve the patience with an address of which nothing is known: an attack from many
-	// addresses finds less and less.
+	// recordsPerHalf is a number of addresses whose callers have failed to connect. Each such
+	// number halves the patience with new addresses, as for an attack from many addresses.
 	recordsPerHalf = 64
 )
 
-// source is an address from which there are callers, or were until lately.
+// source is an address that has callers, or had some lately.
 type source struct {
 	prefix   netip.Prefix
 	places   int
 	patience time.Duration
 	changed  time.Time // the patience
 
-	connected time.Time // the last that did
+	connected time.Time // when its last caller connected
 }
 
 // isFailing reports whether the last callers of an address did not connect.
@@ -53,11 +52,11 @@ func (s *source) isFailing() bool { return s.patience <= failing }
 // progresses reports whether callers of an address connect.
 func (s *source) progresses(now time.Time) bool { return now.Sub(s.connected) < progressLasts }
 
-// addrPorter is what an address has that is an IP address with a port.
+// addrPorter is an IP address with a port.
 type addrPorter interface{ AddrPort() netip.AddrPort }
 
-// prefixOf is the address that shares places: of IPv6 the /64, in which one host may have any
-// address. An address of another kind is one with all of its kind.
+// prefixOf returns the address that shares places: of IPv6 the /64, in which one host may have
+// any address. All addresses of another kind count as one.
 func prefixOf(a net.Addr) netip.Prefix {
 	p, ok := a.(addrPorter)
 	if !ok {
@@ -72,7 +71,7 @@ func prefixOf(a net.Addr) netip.Prefix {
 	return prefix
 }
 
-// source is the record of an address.
+// source returns the record of an address.
 func (p *Pending) source(prefix netip.Prefix, now time.Time) *source {
 	if now.Sub(p.swept) >= fullPatience || len(p.sources) > records+p.max {
 		p.sweep(now)
@@ -86,7 +85,7 @@ func (p *Pending) source(prefix netip.Prefix, now time.Time) *source {
 	return s
 }
 
-// sweep drops records that say nothing any more, and some more if there are too many.
+// sweep drops records that are too old to matter, and some more if there are too many.
 func (p *Pending) sweep(now time.Time) {
 	p.swept = now
 	for _, s := range p.sources {
@@ -98,7 +97,7 @@ func (p *Pending) sweep(now time.Time) {
 		return
 	}
 	for _, s := range p.sources {
-		if len(p.sources) <= records*3/4+p.max { // so that not every caller comes here
+		if len(p.sources) <= records*3/4+p.max { // a quarter less, so that the next callers need no sweep
 			return
 		}
 		if s.places == 0 {
@@ -119,7 +118,7 @@ func (p *Pending) learn(s *source, patience time.Duration, now time.Time) {
 	p.count(s, 1)
 }
 
-// count counts an address among those with which there is less patience.
+// count counts an address among those with less patience.
 func (p *Pending) count(s *source, n int) {
 	if s.patience <= fullPatience/2 {
 		p.doubted += n
@@ -129,7 +128,7 @@ func (p *Pending) count(s *source, n int) {
 // failed counts a caller that did not connect.
 func (p *Pending) failed(s *source, now time.Time) { p.learn(s, s.patience/2, now) }
 
-// succeeded counts one that did.
+// succeeded counts a caller that has connected.
 func (p *Pending) succeeded(s *source, now time.Time) {
 	s.connected = now
 	p.learn(s, (s.patience+fullPatience+1)/2, now)

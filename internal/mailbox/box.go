@@ -97,7 +97,7 @@ func (b *Box) Letter(what string, kind Kind, p []byte) (Letter, error) {
 	case b.depth == 0:
 		return refuse("the connection has no messages of its own", "make it with a number of messages", unix.EOPNOTSUPP)
 	case len(p) > b.out-headSize:
-		return refuse(fmt.Sprintf("a message of %d bytes", len(p)), fmt.Sprintf("this connection takes %d at most: write more", b.out-headSize), dmabuf.ErrLimit)
+		return refuse(fmt.Sprintf("a message of %d bytes", len(p)), fmt.Sprintf("this connection takes %d at most, the smaller MessageSize of both sides: raise it, or write", b.out-headSize), dmabuf.ErrLimit)
 	}
 	return Letter{kind: kind, payload: p}, nil
 }

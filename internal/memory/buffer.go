@@ -16,7 +16,6 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
-	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/layout"
@@ -377,10 +376,6 @@ func (b *Buffer) useToWrite() error {
 	return b.Use()
 }
 
-func (b *Buffer) denied(op string) error {
-	return &dmabuf.Error{Op: op, Device: b.String(), Detail: "the slice is for reading only", Remedy: "use Slice", Err: unix.EACCES}
-}
-
 // Sync makes a staged Buffer's source and its staging buffer equal: it copies the peers'
 // writes to the source, and writes to the source, by a GPU or otherwise, to the staging
 // buffer. ReadAt, WriteAt and local operations do this for the bytes that they touch. Call
@@ -457,58 +452,9 @@ func (b *Buffer) Close() error {
 	return nil
 }
 
-// Retire makes Buffers of the same memory by several NICs unusable, all of them or none: if
-// something besides them keeps the memory, it returns what. Each is then to be released.
-func Retire(list []*Buffer) (busy string) {
-	for _, b := range list {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.core.mu.Lock()
-		defer b.core.mu.Unlock()
-	}
-	for _, b := range list {
-		staged := 0 // of the others, which use the staging buffer of this one
-		for _, other := range list {
-			if other.core.first == b.core {
-				staged++
-			}
-		}
-		if busy = b.core.keeps(staged); busy != "" {
-			return busy
-		}
-	}
-	for _, b := range list {
-		b.retired = true
-	}
-	return ""
-}
-
 func (b *Buffer) inUse(detail, remedy string) error {
 	return &dmabuf.Error{Op: "close", Device: b.String(), Detail: detail, Remedy: remedy, Err: dmabuf.ErrInUse}
 }
-
-// String names the Buffer for messages: "buffer cuda:0 (64 KiB)".
-func (b *Buffer) String() string {
-	name := b.core.name
-	if name == "" {
-		name = fmt.Sprintf("%x", b.id)
-	}
-	if b.off > 0 {
-		return fmt.Sprintf("buffer %s (%s from byte %d on)", name, SizeText(b.size), b.off)
-	}
-	return fmt.Sprintf("buffer %s (%s)", name, SizeText(b.size))
-}
-
-// SizeText returns a size for messages: "64 KiB", or "100 bytes" if it is no multiple of 1 KiB.
-func SizeText(n int64) string {
-	if n%1024 != 0 {
-		return fmt.Sprintf("%d bytes", n)
-	}
-	return bytesize.Format(n)
-}
-
-// isClosed returns the error of a Buffer that is closed.
-func (b *Buffer) isClosed() error { return errs.Closed(b.String()) }
 
 // SetReady makes operations that read the Buffer's bytes wait until the function returns nil:
 // for memory that a GPU is still writing when the operation is posted. Its context ends with

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,3 +30,31 @@ func noBuffer(op string) error {
 }
 
 var errNotHere = &dmabuf.Error{Op: "use a buffer", Detail: "it was registered with another NIC", Remedy: "register it with the NIC of the connection", Err: unix.EINVAL}
+
+// String names the Buffer for messages: "buffer cuda:0 (64 KiB)".
+func (b *Buffer) String() string {
+	name := b.core.name
+	if name == "" {
+		name = fmt.Sprintf("%x", b.id)
+	}
+	if b.off > 0 {
+		return fmt.Sprintf("buffer %s (%s from byte %d on)", name, SizeText(b.size), b.off)
+	}
+	return fmt.Sprintf("buffer %s (%s)", name, SizeText(b.size))
+}
+
+// SizeText returns a size for messages: "64 KiB", or "100 bytes" if it is no multiple of 1 KiB.
+func SizeText(n int64) string {
+	if n%1024 != 0 {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	return bytesize.Format(n)
+}
+
+// isClosed returns the error of a Buffer that is closed.
+func (b *Buffer) isClosed() error { return errs.Closed(b.String()) }
+
+// denied returns the error of an operation that would change a read-only Buffer.
+func (b *Buffer) denied(op string) error {
+	return &dmabuf.Error{Op: op, Device: "local " + b.String(), Detail: "the slice is for reading only", Remedy: "use Slice", Err: unix.EACCES}
+}

@@ -196,7 +196,7 @@ func (r *Request) matched() error {
 	}
 	return &dmabuf.Error{
 		Op: r.Kind.String(), Err: dmabuf.ErrRange,
-		Detail: fmt.Sprintf("%d bytes here, %d at the peer", r.Length, r.there),
+		Detail: fmt.Sprintf("%d bytes here, %d at the peer", r.Length, r.there), Remedy: "both must be equal",
 	}
 }
 

@@ -21,7 +21,7 @@ var ErrRemoved = fmt.Errorf("%w: removed", rc.ErrNotConnected)
 type ending struct {
 	cause    error
 	down     error         // the state of the port, or the path, if the connection ended because of it
-	farewell error         // the peer's reason for the end; nil before it has said one
+	farewell error         // the peer's reason for the end; nil before it comes
 	heard    chan struct{} // closed when farewell is set
 }
 
