@@ -3,6 +3,7 @@
 package gpurdma
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/memnic"
@@ -77,10 +78,10 @@ func (m *manual) ways() []way {
 			if _, err := m.ca.post(m.t.Context(), &m.op, false, nil, s); err != nil {
 				m.t.Fatal(err)
 			}
-			for *s == 0 {
+			for s.n.Load() == 0 {
 				e.Look()
 			}
-			*s = 0
+			s.n.Store(0)
 		}},
 		{"blocking", func() { m.ok(m.ca.Write(ctx, m.op.Remote, m.op.Local)) }},
 		{"queue", func() {
@@ -94,7 +95,7 @@ func (m *manual) ways() []way {
 	}
 }
 
-// counted counts completions. It is for one goroutine that takes them.
-type counted int
+// counted counts completions. The endpoint's own goroutine may take some of them.
+type counted struct{ n atomic.Int64 }
 
-func (s *counted) Complete(operation.Completion) { *s++ }
+func (s *counted) Complete(operation.Completion) { s.n.Add(1) }
