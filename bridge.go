@@ -3,8 +3,6 @@
 package gpurdma
 
 import (
-	"context"
-
 	"github.com/gpurdma/gpurdma/internal/bridge"
 	"github.com/gpurdma/gpurdma/internal/memory"
 )
@@ -15,13 +13,7 @@ func init() {
 		if err != nil {
 			return nil, err
 		}
-		f.alloc = func(ctx context.Context, spec string, size int64) (Source, error) {
-			src, err := alloc(ctx, spec, size)
-			if err != nil {
-				return nil, err
-			}
-			return src.(Source), nil
-		}
+		f.alloc = alloc
 		return f, nil
 	}
 }

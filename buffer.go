@@ -119,7 +119,7 @@ func (f *Fabric) Alloc(ctx context.Context, spec string, size int64, opts ...Buf
 		if err != nil {
 			return nil, err
 		}
-		return f.register(ctx, src, spec, size, []io.Closer{src.(io.Closer)}, opts)
+		return f.register(ctx, src.(Source), spec, size, []io.Closer{src.(io.Closer)}, opts)
 	}
 	a, err := gpualloc.Open(spec, gpualloc.Env{})
 	if err != nil {

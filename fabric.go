@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/bridge"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -23,7 +24,7 @@ import (
 // Fabric is one or more opened NICs. Its methods may be called from several goroutines at once.
 type Fabric struct {
 	nics  []*rail
-	alloc func(ctx context.Context, spec string, size int64) (Source, error) // in place of package gpualloc's, of memory that is an io.Closer; may be nil
+	alloc bridge.Alloc // in place of package gpualloc's, of memory that is a Source and an io.Closer; may be nil
 
 	mu        sync.Mutex
 	closed    bool

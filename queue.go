@@ -82,7 +82,9 @@ func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
 			}
 		}
 		if err != nil {
-			q.kick(c, n)
+			if n > 0 {
+				c.rail.endpoint.Look() // posts what waits for more
+			}
 			if none := c.noRoom(err); none != nil {
 				q.await(c)
 				return n, none
@@ -103,13 +105,6 @@ func (q *Queue) await(c *Conn) {
 	defer q.mu.Unlock()
 	if len(q.free) == len(q.places) {
 		q.room = c.c.Works.Vacancy()
-	}
-}
-
-// kick posts what waits for more.
-func (q *Queue) kick(c *Conn, posted int) {
-	if posted > 0 {
-		c.rail.endpoint.Look()
 	}
 }
 

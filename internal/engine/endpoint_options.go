@@ -130,7 +130,7 @@ func (o *EndpointOptions) setPeerTimeout() {
 // room is the number of work requests that a connection may have in its completion queue.
 func (o *EndpointOptions) room() int { return rc.Queues*o.SendDepth + o.RecvDepth }
 
-// mail returns what the hello says of the messages that a connection receives by itself.
+// mail returns the limits, for the peer, of the messages that a connection receives by itself.
 func (o *EndpointOptions) mail() exchange.Mail {
 	if o.MailDepth == 0 {
 		return exchange.Mail{}

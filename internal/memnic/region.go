@@ -148,3 +148,21 @@ func (n *Network) at(l *Link, key uint32, addr uint64, size int, remote bool, ne
 	}
 	return r.mem[addr-r.base:][:size], r
 }
+
+// Revoke ends the access of a network's devices to memory, as a GPU's driver does when it
+// takes memory away. When Revoke has returned, no device accesses the memory any more: a peer
+// gets a remote access error, and the local side a local protection error. The memory cannot
+// be registered again.
+func (n *Network) Revoke(m *Memory) {
+	m.mu.Lock()
+	m.revoked = true
+	m.mu.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, r := range n.keys {
+		if r.of == m {
+			r.revoked = true
+			r.adapter.forget(r)
+		}
+	}
+}
