@@ -103,6 +103,7 @@ var mayTestImport = map[string][]string{
 
 	"internal/engine":      {"trace", "internal/layouttest", "internal/memnic", "internal/lower", "internal/wire", "layout", "gpualloc", "placement", "pciaddr"},
 	"internal/cqueue":      {"internal/memnic"},
+	"internal/mailbox":     {"internal/memnic"},
 	"internal/memory":      {"internal/layouttest", "internal/memnic"},
 	"internal/lower":       {"internal/layouttest"},
 	"internal/conformance": {"", "fabrictest", "ibvfd", "dmabuf", "internal"},

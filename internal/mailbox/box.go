@@ -32,6 +32,8 @@ type Box struct {
 	piece   lower.Piece    // of buf
 	depth   int            // receives for messages that took a credit
 	in, out int            // sizes of a receiving and a sending slot
+	ours    int            // bytes of the longest message that this side receives
+	longest int            // bytes of the longest message that this side sends
 	sent    int            // offset of the first sending slot
 	free    []int          // sending slots
 	control []int          // sending slots of messages that need no credit
@@ -50,7 +52,8 @@ type list struct {
 // Open allocates the slots.
 func (b *Box) Open(nic *memory.NIC, ours, theirs Size) error {
 	b.depth, b.credits, b.most = ours.Depth, theirs.Depth, theirs.Depth
-	b.in, b.out = headSize+ours.Length, headSize+min(ours.Length, theirs.Length)
+	b.ours, b.longest = ours.Length, min(ours.Length, theirs.Length)
+	b.in, b.out = headSize+max(b.ours, creditSize), headSize+max(b.longest, creditSize)
 	b.sent = b.Receives() * b.in
 	slots := min(b.credits, b.depth)
 	for i := range slots {
@@ -96,8 +99,8 @@ func (b *Box) Letter(what string, kind Kind, p []byte) (Letter, error) {
 	switch {
 	case b.depth == 0:
 		return refuse("the connection has no messages of its own", "make it with a number of messages", unix.EOPNOTSUPP)
-	case len(p) > b.out-headSize:
-		return refuse(fmt.Sprintf("a message of %d bytes", len(p)), fmt.Sprintf("this connection takes %d at most, the smaller MessageSize of both sides: raise it, or write", b.out-headSize), dmabuf.ErrLimit)
+	case len(p) > b.longest:
+		return refuse(fmt.Sprintf("a message of %d bytes", len(p)), fmt.Sprintf("this connection takes %d at most, the smaller MessageSize of both sides: raise it, or write", b.longest), dmabuf.ErrLimit)
 	}
 	return Letter{kind: kind, payload: p}, nil
 }
@@ -174,6 +177,9 @@ func (b *Box) Arrived(l *Letter, n int) error {
 	kind, body := Kind(p[0]), p[headSize:]
 	switch kind {
 	case Message, Note:
+		if len(body) > b.ours {
+			return malformed(fmt.Sprintf("a message of %d bytes", n))
+		}
 		if b.lists[Message].messages.Len()+b.lists[Note].messages.Len() >= b.depth {
 			return malformed("a message without a credit")
 		}
@@ -181,7 +187,7 @@ func (b *Box) Arrived(l *Letter, n int) error {
 		l.messages.Push(append([]byte(nil), body...))
 		l.tell()
 	case credit:
-		if len(body) != 4 {
+		if len(body) != creditSize {
 			return malformed(fmt.Sprintf("credits in %d bytes", len(body)))
 		}
 		b.credits += int(binary.BigEndian.Uint32(body) & 0xffff)

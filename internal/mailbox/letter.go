@@ -14,8 +14,11 @@ const (
 	receive // of a Letter: a receive for any message
 )
 
-// headSize is the size of a message's kind, in bytes.
-const headSize = 1
+// Sizes of a message's kind, and of the number of credits, in bytes.
+const (
+	headSize   = 1
+	creditSize = 4
+)
 
 // Letter is the message that an operation sends, or that follows its bytes, or a receive for any
 // message. The zero Letter is none.
