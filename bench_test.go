@@ -75,7 +75,7 @@ func (m *manual) ways() []way {
 	ops, done := []Op{m.op}, make([]Completion, 16)
 	return []way{
 		{"by-hand", func() {
-			if _, err := m.ca.post(m.t.Context(), &m.op, false, nil, s); err != nil {
+			if _, err := m.ca.post(ctx, &m.op, false, nil, s); err != nil {
 				m.t.Fatal(err)
 			}
 			for s.n.Load() == 0 {
@@ -83,7 +83,11 @@ func (m *manual) ways() []way {
 			}
 			s.n.Store(0)
 		}},
-		{"blocking", func() { m.ok(m.ca.Write(ctx, m.op.Remote, m.op.Local)) }},
+		{"blocking", func() {
+			if err := m.ca.Write(ctx, m.op.Remote, m.op.Local); err != nil {
+				m.t.Fatal(err)
+			}
+		}},
 		{"queue", func() {
 			if n, err := q.Post(m.ca, ops); n != 1 {
 				m.t.Fatal(err)

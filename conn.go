@@ -250,21 +250,19 @@ func (c *Conn) String() string { return fmt.Sprintf("%v by %v", c.RemoteAddr(), 
 
 // do posts an operation, and waits for it.
 func (c *Conn) do(ctx context.Context, o *Op) (uint64, error) {
-	x := newCall()
-	t, err := c.postWait(ctx, o, false, x, calls{})
+	x := progress.NewCall()
+	t, err := c.postWait(ctx, o, false, x, progress.Calls{})
 	if err != nil {
-		x.free()
+		x.Free()
 		return 0, c.failed(o.Kind, err)
 	}
-	if err := progress.Await(ctx, c.rail.alone[:], x.signal, nil); err != nil {
+	if err := x.Wait(ctx, c.rail.alone[:]); err != nil {
 		t.Cancel(err)
-		if x.abandon() {
+		if x.Abandon() {
 			return 0, c.failed(o.Kind, err)
 		}
-		<-x.signal // it has just ended
 	}
-	value, err := x.value, x.err
-	x.free()
+	value, err := x.Result()
 	return value, c.failed(o.Kind, err)
 }
 

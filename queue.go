@@ -209,12 +209,36 @@ func (q *Queue) Wait(ctx context.Context, done []Completion) (int, error) {
 		q.mu.Lock()
 		room := q.room
 		q.mu.Unlock()
-		if err := progress.Await(ctx, q.progress, q.wake, room); err != nil {
-			return 0, err
+		if !progress.Look(q.progress, (*waited)(q)) {
+			progress.Asleep(q.progress)
+			select {
+			case <-q.wake:
+			case <-room:
+			case <-ctx.Done():
+				return 0, errs.Ended(ctx)
+			}
 		}
 		if n, err := q.collect(done); n > 0 || err != nil || q.hasRoom(room) {
 			return n, err
 		}
+	}
+}
+
+// waited is a Queue as what Wait waits for.
+type waited Queue
+
+// Ended reports whether there is a completion, or a connection has room.
+func (q *waited) Ended() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.count > 0 || q.closed {
+		return true
+	}
+	select {
+	case <-q.room:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -118,15 +118,10 @@ func (p *Progress) Await(ctx context.Context, a, b <-chan struct{}) error {
 // give: it looks for completions for a short time, and then sleeps. If ctx ends first, it returns
 // ctx's error. b may be nil.
 func Await(ctx context.Context, list []*Progress, a, b <-chan struct{}) error {
-	if lookFor(list, a, b) {
+	if Look(list, signals{a, b}) {
 		return nil
 	}
-	for _, p := range list {
-		select { // Run asks for events now
-		case p.asleep <- struct{}{}:
-		default:
-		}
-	}
+	Asleep(list)
 	select {
 	case <-a:
 		return nil
@@ -137,25 +132,40 @@ func Await(ctx context.Context, list []*Progress, a, b <-chan struct{}) error {
 	}
 }
 
-// lookFor looks for completions until there is a value, or for a short time.
-func lookFor(list []*Progress, a, b <-chan struct{}) bool {
+// Asleep makes the goroutines of endpoints wait for events, because the caller looks no longer.
+func Asleep(list []*Progress) {
+	for _, p := range list {
+		select {
+		case p.asleep <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// An End is what a goroutine waits for.
+type End interface {
+	Ended() bool // asked after each look for completions
+}
+
+// Look looks for completions until the end has come, or for a short time.
+func Look(list []*Progress, end End) bool {
 	for _, p := range list {
 		p.lookers.Add(1)
 		p.looks.Add(1)
 	}
-	found := lookUntil(list, a, b)
+	found := lookUntil(list, end)
 	for _, p := range list {
 		p.lookers.Add(-1)
 	}
 	return found
 }
 
-func lookUntil(list []*Progress, a, b <-chan struct{}) bool {
+func lookUntil(list []*Progress, end End) bool {
 	for busy := (spin.Wait{}); ; {
 		for _, p := range list {
 			p.look()
 		}
-		if received(a) || b != nil && received(b) {
+		if end.Ended() {
 			return true
 		}
 		if busy.Over() {
@@ -163,6 +173,12 @@ func lookUntil(list []*Progress, a, b <-chan struct{}) bool {
 		}
 	}
 }
+
+// signals is the value of one of two channels, of which the second may be nil.
+type signals struct{ a, b <-chan struct{} }
+
+// Ended takes a value.
+func (s signals) Ended() bool { return received(s.a) || s.b != nil && received(s.b) }
 
 // received takes a value of a channel, if there is one: a select of a single channel is cheap.
 func received(c <-chan struct{}) bool {
