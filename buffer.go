@@ -66,28 +66,34 @@ type Buffer struct {
 // BufferOption says how a Buffer is registered.
 type BufferOption func(*bufferOptions)
 
-type bufferOptions struct{ options memory.BufferOptions }
+type bufferOptions struct {
+	options        memory.BufferOptions
+	direct, staged bool
+}
 
 // chosen returns what options say.
-func chosen(opts []BufferOption) memory.BufferOptions {
+func chosen(opts []BufferOption) (memory.BufferOptions, error) {
 	var o bufferOptions
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&o)
 		}
 	}
-	return o.options
+	if o.direct && o.staged {
+		return o.options, &dmabuf.Error{Op: "register a buffer", Detail: "DirectOnly and StagedOnly", Remedy: "leave one of them out", Err: unix.EINVAL}
+	}
+	return o.options, nil
 }
 
 // DirectOnly returns an error from Register if the NIC does not reach the memory, instead of
 // staging it; and no operation moves its bytes by CPU.
 func DirectOnly() BufferOption {
-	return func(o *bufferOptions) { o.options.Policy = memory.DirectOnly }
+	return func(o *bufferOptions) { o.options.Policy, o.direct = memory.DirectOnly, true }
 }
 
 // StagedOnly stages the memory even if the NIC reaches it: for comparison.
 func StagedOnly() BufferOption {
-	return func(o *bufferOptions) { o.options.Policy = memory.StagedOnly }
+	return func(o *bufferOptions) { o.options.Policy, o.staged = memory.StagedOnly, true }
 }
 
 // StrictOrdering is for memory that a program polls without waiting for a notification, such as
@@ -134,12 +140,20 @@ func (f *Fabric) Alloc(ctx context.Context, spec string, size int64, opts ...Buf
 
 // allocHost makes one piece of host memory, which all NICs register.
 func (f *Fabric) allocHost(size int64, opts []BufferOption) (*Buffer, error) {
-	opt := chosen(opts)
-	if opt.Policy == memory.StagedOnly {
-		return nil, &dmabuf.Error{Op: "allocate host memory", Detail: "StagedOnly", Remedy: "leave it out: NICs reach host memory", Err: unix.EINVAL}
+	opt, err := chosen(opts)
+	if err == nil && opt.Policy == memory.StagedOnly {
+		err = &dmabuf.Error{Op: "allocate host memory", Detail: "StagedOnly", Remedy: "leave it out: NICs reach host memory", Err: unix.EINVAL}
+	} else if err == nil && size <= 0 {
+		err = &dmabuf.Error{Op: "allocate host memory", Detail: fmt.Sprintf("%d bytes", size), Err: dmabuf.ErrRange}
 	}
-	if size <= 0 {
-		return nil, &dmabuf.Error{Op: "allocate host memory", Detail: fmt.Sprintf("%d bytes", size), Err: dmabuf.ErrRange}
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range f.nics {
+		if err := r.nic.Pin(size, "a buffer of host memory"); err != nil {
+			return nil, err
+		}
+		r.nic.Unpin(size) // the registration pins it
 	}
 	mem, err := hostmem.Alloc(int(size))
 	if err != nil {
@@ -179,7 +193,10 @@ func (f *Fabric) Register(ctx context.Context, src Source, opts ...BufferOption)
 }
 
 func (f *Fabric) register(ctx context.Context, src Source, name string, size int64, owned []io.Closer, opts []BufferOption) (*Buffer, error) {
-	opt := chosen(opts)
+	opt, err := chosen(opts)
+	if err != nil {
+		return nil, err
+	}
 	return f.make(size, owned, func(n *memory.NIC, x io.Closer) (*memory.Buffer, error) {
 		if err := errs.Ended(ctx); err != nil {
 			return nil, err

@@ -85,8 +85,6 @@ const (
 	maxHello        = 4 << 10
 )
 
-func (c *Config) backlog() int { return cmp.Or(max(c.Backlog, 0), defaultBacklog) }
-
 // options translates the configuration for a NIC.
 func (c *Config) options(r *rail) (engine.EndpointOptions, error) {
 	opt := engine.EndpointOptions{
@@ -106,6 +104,14 @@ func (c *Config) options(r *rail) (engine.EndpointOptions, error) {
 			return opt, refuse(fmt.Sprintf("Config.%s %d", x.name, x.value), fmt.Sprintf("0 to %d; 0 is the default", x.most))
 		}
 	}
+	for name, d := range map[string]time.Duration{"PeerTimeout": c.PeerTimeout, "ConnectTimeout": c.ConnectTimeout} {
+		if d != 0 && (d < time.Millisecond || d > 24*time.Hour) {
+			return opt, refuse(fmt.Sprintf("Config.%s %v", name, d), "1 ms to 24 h; 0 is the default")
+		}
+	}
+	if c.ServiceLevel > 15 {
+		return opt, refuse(fmt.Sprintf("Config.ServiceLevel %d", c.ServiceLevel), "0 to 15")
+	}
 	if c.MTU != 0 && c.MTU != ibdev.MTUBytes(ibdev.MTUEnum(c.MTU)) {
 		return opt, refuse(fmt.Sprintf("Config.MTU %d", c.MTU), "256, 512, 1024, 2048, 4096, or 0 for what both ports have")
 	}
@@ -114,7 +120,7 @@ func (c *Config) options(r *rail) (engine.EndpointOptions, error) {
 	}
 	if c.PKey != 0 {
 		if err := r.nic.NeedPKey(c.Port, ibdev.PKey(c.PKey)); err != nil {
-			return opt, err
+			return opt, fmt.Errorf("Config.PKey %#04x: %w", c.PKey, err)
 		}
 	}
 	if rejected := c.OnReject; rejected != nil {

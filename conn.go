@@ -198,7 +198,8 @@ func (c *Conn) Close() error { return c.c.Close() }
 // or by an error. All that the peer did before has arrived then.
 func (c *Conn) Done() <-chan struct{} { return c.c.Done() }
 
-// Err returns why the connection has ended, and nil before that.
+// Err returns why the connection has ended, and nil before that. After an operation has failed
+// because of the end, it is not nil.
 func (c *Conn) Err() error { return plain(c.c.Err()) }
 
 // LocalAddr returns this side's address of the exchange.

@@ -36,7 +36,9 @@ var (
 	// ErrUnsafe means that the exchange would not be encrypted.
 	ErrUnsafe = engine.ErrUnsafe
 	// ErrOutcomeUnknown means that operations were under way when the connection ended, and that
-	// the peer has not confirmed its end: they may have been carried out, or still be.
+	// the peer has not confirmed its end: they may have been carried out, or still be. Close
+	// returns it. The error of an operation does not say so: unless the peer's NIC has refused it,
+	// a write that has failed may have been carried out, wholly or in part.
 	ErrOutcomeUnknown = engine.ErrOutcomeUnknown
 
 	// ErrRange means that an offset, a length or a setting is outside of what there is. It is

@@ -3,10 +3,12 @@
 package gpurdma
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -71,16 +73,24 @@ func closeNICs(nics []*memory.NIC) (err error) {
 func newFabric(nics []*memory.NIC) (*Fabric, error) {
 	f := &Fabric{listeners: map[*Listener]struct{}{}, conns: map[*Conn]struct{}{}, buffers: map[*Buffer]struct{}{}}
 	for i, n := range nics {
+		if slices.ContainsFunc(nics[:i], func(other *memory.NIC) bool { return other.Name() == n.Name() }) {
+			return nil, errors.Join(&dmabuf.Error{Op: "open a fabric", Device: n.Name(), Detail: "the NIC is named twice", Err: unix.EINVAL}, f.closeAll(nics))
+		}
 		e, err := engine.NewEndpoint(n, engine.EndpointOptions{Background: true, MaxPeers: maxConns})
 		if err != nil {
-			for _, r := range f.nics {
-				err = errors.Join(err, r.endpoint.Close())
-			}
-			return nil, errors.Join(err, closeNICs(nics))
+			return nil, errors.Join(err, f.closeAll(nics))
 		}
 		f.nics = append(f.nics, &rail{i, n, e, [1]*progress.Progress{e.Progress}})
 	}
 	return f, nil
+}
+
+// closeAll closes what newFabric has made, and the NICs.
+func (f *Fabric) closeAll(nics []*memory.NIC) (err error) {
+	for _, r := range f.nics {
+		err = errors.Join(err, r.endpoint.Close())
+	}
+	return errors.Join(err, closeNICs(nics))
 }
 
 // maxConns is the number of connections that a NIC may have. Admit bounds them sooner.
@@ -122,7 +132,7 @@ func (f *Fabric) Listen(addr string, cfg Config) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	el, err := r.endpoint.ListenWith(addr, opt, cfg.backlog())
+	el, err := r.endpoint.ListenWith(addr, opt, cmp.Or(cfg.Backlog, defaultBacklog))
 	if err != nil {
 		return nil, f.failed(err)
 	}
@@ -179,7 +189,7 @@ func (f *Fabric) failed(err error) error {
 // it returns an error that is dmabuf.ErrLimit.
 func (f *Fabric) SetMaxPinned(bytes int64) {
 	for _, r := range f.nics {
-		r.nic.SetMaxPinned(bytes)
+		r.nic.SetMaxPinned(max(bytes, 0))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -288,5 +289,115 @@ func TestDeadlineOfMany(t *testing.T) {
 		}
 		cancel()
 		w.put(theirs, make([]byte, 8))
+	}
+}
+
+// The error of a connection is there as soon as an operation has failed because of its end.
+func TestErrAfterAFailure(t *testing.T) {
+	w := newWorld(t, Config{})
+	mine := w.host(w.a, 8)
+	for i := range testenv.Count(50) {
+		a, b := w.connect(Config{})
+		m := w.host(w.b, 8)
+		w.ok(b.Export("m", m.All(), ReadWrite))
+		remote := must(a.Import(limited(t), "m"))(t)
+		w.ok(b.Unexport("m"))
+		if err := a.Write(limited(t), remote, mine.All()); err == nil {
+			t.Fatal("a write to memory that was withdrawn")
+		}
+		if a.Err() == nil {
+			t.Fatalf("round %d: the connection has no error", i)
+		}
+		_ = a.Close()
+		_ = b.Close()
+		w.ok(m.Close())
+	}
+}
+
+// An operation behind one that has failed has an error of the same kinds as the connection's.
+func TestErrorsBehindAFailure(t *testing.T) {
+	w := newWorld(t, Config{PeerTimeout: 200 * time.Millisecond})
+	mine := w.host(w.a, 8)
+	_, remote := w.lend("m", 8)
+	w.net.Cut(w.da, w.db)
+	var list []*Transfer
+	for range 3 {
+		list = append(list, must(w.ca.Start(limited(t), Op{Kind: OpWrite, Local: mine.All(), Remote: remote}))(t))
+	}
+	for i, x := range list {
+		<-x.Done()
+		if err := x.Err(); !errors.Is(err, ErrPeerGone) || strings.Count(err.Error(), "not connected") > 1 {
+			t.Errorf("operation %d: %v", i, err)
+		}
+	}
+	w.net.Mend(w.da, w.db)
+}
+
+// A queue waits for room on any of the connections that were full.
+func TestQueueWaitsForAnyRoom(t *testing.T) {
+	w := newWorld(t, Config{Depth: 1, Messages: 1})
+	a2, b2 := w.connect(Config{Depth: 1, Messages: 1})
+	q := w.a.NewQueue(4)
+	for _, c := range []*Conn{w.ca, a2} {
+		w.ok(c.Send(limited(t), []byte("the only credit")))
+		must(c.Start(limited(t), Op{Kind: OpSend, Inline: []byte("a")}))(t)
+		if _, err := q.Post(c, []Op{{Kind: OpSend, Inline: []byte("b")}}); !errors.Is(err, ErrQueueFull) {
+			t.Fatal(err)
+		}
+	}
+	go func() {
+		time.Sleep(time.Millisecond)
+		_, _ = w.cb.Receive(limited(t))
+	}()
+	if n, err := q.Wait(limited(t), make([]Completion, 4)); n != 0 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	for range 2 {
+		_, _ = b2.Receive(limited(t))
+	}
+}
+
+// An Export beside an Unexport of the same name is refused, or is what the peer imports.
+func TestExportBesideUnexport(t *testing.T) {
+	w := newWorld(t, Config{})
+	m := w.host(w.b, 8)
+	for i := range testenv.Count(100) {
+		name := fmt.Sprint(i)
+		w.ok(w.cb.Export(name, m.All(), ReadWrite))
+		ended := make(chan error)
+		go func() { ended <- w.cb.Unexport(name) }()
+		var err error
+		for range 50 {
+			if err = w.cb.Export(name, m.All(), ReadOnly); err == nil {
+				break
+			}
+		}
+		w.ok(<-ended)
+		if err == nil {
+			must(w.ca.Import(limited(t), name))(t)
+		}
+	}
+}
+
+// Options that contradict each other, and settings that make no sense, are refused.
+func TestContradictions(t *testing.T) {
+	w := newWorld(t, Config{})
+	if _, err := w.a.Register(limited(t), make(bytesSource, 8), DirectOnly(), StagedOnly()); err == nil {
+		t.Error("DirectOnly and StagedOnly")
+	}
+	w.a.SetMaxPinned(1 << 20)
+	if _, err := w.a.Alloc(limited(t), "host", 1<<40); !errors.Is(err, ErrLimit) {
+		t.Errorf("more than may be pinned: %v", err)
+	}
+	for what, cfg := range map[string]Config{
+		"PeerTimeout": {PeerTimeout: -1}, "ConnectTimeout": {ConnectTimeout: 1}, "ServiceLevel": {ServiceLevel: 16},
+	} {
+		if _, err := w.a.Dial(limited(t), "b:1", cfg); !errors.Is(err, ErrRange) || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, err := w.a.Dial(limited(t), "b:1", Config{ConnectTimeout: time.Nanosecond + time.Millisecond})
+	if err != nil && !strings.Contains(err.Error(), "ConnectTimeout") {
+		t.Errorf("a connection without time: %v", err)
 	}
 }

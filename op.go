@@ -108,7 +108,8 @@ func (o *Op) flags(more bool) (f operation.Flags) {
 }
 
 // post posts an operation; more says that another one follows at once. The sink gets its
-// completion, with tag. The NIC gets nothing of it after ctx has ended; it may be nil.
+// completion, with tag. After the deadline of ctx,
+// which may be nil, it is not begun.
 func (c *Conn) post(ctx context.Context, o *Op, more bool, tag any, sink operation.Sink) (workqueue.Ticket, error) {
 	kind, ok := o.Kind.engine()
 	if !ok {
@@ -118,7 +119,7 @@ func (c *Conn) post(ctx context.Context, o *Op, more bool, tag any, sink operati
 	if err != nil {
 		return workqueue.Ticket{}, err
 	}
-	w.SetContext(ctx)
+	w.SetDeadline(ctx)
 	if err = c.fill(w, o); err == nil {
 		err = w.Prepare()
 	}

@@ -4,6 +4,7 @@ package gpurdma
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -19,7 +20,7 @@ import (
 type Queue struct {
 	fabric   *Fabric
 	progress []*progress.Progress
-	full     full
+	noRoom   full          // the error of a full queue
 	wake     chan struct{} // gets a value when there is a completion, or the queue is closed
 
 	mu     sync.Mutex
@@ -29,7 +30,7 @@ type Queue struct {
 	done   []*place // a ring of those whose completions were not taken
 	head   int
 	count  int
-	room   <-chan struct{} // closed when a connection that had no room has some; nil if all had
+	full   []*Conn // had no room when Post was called last
 }
 
 // place is an operation of a queue. It is free again when its completion is taken.
@@ -54,7 +55,7 @@ func (f *Fabric) NewQueue(depth int) *Queue {
 	if depth <= 0 {
 		depth = 1024
 	}
-	q := &Queue{fabric: f, full: full{depth, fullQueue}, wake: make(chan struct{}, 1), places: make([]place, depth), free: make([]*place, depth), done: make([]*place, depth)}
+	q := &Queue{fabric: f, noRoom: full{depth, fullQueue}, wake: make(chan struct{}, 1), places: make([]place, depth), free: make([]*place, depth), done: make([]*place, depth)}
 	for _, r := range f.nics {
 		q.progress = append(q.progress, r.endpoint.Progress)
 	}
@@ -89,7 +90,7 @@ func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
 				q.await(c)
 				return n, none
 			}
-			if err == error(&q.full) {
+			if err == error(&q.noRoom) {
 				return n, err
 			}
 			return n, c.failed(o.Kind, err)
@@ -98,14 +99,14 @@ func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
 	return len(ops), nil
 }
 
-// await makes Wait return when a connection has room again, if the queue has no operation whose
-// completion would make it return: other calls have used up the room.
+// await makes Wait return when a connection has room again: other calls may have used it up.
 func (q *Queue) await(c *Conn) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.free) == len(q.places) {
-		q.room = c.c.Works.Vacancy()
+	if !slices.Contains(q.full, c) {
+		q.full = append(q.full, c)
 	}
+	q.mu.Unlock()
+	c.c.Works.SignalRoom(q.wake)
 }
 
 func (q *Queue) take(c *Conn, o *Op) (*place, error) {
@@ -117,9 +118,8 @@ func (q *Queue) take(c *Conn, o *Op) (*place, error) {
 	case c.fabric != q.fabric:
 		return nil, &dmabuf.Error{Op: "post", Detail: "the connection is of another fabric", Remedy: "make a queue of its fabric", Err: unix.EINVAL}
 	case len(q.free) == 0:
-		return nil, &q.full
+		return nil, &q.noRoom
 	}
-	q.room = nil
 	p := q.free[len(q.free)-1]
 	q.free = q.free[:len(q.free)-1]
 	p.done = Completion{Tag: o.Tag, Conn: c, Kind: o.Kind}
@@ -194,10 +194,9 @@ func (q *Queue) collect(done []Completion) (int, error) {
 	return n, nil
 }
 
-// Wait waits until there is at least one completion, and takes up to len(done) of them. If the
-// queue has no operation under way, and Post has returned ErrQueueFull, it waits until that
-// connection has room, and returns 0. If the context ends first, it returns its error;
-// operations go on.
+// Wait waits until there is at least one completion, and takes up to len(done) of them. It
+// returns 0 if a connection for which Post has returned ErrQueueFull has room: post again. If the
+// context ends first, it returns its error; operations go on.
 func (q *Queue) Wait(ctx context.Context, done []Completion) (int, error) {
 	if len(done) == 0 {
 		return 0, nil
@@ -206,20 +205,19 @@ func (q *Queue) Wait(ctx context.Context, done []Completion) (int, error) {
 		if n, err := q.collect(done); n > 0 || err != nil {
 			return n, err
 		}
-		q.mu.Lock()
-		room := q.room
-		q.mu.Unlock()
+		if q.hasRoom() {
+			q.mu.Lock()
+			q.full = q.full[:0] // Post says again which ones are full
+			q.mu.Unlock()
+			return 0, nil
+		}
 		if !progress.Look(q.progress, (*waited)(q)) {
 			progress.Asleep(q.progress)
 			select {
 			case <-q.wake:
-			case <-room:
 			case <-ctx.Done():
 				return 0, errs.Ended(ctx)
 			}
-		}
-		if n, err := q.collect(done); n > 0 || err != nil || q.hasRoom(room) {
-			return n, err
 		}
 	}
 }
@@ -230,31 +228,19 @@ type waited Queue
 // Ended reports whether there is a completion, or a connection has room.
 func (q *waited) Ended() bool {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.count > 0 || q.closed {
-		return true
-	}
-	select {
-	case <-q.room:
-		return true
-	default:
-		return false
-	}
+	ended := q.count > 0 || q.closed
+	q.mu.Unlock()
+	return ended || (*Queue)(q).hasRoom()
 }
 
-// hasRoom reports whether the connection that Wait has waited for has room, once.
-func (q *Queue) hasRoom(room <-chan struct{}) bool {
-	select {
-	case <-room:
-	default:
-		return false
-	}
+// hasRoom reports whether one of the connections that had no room has some.
+func (q *Queue) hasRoom() bool {
+	var list [8]*Conn
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.room == room {
-		q.room = nil
-	}
-	return true
+	full := append(list[:0], q.full...)
+	q.mu.Unlock()
+	// Without the queue's mutex, which a completion takes inside the connection's.
+	return slices.ContainsFunc(full, func(c *Conn) bool { return c.c.Works.HasRoom() })
 }
 
 // Close drops all completions. Operations go on.

@@ -103,8 +103,13 @@ type transfers struct{}
 func (transfers) Complete(c operation.Completion) {
 	t := c.Context.(*Transfer)
 	t.end(c.Value, c.Err)
-	close(t.gone)
+	if !c.Held {
+		close(t.gone)
+	}
 }
+
+// Released releases the memory of a transfer whose connection could not be closed at once.
+func (transfers) Released(t any) { close(t.(*Transfer).gone) }
 
 // Batch is operations that are posted together, and waited for together. It is for one
 // goroutine.

@@ -34,7 +34,7 @@ func testBacklog(t *testing.T, s *setting) {
 	first := must(dial("1"))(t)
 	must(dial("2"))(t)
 	for range 3 {
-		if c, err := dial("3"); !errors.Is(err, gpurdma.ErrRejected) || !strings.Contains(err.Error(), "wait for the listener's program") {
+		if c, err := dial("3"); !errors.Is(err, gpurdma.ErrRejected) || !strings.Contains(err.Error(), "queue (Backlog) is full") {
 			t.Fatalf("a third caller: %v, %v", c, err)
 		}
 		select {

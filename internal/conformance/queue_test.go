@@ -35,6 +35,7 @@ func testQueue(t *testing.T, s *setting) {
 		done := make([]gpurdma.Completion, 7)
 		full := 0
 		for left := 2 * n; left > 0; {
+			refused := false
 			for x, c := range []*gpurdma.Conn{p.client, c2} {
 				k, err := q.Post(c, ops[x])
 				if k < len(ops[x]) && !errors.Is(err, gpurdma.ErrQueueFull) || k == len(ops[x]) && err != nil {
@@ -42,6 +43,7 @@ func testQueue(t *testing.T, s *setting) {
 				}
 				if err != nil {
 					full++
+					refused = true
 				}
 				ops[x] = ops[x][k:]
 			}
@@ -50,7 +52,7 @@ func testQueue(t *testing.T, s *setting) {
 				k, err = q.Wait(limited(t), done)
 			}
 			ok(t, err)
-			if k == 0 {
+			if k == 0 && !refused { // Wait returns 0 when there is room for what was refused
 				t.Fatal("Wait has waited for nothing")
 			}
 			for _, d := range done[:k] {

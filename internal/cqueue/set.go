@@ -87,7 +87,10 @@ func (s *Set) retire(q *Queue) {
 // Close destroys the queues. A queue with a link that could not be closed stays; the NIC tries
 // again when it closes that link.
 func (s *Set) Close() {
-	for _, q := range append(slices.Clone(*s.All()), s.retired...) {
+	s.mu.Lock()
+	all := append(slices.Clone(*s.All()), s.retired...)
+	s.mu.Unlock()
+	for _, q := range all {
 		_ = s.nic.End(q.cq.Close)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/mailbox"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
+	"golang.org/x/sys/unix"
 )
 
 // Connect connects to the endpoint that listens on an address: "host:port" is a TCP address, or
@@ -103,11 +104,15 @@ func (e *Endpoint) connOf(id operation.Peer) (*Conn, *peer, error) {
 
 // dial makes a connection, or aborts it.
 func (e *Endpoint) dial(ctx context.Context, c *Conn, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, c.opt.ConnectTimeout)
+	limit := fmt.Errorf("no connection within %v (ConnectTimeout): %w", c.opt.ConnectTimeout, context.DeadlineExceeded)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.opt.ConnectTimeout, limit)
 	defer cancel()
 	defer context.AfterFunc(e.life, cancel)()
 	err := e.dialed(ctx, c, addr)
 	if err != nil {
+		if d, ok := ctx.Deadline(); ok && errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(d) {
+			<-ctx.Done() // its timer is late
+		}
 		over := errs.Ended(ctx)
 		if e.life.Err() != nil {
 			over = e.isClosed()
@@ -178,6 +183,9 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 		}
 		if !client && tcp != nil {
 			e.reject(tcp, theirs != exchange.Hello{}, err)
+		}
+		if !client && (errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)) {
+			err = fmt.Errorf("the caller has hung up: %w", err)
 		}
 		if peer.Addr != nil {
 			err = &knownCaller{peer, err}

@@ -17,7 +17,7 @@ import (
 
 // exports are the memory that this side has offered by name. The connection's mutex guards them.
 type exports struct {
-	names map[string]*memory.RemoteBuffer // nil while it is being offered
+	names map[string]*memory.RemoteBuffer // nil while it is being offered or withdrawn
 
 	withdrawn fifo.Queue[chan struct{}] // a channel for each withdrawal that the peer has not confirmed, which is closed then
 	owed      int                       // withdrawals of the peer's that are to be confirmed
@@ -74,7 +74,7 @@ func (c *Conn) Unexport(ctx context.Context, name string) error {
 	}
 	rb := c.exports.names[name]
 	if rb != nil {
-		delete(c.exports.names, name)
+		c.exports.names[name] = nil // taken, until the withdrawal is sent
 	}
 	c.mu.Unlock()
 	if rb == nil {
@@ -82,8 +82,11 @@ func (c *Conn) Unexport(ctx context.Context, name string) error {
 	}
 	forgot := make(chan struct{})
 	err := c.sendMessage(ctx, exchange.MsgOffer, exchange.EncodeWithdrawal(name), func() { c.exports.withdrawn.Push(forgot) })
+	c.mu.Lock()
+	delete(c.exports.names, name)
+	c.mu.Unlock()
 	if err = errs.Join(err, c.e.Unshare(rb)); err != nil {
-		return err
+		return &dmabuf.Error{Op: "unexport", Device: name, Detail: "the peer may not know it", Err: err}
 	}
 	select {
 	case <-forgot:
@@ -105,7 +108,9 @@ func (c *Conn) confirm() {
 	c.e.tasks.Go(func() {
 		for c.owes() {
 			ctx, cancel := context.WithTimeout(context.Background(), c.opt.PeerTimeout)
-			_ = c.sendMessage(ctx, exchange.MsgForgot, nil, nil) // after an error the connection ends
+			if err := c.sendMessage(ctx, exchange.MsgForgot, nil, nil); err != nil {
+				c.Works.Abort(err) // the peer would wait for it
+			}
 			cancel()
 		}
 	})

@@ -158,6 +158,8 @@ func (c *Conn) readExchange(tcp net.Conn) {
 	case err == nil:
 	case errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET):
 		c.leave(c.Works.Hear(errCut))
+	case errors.Is(err, unix.ETIMEDOUT) || errors.Is(err, unix.EHOSTUNREACH):
+		c.Works.Abort(fmt.Errorf("%w without a word: its host has not answered for %v (PeerTimeout): %w", operation.ErrPeerGone, c.opt.PeerTimeout, err))
 	default:
 		c.Works.Abort(err)
 	}

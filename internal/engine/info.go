@@ -68,15 +68,9 @@ func (c *Conn) OnEnd(f func()) {
 	}
 }
 
-// Err returns why the connection has ended; nil if it has not.
-func (c *Conn) Err() error {
-	select {
-	case <-c.ended:
-	default:
-		return nil
-	}
-	return c.Works.Gone()
-}
+// Err returns why the connection has ended, once an operation may have completed for that; nil
+// before that.
+func (c *Conn) Err() error { return c.Works.Err() }
 
 // rejectedHere is the error of a caller that this side's program has rejected. It is ErrRejected.
 type rejectedHere string

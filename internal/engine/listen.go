@@ -199,6 +199,9 @@ type calling struct {
 func (l *Listener) reserve() error {
 	l.e.mu.Lock()
 	defer l.e.mu.Unlock()
+	if l.closed() { // Close takes what is in accepted
+		return exchange.NewRejection(exchange.TextClosing, fmt.Errorf("%w: the listener is closed", ErrNotConnected))
+	}
 	for range len(l.accepted) { // peers that have ended take no place
 		select {
 		case q := <-l.accepted:
@@ -209,8 +212,6 @@ func (l *Listener) reserve() error {
 		}
 	}
 	switch {
-	case l.closed():
-		return exchange.NewRejection(exchange.TextClosing, fmt.Errorf("%w: the listener is closed", ErrNotConnected))
 	case len(l.accepted)+l.coming >= cap(l.accepted):
 		return exchange.NewRejection(exchange.TextBacklog, fmt.Errorf("%w: %d connections wait for Accept", ErrNotConnected, len(l.accepted)+l.coming))
 	case l.opt.MaxConns > 0 && l.conns >= l.opt.MaxConns:
@@ -264,13 +265,13 @@ func (e *Endpoint) enlist(c *Conn, caller *calling) error {
 // welcome gives a caller a place among those that wait for Accept, tells it so, and starts the
 // connection.
 func (e *Endpoint) welcome(c *Conn, p *peer, caller *calling) error {
+	if err := caller.Connected(); err != nil {
+		return err
+	}
 	if err := caller.l.reserve(); err != nil {
 		return err
 	}
-	err := caller.Connected()
-	if err == nil {
-		err = exchange.WriteMessage(c.tcp, exchange.MsgReady, nil)
-	}
+	err := exchange.WriteMessage(c.tcp, exchange.MsgReady, nil)
 	if err == nil {
 		err = c.join(p.id, caller)
 	}

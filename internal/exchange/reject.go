@@ -49,7 +49,7 @@ const (
 	textTLS     = "this listener speaks TLS: set TLS"
 	textPlain   = "this listener does not speak TLS"
 	TextFull    = "the listener has as many connections as it may have"
-	TextBacklog = "as many connections as may do so wait for the listener's program"
+	TextBacklog = "the listener's queue (Backlog) is full: its program accepts no connections now"
 )
 
 // Reason returns the message that tells a caller why it is not connected; none if the reason
@@ -69,7 +69,7 @@ func Reason(why error, greeted, closing bool) (kind Kind, body []byte, ok bool) 
 	return MsgReject, []byte(TextRefused), greeted
 }
 
-// Bounded returns s as valid UTF-8 of at most maxRejectText bytes.
+// Bounded returns s as valid UTF-8 of at most MaxReject bytes.
 func Bounded(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= MaxReject {

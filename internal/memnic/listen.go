@@ -162,7 +162,15 @@ func (l *Listener) key() string {
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
 		return ":" + port
 	}
-	return string(l.addr)
+	return l.streams.numeric(string(l.addr))
+}
+
+// numeric returns an address with the number for the name localhost, if hosts count.
+func (s *streams) numeric(addr string) string {
+	if host, port, _ := net.SplitHostPort(addr); s.hosts && host == "localhost" {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return addr
 }
 
 // Accept waits for a stream.
@@ -243,7 +251,7 @@ func (s *streams) dial(opt *options, addr string, from *adapter) (_ net.Conn, ag
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.listeners[addr]
+	l := s.listeners[s.numeric(addr)]
 	if l == nil {
 		l = s.listeners[":"+port]
 	}

@@ -191,9 +191,9 @@ func (c *core) busy() string {
 func (c *core) keeps(known int) string {
 	switch {
 	case c.uses > known:
-		return fmt.Sprintf("%d operations or keys of peers on its memory", c.uses-known)
+		return fmt.Sprintf("operations under way, and keys of peers (Unexport), on its memory: %d", c.uses-known)
 	case c.handles > 1:
-		return fmt.Sprintf("%d slices or other buffers on its memory", c.handles-1)
+		return fmt.Sprintf("slices and other buffers on its memory: %d", c.handles-1)
 	}
 	return ""
 }

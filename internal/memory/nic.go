@@ -165,7 +165,7 @@ func (n *NIC) Pin(size int64, what string) error {
 		return &dmabuf.Error{
 			Op: "pin host memory", Device: n.dev.Name(), Err: ErrPinned,
 			Detail: fmt.Sprintf("%s for %s; %s of %s are pinned", bytesize.Format(size), what, bytesize.Format(n.pinned), bytesize.Format(n.opt.MaxPinned)),
-			Remedy: "raise the NIC's limit (MaxPinned), or close buffers and connections",
+			Remedy: "raise the limit (Fabric.SetMaxPinned; in package fi DomainOptions.MaxPinned), or close buffers and connections",
 		}
 	}
 	n.pinned += size

@@ -103,7 +103,7 @@ func (q *Queue) hand(o *Work) {
 		return
 	}
 	sink := o.sink
-	done := operation.Completion{Context: o.context, Op: o.Kind, Peer: q.peer, Len: o.Length}
+	done := operation.Completion{Context: o.context, Op: o.Kind, Peer: q.peer, Len: o.Length, Held: q.stuck}
 	if recv && o.Flags&operation.FlagRemoteCQData != 0 {
 		done.Flags, done.Data = operation.FlagRemoteCQData, o.Data
 	}

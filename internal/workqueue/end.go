@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/fifo"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -31,6 +32,17 @@ func (q *Queue) refusal() error {
 		return q.end.gone()
 	}
 	return q.shut
+}
+
+// Err returns the error of a connection that is ending, from the moment on that its operations
+// complete with it; nil before that.
+func (q *Queue) Err() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.end.final {
+		return nil
+	}
+	return q.end.gone()
 }
 
 // Gone returns the error of a connection that has begun to end.
@@ -177,7 +189,11 @@ func (q *Queue) closeStuck() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, o := range q.kept {
+		sink, context := o.sink, o.context
 		q.cfg.Pool.Put(o)
+		if r, ok := sink.(operation.Releaser); ok {
+			r.Released(context)
+		}
 	}
 	q.letSlabGo()
 	q.mail.Close()
@@ -204,6 +220,7 @@ func (q *Queue) drain() {
 func (q *Queue) Finish() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.end.final = true
 	q.slow.rest()
 	var left []*Work
 	add := func(o *Work) {

@@ -23,6 +23,7 @@ type ending struct {
 	down     error         // the state of the port, or the path, if the connection ended because of it
 	farewell error         // the peer's reason for the end; nil before it comes
 	heard    chan struct{} // closed when farewell is set
+	final    bool          // cause does not change any more
 }
 
 // gone returns the error of a connection that cannot be used.
@@ -59,9 +60,22 @@ func (e *ending) flushed(err error) error {
 	case e.farewell == nil && errors.Is(e.cause, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}): // no other reason is known
 		return becauseOf(e.down, fmt.Errorf("%w: %w", rc.ErrNotConnected, err))
 	case errors.As(e.cause, new(*ibvfd.WCError)): // another operation's status
-		return e.unanswered(fmt.Errorf("%w: %v; %w", rc.ErrNotConnected, e.cause, err))
+		return &behind{e.gone(), err}
 	}
 	return fmt.Errorf("%w; %w", e.gone(), err)
+}
+
+// behind is the error of an operation that the NIC has flushed because another one has failed. It
+// is what the connection's error is, but for the other operation's status.
+type behind struct{ gone, err error }
+
+func (b *behind) Error() string { return b.gone.Error() + "; " + b.err.Error() }
+func (b *behind) Unwrap() error { return b.err }
+
+// Is makes it what the connection's error is.
+func (b *behind) Is(target error) bool {
+	_, status := target.(*ibvfd.WCError)
+	return !status && errors.Is(b.gone, target)
 }
 
 // of returns the error of an operation that was under way; err is its own, or nil.

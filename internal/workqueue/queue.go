@@ -5,6 +5,7 @@ package workqueue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -60,8 +61,9 @@ type Queue struct {
 	slow    slowWorks
 	done    fifo.Queue[*Work] // operations that have ended, and wait for those before them
 	mail    mailbox.Box
-	vacancy chan struct{}   // closed when there is room for a work; nil unless a goroutine waits
-	life    context.Context // ends when the connection begins to end
+	vacancy chan struct{}     // closed when there is room for a work; nil unless a goroutine waits
+	signals []chan<- struct{} // get a value then
+	life    context.Context   // ends when the connection begins to end
 	stop    context.CancelFunc
 
 	stuck     bool    // closing the link failed
@@ -264,7 +266,7 @@ var closedChannel = func() chan struct{} {
 func (q *Queue) Vacancy() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.state == dead || q.shut != nil || q.send.posted < q.cfg.Depth {
+	if q.hasRoom() {
 		return closedChannel
 	}
 	if q.vacancy == nil {
@@ -273,12 +275,43 @@ func (q *Queue) Vacancy() <-chan struct{} {
 	return q.vacancy
 }
 
+// HasRoom reports whether the connection may take another work, or takes none any more.
+func (q *Queue) HasRoom() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.hasRoom()
+}
+
+func (q *Queue) hasRoom() bool {
+	return q.state == dead || q.shut != nil || q.send.posted < q.cfg.Depth
+}
+
+// SignalRoom gives a channel a value, if it takes one, when HasRoom is true: now, or once later.
+func (q *Queue) SignalRoom(signal chan<- struct{}) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !slices.Contains(q.signals, signal) {
+		q.signals = append(q.signals, signal)
+	}
+	if q.hasRoom() {
+		q.vacate()
+	}
+}
+
 // vacate tells those who wait that the connection takes a work, or none any more.
 func (q *Queue) vacate() {
 	if q.vacancy != nil {
 		close(q.vacancy)
 		q.vacancy = nil
 	}
+	for _, signal := range q.signals {
+		select {
+		case signal <- struct{}{}:
+		default: // it has one
+		}
+	}
+	clear(q.signals)
+	q.signals = q.signals[:0]
 }
 
 // Ready returns a channel that is closed when the connection is up, or begins to end.

@@ -17,8 +17,9 @@ type sender struct {
 	posted  int               // operations that have not completed
 	active  int               // operations that have begun and not completed
 	counts  Counts
-	holding bool // the next Poll posts the operations
-	unknown bool // some operations may or may not have reached the peer, when the connection ended
+	turn    uint64 // calls of kick
+	holding bool   // the next Poll posts the operations
+	unknown bool   // some operations may or may not have reached the peer, when the connection ended
 	queues  [rc.Queues]sendQueue
 
 	wrs   []ibvfd.SendWR // a batch
@@ -65,6 +66,7 @@ func (s *sender) adopt() {
 func (s *sender) take(o *Work) {
 	q := s.q
 	s.posted++
+	o.turn = s.turn
 	s.pending.Push(o)
 	if len(o.Ready()) > 0 {
 		q.slow.await(o)
@@ -98,10 +100,11 @@ func (s *sender) full(kind operation.Kind) error {
 // the queues' room allow.
 func (s *sender) kick() {
 	q := s.q
+	s.turn++
 	s.payCredits()
 	for q.state == up && s.pending.Len() > 0 {
 		o := *s.pending.Front()
-		if !o.started {
+		if !o.started && o.turn+1 < s.turn { // a work that was just posted has not waited
 			o.expired()
 		}
 		if o.busy || !o.started && o.err == nil && (o.Flags&operation.FlagFence != 0 && s.active > 0 || !q.mail.MayStart(&o.letter)) {

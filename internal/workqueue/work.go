@@ -6,8 +6,8 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
-	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/mailbox"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
@@ -28,7 +28,8 @@ type Work struct {
 
 	letter mailbox.Letter     // the message that it sends, or that follows its bytes
 	cancel context.CancelFunc // ends the wait until the sources may be read
-	life   context.Context    // the NIC gets nothing of it after its end; may be nil
+	limit  time.Time          // the work is not begun after it; zero if there is none
+	turn   uint64             // the sender's, when it was posted
 
 	started, begun, made, ended bool // begun: the NIC has got a work request
 	busy                        bool // slow work of this op is under way
@@ -39,14 +40,18 @@ type Work struct {
 // Silence makes a work complete only if it fails.
 func (o *Work) Silence() { o.silent = true }
 
-// SetContext bounds a work: the NIC gets nothing of it after the end of ctx, which may be nil.
-func (o *Work) SetContext(ctx context.Context) { o.life = ctx }
+// SetDeadline bounds the wait of a work: after the deadline of ctx, which may be nil, it is not
+// begun, and its error is context.DeadlineExceeded.
+func (o *Work) SetDeadline(ctx context.Context) {
+	if ctx != nil {
+		o.limit, _ = ctx.Deadline()
+	}
+}
 
-// expired ends a work that has not begun, and whose context has ended. Its error is that of
-// Cancel then, which follows.
+// expired ends a work that has waited for too long.
 func (o *Work) expired() {
-	if o.life != nil && o.err == nil && o.life.Err() != nil {
-		o.err = errs.Ended(o.life)
+	if o.err == nil && !o.limit.IsZero() && time.Now().After(o.limit) {
+		o.err = context.DeadlineExceeded
 	}
 }
 
@@ -70,7 +75,7 @@ func (o *Work) reset() {
 	o.uses.Add(1)
 	o.context, o.sink = nil, nil
 	o.silent, o.auto, o.queue = false, false, 0
-	o.letter, o.cancel, o.life = mailbox.Letter{}, nil, nil
+	o.letter, o.cancel, o.limit = mailbox.Letter{}, nil, time.Time{}
 	o.started, o.begun, o.made, o.ended, o.busy = false, false, false, false, false
 	o.err, o.withdrawn = nil, nil
 }
