@@ -102,9 +102,7 @@ func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
 // await makes Wait return when a connection has room again: other calls may have used it up.
 func (q *Queue) await(c *Conn) {
 	q.mu.Lock()
-	if !slices.Contains(q.full, c) {
-		q.full = append(q.full, c)
-	}
+	q.full = append(q.full, c) // take has removed it
 	q.mu.Unlock()
 	c.c.Works.SignalRoom(q.wake)
 }
@@ -119,6 +117,9 @@ func (q *Queue) take(c *Conn, o *Op) (*place, error) {
 		return nil, &dmabuf.Error{Op: "post", Detail: "the connection is of another fabric", Remedy: "make a queue of its fabric", Err: unix.EINVAL}
 	case len(q.free) == 0:
 		return nil, &q.noRoom
+	}
+	if i := slices.Index(q.full, c); i >= 0 {
+		q.full = slices.Delete(q.full, i, i+1)
 	}
 	p := q.free[len(q.free)-1]
 	q.free = q.free[:len(q.free)-1]
