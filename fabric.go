@@ -55,18 +55,11 @@ func Open(names ...string) (*Fabric, error) {
 	for _, name := range names {
 		n, err := memory.OpenNIC(name, memory.NICOptions{})
 		if err != nil {
-			return nil, errors.Join(err, closeNICs(nics))
+			return nil, errors.Join(err, closeAll(nil, nics))
 		}
 		nics = append(nics, n)
 	}
 	return newFabric(nics)
-}
-
-func closeNICs(nics []*memory.NIC) (err error) {
-	for _, n := range nics {
-		err = errors.Join(err, n.Close())
-	}
-	return err
 }
 
 // newFabric makes a fabric of opened NICs, which it takes over.
@@ -74,23 +67,26 @@ func newFabric(nics []*memory.NIC) (*Fabric, error) {
 	f := &Fabric{listeners: map[*Listener]struct{}{}, conns: map[*Conn]struct{}{}, buffers: map[*Buffer]struct{}{}}
 	for i, n := range nics {
 		if slices.ContainsFunc(nics[:i], func(other *memory.NIC) bool { return other.Name() == n.Name() }) {
-			return nil, errors.Join(&dmabuf.Error{Op: "open a fabric", Device: n.Name(), Detail: "the NIC is named twice", Err: unix.EINVAL}, f.closeAll(nics))
+			return nil, errors.Join(&dmabuf.Error{Op: "open a fabric", Device: n.Name(), Detail: "the NIC is named twice", Err: unix.EINVAL}, closeAll(f.nics, nics))
 		}
 		e, err := engine.NewEndpoint(n, engine.EndpointOptions{Background: true, MaxPeers: maxConns})
 		if err != nil {
-			return nil, errors.Join(err, f.closeAll(nics))
+			return nil, errors.Join(err, closeAll(f.nics, nics))
 		}
 		f.nics = append(f.nics, &rail{i, n, e, [1]*progress.Progress{e.Progress}})
 	}
 	return f, nil
 }
 
-// closeAll closes what newFabric has made, and the NICs.
-func (f *Fabric) closeAll(nics []*memory.NIC) (err error) {
-	for _, r := range f.nics {
+// closeAll closes endpoints, and then NICs.
+func closeAll(rails []*rail, nics []*memory.NIC) (err error) {
+	for _, r := range rails {
 		err = errors.Join(err, r.endpoint.Close())
 	}
-	return errors.Join(err, closeNICs(nics))
+	for _, n := range nics {
+		err = errors.Join(err, n.Close())
+	}
+	return err
 }
 
 // maxConns is the number of connections that a NIC may have. Admit bounds them sooner.

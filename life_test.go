@@ -20,15 +20,31 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// bytesSource is memory that NICs cannot register.
-type bytesSource []byte
+// bytesSource is memory that NICs cannot register. As with a GPU's, the program may write it while
+// a copy of an operation that it has given up goes on.
+type bytesSource struct {
+	mu sync.Mutex
+	b  []byte
+}
 
-func (s bytesSource) ReadAt(p []byte, off int64) (int, error)  { return copy(p, s[off:]), nil }
-func (s bytesSource) WriteAt(p []byte, off int64) (int, error) { return copy(s[off:], p), nil }
-func (s bytesSource) Size() int64                              { return int64(len(s)) }
-func (s bytesSource) Hold() (func(), error)                    { return func() {}, nil }
-func (s bytesSource) Segments() []gpualloc.Segment             { return nil }
-func (s bytesSource) PCI() (pciaddr.Addr, bool)                { return pciaddr.Addr{}, false }
+func newSource(size int) *bytesSource { return &bytesSource{b: make([]byte, size)} }
+
+func (s *bytesSource) ReadAt(p []byte, off int64) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return copy(p, s.b[off:]), nil
+}
+
+func (s *bytesSource) WriteAt(p []byte, off int64) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return copy(s.b[off:], p), nil
+}
+
+func (s *bytesSource) Size() int64                  { return int64(len(s.b)) }
+func (s *bytesSource) Hold() (func(), error)        { return func() {}, nil }
+func (s *bytesSource) Segments() []gpualloc.Segment { return nil }
+func (s *bytesSource) PCI() (pciaddr.Addr, bool)    { return pciaddr.Addr{}, false }
 
 // twoNICs is a fabric of two NICs.
 func twoNICs(t testing.TB, net *memnic.Network, names ...string) (*Fabric, []*memnic.Device) {
@@ -167,7 +183,7 @@ func TestFreeBesideOperations(t *testing.T) {
 func TestFreeStagedOfTwoNICs(t *testing.T) {
 	net := memnic.New(memnic.Exchanges(), memnic.TimeScale(0.05))
 	f, _ := twoNICs(t, net, "x", "y")
-	b := must(f.Register(limited(t), make(bytesSource, 64)))(t)
+	b := must(f.Register(limited(t), newSource(64)))(t)
 	part := must(b.Slice(0, 8))(t)
 	if err := b.Free(); !errors.Is(err, dmabuf.ErrInUse) {
 		t.Errorf("Free beside a slice: %v", err)
@@ -382,7 +398,7 @@ func TestExportBesideUnexport(t *testing.T) {
 // Options that contradict each other, and settings that make no sense, are refused.
 func TestContradictions(t *testing.T) {
 	w := newWorld(t, Config{})
-	if _, err := w.a.Register(limited(t), make(bytesSource, 8), DirectOnly(), StagedOnly()); err == nil {
+	if _, err := w.a.Register(limited(t), newSource(8), DirectOnly(), StagedOnly()); err == nil {
 		t.Error("DirectOnly and StagedOnly")
 	}
 	w.a.SetMaxPinned(1 << 20)

@@ -102,7 +102,9 @@ func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
 // await makes Wait return when a connection has room again: other calls may have used it up.
 func (q *Queue) await(c *Conn) {
 	q.mu.Lock()
-	q.full = append(q.full, c) // take has removed it
+	if !slices.Contains(q.full, c) {
+		q.full = append(q.full, c)
+	}
 	q.mu.Unlock()
 	c.c.Works.SignalRoom(q.wake)
 }

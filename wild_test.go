@@ -103,7 +103,7 @@ func (m *mess) memory(ctx context.Context, f *Fabric, r *rand.Rand) (*Buffer, er
 	if r.IntN(2) == 0 {
 		return f.Alloc(ctx, "host", 256)
 	}
-	return f.Register(ctx, make(bytesSource, 256), StagedOnly())
+	return f.Register(ctx, newSource(256), StagedOnly())
 }
 
 func (m *mess) serve(ctx context.Context, ln *Listener) {
