@@ -10,7 +10,8 @@
 //	server, err := net.Open("mlx5_0")
 //	client, err := net.Open("mlx5_0")
 //
-// Network.Open takes the place of gpurdma.Open, and has its signature.
+// Network.Open takes the place of gpurdma.Open, and has its signature. Network.OpenDomain takes
+// that of fi.Open, for programs of package fi.
 //
 // # Addresses
 //

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/fi"
 	"github.com/gpurdma/gpurdma/internal/bridge"
 	"github.com/gpurdma/gpurdma/internal/memnic"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -100,6 +101,17 @@ func (n *Network) Open(names ...string) (*gpurdma.Fabric, error) {
 	return m.fabric, nil
 }
 
+// OpenDomain adds a machine with one NIC of that name, and opens the NIC for package fi. It takes
+// the place of fi.Open.
+func (n *Network) OpenDomain(name string) (*fi.Domain, *NIC) {
+	dev := n.net.Device(name, memnic.Limits{NoAtomics: n.noAtomics})
+	nic := &NIC{machine: &machine{net: n}, name: name, dev: dev}
+	n.mu.Lock()
+	n.nics[dev.Number()] = nic
+	n.mu.Unlock()
+	return bridge.NewDomain(memory.NewNIC(device{dev}, memory.NICOptions{})).(*fi.Domain), nic
+}
+
 // machine returns what Open has made.
 func (n *Network) machine(f *gpurdma.Fabric) *machine {
 	n.mu.Lock()
@@ -142,5 +154,5 @@ func (n *Network) Allocated(f *gpurdma.Fabric) []*Memory {
 }
 
 // InUse returns the number of registrations, connections and queues of the NICs that are not
-// closed: 0 when all that was opened is closed. A test finds leaks by it.
+// closed: 0 when all Fabrics and Domains are closed. A test finds leaks by it.
 func (n *Network) InUse() int { return n.net.Open() }

@@ -31,7 +31,7 @@ func (n *Network) NIC(f *gpurdma.Fabric, name string) *NIC {
 // Name returns the name: "mem0".
 func (c *NIC) Name() string { return c.name }
 
-// Fabric returns the machine.
+// Fabric returns the machine; nil for the NIC of OpenDomain.
 func (c *NIC) Fabric() *gpurdma.Fabric { return c.machine.fabric }
 
 // String returns the name, and the address that connections show: "mem0 (10.0.0.1)".

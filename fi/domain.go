@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/bridge"
 	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
@@ -27,7 +28,8 @@ type DomainOptions struct {
 	Event func(ibvfd.Event)
 }
 
-// Open opens the RDMA device of that name ("mlx5_0", "rxe0").
+// Open opens the RDMA device of that name ("mlx5_0", "rxe0"). Programs are tested without a device
+// by OpenDomain of package fabrictest.
 func Open(nic string, opt DomainOptions) (*Domain, error) {
 	n, err := memory.OpenNIC(nic, memory.NICOptions{MaxPinned: opt.MaxPinned, Event: opt.Event})
 	if err != nil {
@@ -38,6 +40,8 @@ func Open(nic string, opt DomainOptions) (*Domain, error) {
 
 // domainOf returns the Domain of a NIC. Tests have NICs in memory.
 func domainOf(n *memory.NIC) *Domain { return &Domain{n} }
+
+func init() { bridge.NewDomain = func(n *memory.NIC) any { return domainOf(n) } }
 
 // Name returns the device's name: "rxe0".
 func (d *Domain) Name() string { return d.nic.Name() }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bridge lets package fabrictest make a Fabric of package gpurdma, which no program can
-// make of other NICs than those of the machine.
+// Package bridge lets package fabrictest make a Fabric of package gpurdma and a Domain of package
+// fi, which no program can make of other NICs than those of the machine.
 package bridge
 
 import (
@@ -15,3 +15,6 @@ type Alloc func(ctx context.Context, spec string, size int64) (any, error)
 
 // NewFabric makes a *gpurdma.Fabric of NICs, which it takes over. Package gpurdma sets it.
 var NewFabric func(nics []*memory.NIC, alloc Alloc) (any, error)
+
+// NewDomain makes a *fi.Domain of a NIC, which it takes over. Package fi sets it.
+var NewDomain func(*memory.NIC) any
