@@ -108,8 +108,8 @@ func (o *Op) flags(more bool) (f operation.Flags) {
 }
 
 // post posts an operation; more says that another one follows at once. The sink gets its
-// completion, with tag. After the deadline of ctx,
-// which may be nil, it is not begun.
+// completion, with tag. It is not begun after the
+// deadline of ctx.
 func (c *Conn) post(ctx context.Context, o *Op, more bool, tag any, sink operation.Sink) (workqueue.Ticket, error) {
 	kind, ok := o.Kind.engine()
 	if !ok {

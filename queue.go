@@ -77,7 +77,7 @@ func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
 		o := &ops[n]
 		p, err := q.take(c, o)
 		if err == nil {
-			_, err = c.post(nil, o, n+1 < len(ops), p, places{})
+			_, err = c.post(context.Background(), o, n+1 < len(ops), p, places{})
 			if err != nil {
 				q.put(p)
 			}

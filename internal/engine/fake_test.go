@@ -22,7 +22,6 @@ type (
 	fabric     = memnic.Network
 	fakeDevice = memnic.Device
 	fakeLink   = memnic.Link
-	fakeQueue  = memnic.Queue
 )
 
 func newFabric() *fabric { return memnic.New(memnic.Manual()) }

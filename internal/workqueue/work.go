@@ -40,13 +40,9 @@ type Work struct {
 // Silence makes a work complete only if it fails.
 func (o *Work) Silence() { o.silent = true }
 
-// SetDeadline bounds the wait of a work: after the deadline of ctx, which may be nil, it is not
-// begun, and its error is context.DeadlineExceeded.
-func (o *Work) SetDeadline(ctx context.Context) {
-	if ctx != nil {
-		o.limit, _ = ctx.Deadline()
-	}
-}
+// SetDeadline bounds the wait of a work: after the deadline of ctx it is not begun, and its error
+// is context.DeadlineExceeded.
+func (o *Work) SetDeadline(ctx context.Context) { o.limit, _ = ctx.Deadline() }
 
 // expired ends a work that has waited for too long.
 func (o *Work) expired() {
