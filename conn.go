@@ -25,12 +25,13 @@ type Conn struct {
 	rail   *rail
 	c      *engine.Conn
 	peer   PeerInfo // it does not change, and the connection's mutex is not needed for it
-	full   full     // the error if there is no room
-	behind full     // so, and the peer's program takes no messages
+	calls  progress.Calls
+	full   full // the error if there is no room
+	behind full // so, and the peer's program takes no messages
 }
 
 func (f *Fabric) newConn(r *rail, ec *engine.Conn) (*Conn, error) {
-	c := &Conn{f, r, ec, PeerInfo(ec.Peer()), full{ec.Depth(), fullDepth}, full{ec.Depth(), fullMessages}}
+	c := &Conn{fabric: f, rail: r, c: ec, peer: PeerInfo(ec.Peer()), full: full{ec.Depth(), fullDepth}, behind: full{ec.Depth(), fullMessages}}
 	if !f.add(func() { f.conns[c] = struct{}{} }) {
 		_ = ec.Close()
 		return nil, f.isClosed()
@@ -251,10 +252,10 @@ func (c *Conn) String() string { return fmt.Sprintf("%v by %v", c.RemoteAddr(), 
 
 // do posts an operation, and waits for it.
 func (c *Conn) do(ctx context.Context, o *Op) (uint64, error) {
-	x := progress.NewCall()
-	t, err := c.postWait(ctx, o, false, x, progress.Calls{})
+	x := c.calls.New()
+	t, err := c.postWait(ctx, o, false, x, &c.calls)
 	if err != nil {
-		x.Free()
+		c.calls.Free(x)
 		return 0, c.failed(o.Kind, err)
 	}
 	if err := x.Wait(ctx, c.rail.alone[:]); err != nil {
@@ -263,7 +264,7 @@ func (c *Conn) do(ctx context.Context, o *Op) (uint64, error) {
 			return 0, c.failed(o.Kind, err)
 		}
 	}
-	value, err := x.Result()
+	value, err := c.calls.Result(x)
 	return value, c.failed(o.Kind, err)
 }
 

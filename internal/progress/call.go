@@ -27,17 +27,28 @@ const (
 	abandoned              // the context has ended before
 )
 
+// Calls are the calls of a connection, and the sink of their operations. The zero value is usable.
+type Calls struct {
+	spare atomic.Pointer[Call] // the call that was freed last; a connection mostly has one at a time
+}
+
 var calls = sync.Pool{New: func() any { return &Call{signal: make(chan struct{}, 1)} }}
 
-// NewCall returns a call, which Result or Free recycles. Its operation's sink is Calls, and the
-// operation's context is the call.
-func NewCall() *Call { return calls.Get().(*Call) }
+// New returns a call, which Result or Free recycles. The context of its operation is the call.
+func (c *Calls) New() *Call {
+	if x := c.spare.Swap(nil); x != nil {
+		return x
+	}
+	return calls.Get().(*Call)
+}
 
 // Free recycles a call whose operation was not posted.
-func (x *Call) Free() {
+func (c *Calls) Free(x *Call) {
 	x.state.Store(looks)
 	x.value, x.err = 0, nil
-	calls.Put(x)
+	if !c.spare.CompareAndSwap(nil, x) {
+		calls.Put(x)
+	}
 }
 
 // Ended reports whether the operation has completed.
@@ -69,23 +80,20 @@ func (x *Call) Abandon() bool {
 }
 
 // Result returns the result of a call that has ended, and recycles it.
-func (x *Call) Result() (value uint64, err error) {
+func (c *Calls) Result(x *Call) (value uint64, err error) {
 	value, err = x.value, x.err
-	x.Free()
+	c.Free(x)
 	return value, err
 }
 
-// Calls is the sink of calls.
-type Calls struct{}
-
 // Complete ends a call.
-func (Calls) Complete(c operation.Completion) {
-	x := c.Context.(*Call)
-	x.value, x.err = c.Value, c.Err
+func (c *Calls) Complete(done operation.Completion) {
+	x := done.Context.(*Call)
+	x.value, x.err = done.Value, done.Err
 	switch x.state.Swap(ended) {
 	case sleeps:
 		x.signal <- struct{}{}
 	case abandoned:
-		x.Free()
+		c.Free(x)
 	}
 }
