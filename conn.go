@@ -26,12 +26,12 @@ type Conn struct {
 	c      *engine.Conn
 	peer   PeerInfo // it does not change, and the connection's mutex is not needed for it
 	calls  progress.Calls
-	full   full // the error if there is no room
-	behind full // so, and the peer's program takes no messages
+	full   operation.Full // the error if there is no room
+	behind operation.Full // so, and the peer's program takes no messages
 }
 
 func (f *Fabric) newConn(r *rail, ec *engine.Conn) (*Conn, error) {
-	c := &Conn{fabric: f, rail: r, c: ec, peer: PeerInfo(ec.Peer()), full: full{ec.Depth(), fullDepth}, behind: full{ec.Depth(), fullMessages}}
+	c := &Conn{fabric: f, rail: r, c: ec, peer: PeerInfo(ec.Peer()), full: operation.Full{Most: ec.Depth(), Format: operation.FullDepth}, behind: operation.Full{Most: ec.Depth(), Format: operation.FullMessages}}
 	if !f.add(func() { f.conns[c] = struct{}{} }) {
 		_ = ec.Close()
 		return nil, f.isClosed()
@@ -40,6 +40,7 @@ func (f *Fabric) newConn(r *rail, ec *engine.Conn) (*Conn, error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		delete(f.conns, c)
+		ec.Works.AddCounts(&r.ended)
 	})
 	return c, nil
 }
@@ -212,10 +213,13 @@ func (c *Conn) RemoteAddr() net.Addr { return c.peer.Addr }
 // Peer returns what is known of the peer.
 func (c *Conn) Peer() PeerInfo { return c.peer }
 
-// Stats returns what this side has done so far.
+// Stats returns what this side has done so far, also after the end. No operation waits for it.
 func (c *Conn) Stats() Stats {
-	n := c.c.Works.Counts()
-	return Stats{Done: n.Done, Failed: n.Failed, Bytes: n.Bytes}
+	var n workqueue.Counts
+	c.c.Works.AddCounts(&n)
+	s := stats(&n)
+	s.ByNIC = map[string]Stats{c.rail.nic.Name(): stats(&n)}
+	return s
 }
 
 // Rail is the way of a connection over one NIC.

@@ -78,25 +78,6 @@ func (e *OpError) Is(target error) bool {
 	return target == ErrPeerGone && errors.Is(e.Err, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr})
 }
 
-// full is ErrQueueFull with the limit that is reached. It is allocated with what it limits.
-type full struct {
-	most   int
-	format string
-}
-
-// The texts of full.
-const (
-	fullQueue    = "queue full: %d operations are under way, or their completions were not taken, which is the depth given to NewQueue: take completions by Poll or Wait, or make a deeper queue"
-	fullDepth    = "queue full: %d operations of the connection are under way, which is Config.Depth: take completions, or connect with a larger Config.Depth"
-	fullMessages = "queue full: %d operations of the connection are under way, which is Config.Depth, and the first of them that waits needs the peer's program to take messages or notifications, of which it has as many as its Config.Messages"
-)
-
-// Error says which limit is reached, and what changes it.
-func (f *full) Error() string { return fmt.Sprintf(f.format, f.most) }
-
-// Is makes it ErrQueueFull.
-func (f *full) Is(target error) bool { return target == ErrQueueFull }
-
 // noRoom returns the error of a connection without room; nil for another error.
 func (c *Conn) noRoom(err error) error {
 	switch err { //nolint:errorlint // nothing wraps them

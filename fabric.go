@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/progress"
+	"github.com/gpurdma/gpurdma/internal/workqueue"
 )
 
 // Fabric is one or more opened NICs. Its methods may be called from several goroutines at once.
@@ -43,6 +45,7 @@ type rail struct {
 	nic      *memory.NIC
 	endpoint *engine.Endpoint
 	alone    [1]*progress.Progress // the endpoint's
+	ended    workqueue.Counts      // of connections that have ended; the fabric's mutex guards it
 }
 
 // Open opens NICs by their names, as in "mlx5_0". A connection uses one of them: the first,
@@ -73,7 +76,7 @@ func newFabric(nics []*memory.NIC) (*Fabric, error) {
 		if err != nil {
 			return nil, errors.Join(err, closeAll(f.nics, nics))
 		}
-		f.nics = append(f.nics, &rail{i, n, e, [1]*progress.Progress{e.Progress}})
+		f.nics = append(f.nics, &rail{index: i, nic: n, endpoint: e, alone: [1]*progress.Progress{e.Progress}})
 	}
 	return f, nil
 }
@@ -189,28 +192,63 @@ func (f *Fabric) SetMaxPinned(bytes int64) {
 	}
 }
 
-// Stats are counters.
+// Stats are counters from the start on; a rate is the difference of two. An operation counts when
+// it has ended. A call that was refused before its operation was posted does not count.
 type Stats struct {
-	Pinned int64  // bytes of host memory that are pinned now; of a Fabric only
-	Staged int64  // bytes that the CPU has copied to and from staging buffers; of a Fabric only
-	Done   uint64 // operations of this side that were carried out, though Cancel may have ended them for the program before
-	Failed uint64 // operations of this side that have failed, or were withdrawn, wholly or in part
-	Bytes  int64  // of the operations in Done
+	Pinned int64         // bytes of host memory that are pinned now; of a Fabric and its NICs only
+	Conns  int           // connections that are open now; of a Fabric and its NICs only
+	Staged int64         // bytes that the CPU has copied to and from staging buffers: of a Fabric and its NICs all, otherwise for these operations
+	Done   uint64        // operations of this side that were carried out, though Cancel may have ended them for the program before
+	Failed uint64        // operations of this side that have failed, or were withdrawn, wholly or in part
+	Bytes  int64         // of the operations in Done, without notes; an atomic has 8
+	Time   time.Duration // the sum of the times of the operations in Done, from posting to completion
+	// Latency is Done by that time: Latency[i] took at most 2^i microseconds, and longer than
+	// those before; the last took longer than all others.
+	Latency []uint64
+	ByKind  map[OpKind]Stats // all kinds; nil inside of ByKind
+	ByNIC   map[string]Stats // all NICs of the Fabric, or of the Conn; nil inside of ByKind and ByNIC
 }
 
-// Stats returns the sum of all NICs, and of the connections that are open.
+// Stats returns the sum of all NICs, and of all connections, those that have ended included. No
+// operation waits for it.
 func (f *Fabric) Stats() Stats {
-	var s Stats
-	for _, r := range f.nics {
-		n := r.nic.Stats()
-		s.Pinned += n.Pinned
-		s.Staged += n.Staged
-	}
+	counts, byNIC, all := make([]workqueue.Counts, len(f.nics)), map[string]Stats{}, workqueue.Counts{}
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	for c := range f.conns {
-		x := c.Stats()
-		s.Done, s.Failed, s.Bytes = s.Done+x.Done, s.Failed+x.Failed, s.Bytes+x.Bytes
+	for i, r := range f.nics {
+		counts[i] = r.ended
+	}
+	open := slices.Collect(maps.Keys(f.conns))
+	f.mu.Unlock()
+	for _, c := range open {
+		c.c.Works.AddCounts(&counts[c.rail.index])
+	}
+	var pinned, staged int64
+	for i, r := range f.nics {
+		all.Add(&counts[i])
+		s, n := stats(&counts[i]), r.nic.Stats()
+		s.Pinned, s.Staged = n.Pinned, n.Staged
+		pinned, staged = pinned+n.Pinned, staged+n.Staged
+		byNIC[r.nic.Name()] = s
+	}
+	for _, c := range open {
+		s := byNIC[c.rail.nic.Name()]
+		s.Conns++
+		byNIC[c.rail.nic.Name()] = s
+	}
+	s := stats(&all)
+	s.Pinned, s.Staged, s.Conns, s.ByNIC = pinned, staged, len(open), byNIC
+	return s
+}
+
+// stats returns the counters of all kinds, and of each.
+func stats(n *workqueue.Counts) Stats {
+	of := func(k workqueue.KindCounts) Stats {
+		return Stats{Staged: k.Staged, Done: k.Done(), Failed: k.Failed, Bytes: k.Bytes, Time: k.Time, Latency: k.Latency[:]}
+	}
+	s := of(n.Total())
+	s.ByKind = map[OpKind]Stats{}
+	for kind := OpWrite; int(kind) < len(opKinds); kind++ {
+		s.ByKind[kind] = of(n[opKinds[kind]])
 	}
 	return s
 }
@@ -227,8 +265,7 @@ func (f *Fabric) Close() error {
 		return f.err
 	}
 	f.closed, f.done = true, make(chan struct{})
-	listeners, conns, buffers := f.listeners, f.conns, f.buffers
-	f.listeners, f.conns, f.buffers = nil, nil, nil // to delete from these does nothing
+	listeners, conns, buffers := maps.Clone(f.listeners), maps.Clone(f.conns), maps.Clone(f.buffers)
 	f.mu.Unlock()
 	defer close(f.done)
 	var errs []error
@@ -251,23 +288,10 @@ func (f *Fabric) Close() error {
 		errs = append(errs, b.Close())
 	}
 	for _, r := range f.nics {
-		errs = append(errs, closeIdle(r.nic))
+		errs = append(errs, r.nic.CloseIdle())
 	}
 	f.err = errors.Join(errs...)
 	return f.err
-}
-
-// idleWait bounds how long Close waits for calls of other goroutines that use a buffer, such as
-// a write that is being refused.
-const idleWait = 5 * time.Second
-
-// closeIdle closes a NIC whose buffers are closed, once no call uses them any more.
-func closeIdle(n *memory.NIC) error {
-	for end := time.Now().Add(idleWait); ; time.Sleep(time.Millisecond) {
-		if err := n.Close(); !errors.Is(err, dmabuf.ErrInUse) || time.Now().After(end) {
-			return err
-		}
-	}
 }
 
 // Listener accepts connections.

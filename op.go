@@ -27,12 +27,12 @@ const (
 	OpCompareSwap                   // Swap for the peer's 8 bytes if they equal Compare
 )
 
-var opNames = [...]string{"", "write", "read", "send", "fetch-and-add", "compare-and-swap"}
+var opKinds = [...]operation.Kind{OpWrite: operation.Write, OpRead: operation.Read, OpSend: operation.Send, OpFetchAdd: operation.FetchAdd, OpCompareSwap: operation.CompareSwap}
 
 // String returns the operation's name: "fetch-and-add".
 func (k OpKind) String() string {
-	if k > 0 && int(k) < len(opNames) {
-		return opNames[k]
+	if x, ok := k.engine(); ok {
+		return x.String()
 	}
 	return fmt.Sprintf("OpKind(%d)", int(k))
 }
@@ -79,19 +79,10 @@ func Delivered() Option { return func(o *Op) { o.Delivered = true } }
 func Fence() Option { return func(o *Op) { o.Fence = true } }
 
 func (k OpKind) engine() (operation.Kind, bool) {
-	switch k {
-	case OpWrite:
-		return operation.Write, true
-	case OpRead:
-		return operation.Read, true
-	case OpSend:
-		return operation.Send, true
-	case OpFetchAdd:
-		return operation.FetchAdd, true
-	case OpCompareSwap:
-		return operation.CompareSwap, true
+	if k < OpWrite || int(k) >= len(opKinds) {
+		return 0, false
 	}
-	return 0, false
+	return opKinds[k], true
 }
 
 func (o *Op) flags(more bool) (f operation.Flags) {

@@ -20,8 +20,8 @@ import (
 type Queue struct {
 	fabric   *Fabric
 	progress []*progress.Progress
-	noRoom   full          // the error of a full queue
-	wake     chan struct{} // gets a value when there is a completion, or the queue is closed
+	noRoom   operation.Full // the error of a full queue
+	wake     chan struct{}  // gets a value when there is a completion, or the queue is closed
 
 	mu     sync.Mutex
 	closed bool
@@ -55,7 +55,7 @@ func (f *Fabric) NewQueue(depth int) *Queue {
 	if depth <= 0 {
 		depth = 1024
 	}
-	q := &Queue{fabric: f, noRoom: full{depth, fullQueue}, wake: make(chan struct{}, 1), places: make([]place, depth), free: make([]*place, depth), done: make([]*place, depth)}
+	q := &Queue{fabric: f, noRoom: operation.Full{Most: depth, Format: operation.FullQueue}, wake: make(chan struct{}, 1), places: make([]place, depth), free: make([]*place, depth), done: make([]*place, depth)}
 	for _, r := range f.nics {
 		q.progress = append(q.progress, r.endpoint.Progress)
 	}

@@ -131,20 +131,3 @@ func testManyConnections(t *testing.T, s *setting) {
 	same(t, "by all connections", theirs, bytes.Repeat([]byte("12345678"), 8))
 	p.alive()
 }
-
-// Stats counts what is done.
-func testStats(t *testing.T, s *setting) {
-	p := s.pair(t)
-	mine, _, remote := p.both(100)
-	before := p.client.Stats()
-	ok(t, p.client.Write(limited(t), remote, mine.All()))
-	ok(t, p.client.Read(limited(t), mine.Range(0, 10), remote.Range(0, 10)))
-	_ = p.client.Write(limited(t), remote.Range(0, 200), mine.All())
-	after := p.client.Stats()
-	if after.Done-before.Done != 2 || after.Bytes-before.Bytes != 110 || after.Failed != before.Failed {
-		t.Errorf("%+v, then %+v", before, after)
-	}
-	if f := p.a.Stats(); f.Done < after.Done || f.Pinned < 100 || f.Staged != 0 {
-		t.Errorf("%+v", f)
-	}
-}

@@ -74,6 +74,8 @@ var suite = []struct {
 	{"OtherFabric", testOtherFabric},
 	{"FabricClose", testFabricClose},
 	{"Stats", testStats},
+	{"StatsOfMany", testStatsOfMany},
+	{"StatsOfEnded", testStatsOfEnded},
 }
 
 func run(t *testing.T, s func(t testing.TB) *setting) {

@@ -151,7 +151,8 @@ func (c *core) sync(off, length int64) error {
 	if c.staging == nil {
 		return nil
 	}
-	return c.staging.sync(off, length)
+	_, err := c.staging.sync(off, length)
+	return err
 }
 
 func (c *core) readAt(p []byte, off int64) (int, error) {

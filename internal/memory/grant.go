@@ -62,7 +62,7 @@ func (n *NIC) Grant(s Span, access ibvfd.Access, token uint64) (*RemoteBuffer, e
 	if s.Length == 0 {
 		return nil, &dmabuf.Error{Op: "share", Device: s.where(), Detail: "0 bytes", Err: dmabuf.ErrRange}
 	}
-	if err := o.Sync(); err != nil {
+	if _, err := o.Sync(); err != nil {
 		return nil, err
 	}
 	rb := &RemoteBuffer{id: o.bufs()[0].id, token: token, access: access, grant: new(Grant), layout: o.Layout}

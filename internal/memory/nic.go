@@ -3,9 +3,11 @@
 package memory
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -236,6 +238,19 @@ func (n *NIC) Close() error {
 		n.dev.Ended() // NICOptions.Event may need n.mu
 	}
 	return err
+}
+
+// idleWait bounds how long CloseIdle waits for calls of other goroutines that use a buffer, such as
+// a write that is being refused.
+const idleWait = 5 * time.Second
+
+// CloseIdle is Close of a NIC whose buffers are closed, once no call uses them any more.
+func (n *NIC) CloseIdle() error {
+	for end := time.Now().Add(idleWait); ; time.Sleep(time.Millisecond) {
+		if err := n.Close(); !errors.Is(err, dmabuf.ErrInUse) || time.Now().After(end) {
+			return err
+		}
+	}
 }
 
 func (n *NIC) close() error {

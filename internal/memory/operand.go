@@ -120,10 +120,11 @@ func (o *Operand) Staged() bool {
 	return false
 }
 
-// staged runs do on the staging buffers of the first n bytes of the operand.
-func (o *Operand) staged(n int64, do func(s *stagingBuffer, off, length int64) error) error {
+// staged runs do on the staging buffers of the first n bytes of the operand, and returns how many
+// bytes were copied.
+func (o *Operand) staged(n int64, do func(s *stagingBuffer, off, length int64) (int64, error)) (moved int64, err error) {
 	if !o.Staged() {
-		return nil
+		return 0, nil
 	}
 	bufs := o.bufs()
 	for g := range o.Layout.Part(o.Off, min(n, o.Len)) {
@@ -131,18 +132,24 @@ func (o *Operand) staged(n int64, do func(s *stagingBuffer, off, length int64) e
 		if b.core.staging == nil {
 			continue
 		}
-		if err := do(b.core.staging, b.off+g.Off, g.Len); err != nil {
-			return err
+		n, err := do(b.core.staging, b.off+g.Off, g.Len)
+		moved += n
+		if err != nil {
+			return moved, err
 		}
 	}
-	return nil
+	return moved, nil
 }
 
-// Sync makes the staged bytes of the operand equal to their sources.
-func (o *Operand) Sync() error { return o.staged(o.Len, (*stagingBuffer).sync) }
+// Sync makes the staged bytes of the operand equal to their sources, and returns how many it has
+// copied.
+func (o *Operand) Sync() (moved int64, err error) { return o.staged(o.Len, (*stagingBuffer).sync) }
 
-// Arrived copies the first n bytes, as far as they are staged, to their sources.
-func (o *Operand) Arrived(n int64) error { return o.staged(n, (*stagingBuffer).arrived) }
+// Arrived copies the first n bytes, as far as they are staged, to their sources, and returns how
+// many it has copied.
+func (o *Operand) Arrived(n int64) (moved int64, err error) {
+	return o.staged(n, (*stagingBuffer).arrived)
+}
 
 // Gather copies the operand's first bytes to p, and Scatter does the reverse.
 func (o *Operand) Gather(p []byte) error  { return o.copy(p, (*core).readAt) }

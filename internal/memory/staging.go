@@ -29,26 +29,29 @@ type stagingBuffer struct {
 // syncChunk is the number of bytes that are compared at a time.
 const syncChunk = 64 << 10
 
-// sync makes both equal for length bytes from off on.
-func (s *stagingBuffer) sync(off, length int64) error {
+// sync makes both equal for length bytes from off on, and returns how many it has copied.
+func (s *stagingBuffer) sync(off, length int64) (moved int64, err error) {
 	return s.chunks(off, length, s.chunk)
 }
 
-// chunks runs do on one chunk after the other. Between two chunks it releases the lock, so
-// that other goroutines do not wait for all of a long copy.
-func (s *stagingBuffer) chunks(off, length int64, do func(off, n int64) error) error {
+// chunks runs do, which returns how many bytes it has copied, on one chunk after the other.
+// Between two chunks it releases the lock, so that other goroutines do not wait for all of a long
+// copy.
+func (s *stagingBuffer) chunks(off, length int64, do func(off, n int64) (int64, error)) (moved int64, err error) {
 	for length > 0 {
 		n := min(length, syncChunk)
 		s.mu.Lock()
 		s.room()
-		err := do(off, n)
+		copied, err := do(off, n)
 		s.mu.Unlock()
+		s.moved.Add(copied)
+		moved += copied
 		if err != nil {
-			return err
+			return moved, err
 		}
 		off, length = off+n, length-n
 	}
-	return nil
+	return moved, nil
 }
 
 func (s *stagingBuffer) room() {
@@ -59,28 +62,27 @@ func (s *stagingBuffer) room() {
 
 // arrived copies length bytes from off on, which a local operation has put into the staging
 // buffer, to the source. If the source refuses them, seen does not change: a later sync finds
-// the difference, and tries again.
-func (s *stagingBuffer) arrived(off, length int64) error {
-	return s.chunks(off, length, func(off, n int64) error {
+// the difference, and tries again. It returns how many bytes it has copied.
+func (s *stagingBuffer) arrived(off, length int64) (moved int64, err error) {
+	return s.chunks(off, length, func(off, n int64) (int64, error) {
 		came := s.buf[0][:n]
 		copy(came, s.mem[off:off+n])
 		if _, err := s.src.WriteAt(came, off); err != nil {
-			return err
+			return 0, err
 		}
 		copy(s.seen[off:off+n], came)
-		s.moved.Add(n)
-		return nil
+		return n, nil
 	})
 }
 
 // chunk compares one chunk. It reads theirs and ours once each: the NIC may write meanwhile,
-// and a later sync will see that.
-func (s *stagingBuffer) chunk(off, n int64) error {
+// and a later sync will see that. It returns how many bytes it has copied.
+func (s *stagingBuffer) chunk(off, n int64) (moved int64, err error) {
 	theirs, ours := s.buf[0][:n], s.buf[1][:n]
 	mem, seen := s.mem[off:off+n], s.seen[off:off+n]
 	copy(theirs, mem)
 	if got, err := s.src.ReadAt(ours, off); err != nil && !(errors.Is(err, io.EOF) && got == len(ours)) {
-		return err
+		return 0, err
 	}
 	if !bytes.Equal(theirs, seen) {
 		// Runs that a peer has changed go to the source.
@@ -90,22 +92,23 @@ func (s *stagingBuffer) chunk(off, n int64) error {
 			}
 			copy(seen[i:j], theirs[i:j])
 			copy(ours[i:j], theirs[i:j])
-			s.moved.Add(int64(j - i))
+			moved += int64(j - i)
 			return nil
 		})
 		if err != nil {
-			return err
+			return moved, err
 		}
 	}
 	if bytes.Equal(ours, seen) {
-		return nil
+		return moved, nil
 	}
-	return runs(ours, seen, func(i, j int) error {
+	err = runs(ours, seen, func(i, j int) error {
 		copy(mem[i:j], ours[i:j])
 		copy(seen[i:j], ours[i:j])
-		s.moved.Add(int64(j - i))
+		moved += int64(j - i)
 		return nil
 	})
+	return moved, err
 }
 
 // bridge is the distance up to which two changes of a peer go to the source in one call. The

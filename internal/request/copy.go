@@ -17,7 +17,9 @@ import (
 // Stage copies the bytes that the NIC will read into staging buffers. It takes long.
 func (r *Request) Stage() error {
 	for i := range r.operands {
-		if err := r.operands[i].Sync(); err != nil {
+		n, err := r.operands[i].Sync()
+		r.moved += n
+		if err != nil {
 			return err
 		}
 	}
@@ -85,10 +87,16 @@ func (r *Request) Pack() error {
 		if err := r.gather(pack.HostBytes()); err != nil {
 			return err
 		}
-		r.home.NIC.CountStaged(r.Length)
+		r.countStaged(r.Length)
 	}
 	r.local = append(r.local[:0], pack.Window(0, r.Length))
 	return nil
+}
+
+// countStaged counts bytes that were copied between packed memory and its source.
+func (r *Request) countStaged(n int64) {
+	r.moved += n
+	r.home.NIC.CountStaged(n)
 }
 
 // EndsSlowly reports whether Arrive must run before the program gets the completion: received
@@ -121,7 +129,7 @@ func (r *Request) Arrive() error {
 			return nil
 		}
 		p := r.pack.HostBytes()[:n]
-		r.home.NIC.CountStaged(n)
+		r.countStaged(n)
 		for i := range r.operands {
 			x := &r.operands[i]
 			k := min(x.Len, int64(len(p)))
@@ -135,7 +143,9 @@ func (r *Request) Arrive() error {
 	for i := range r.operands {
 		x := &r.operands[i]
 		k := min(x.Len, n)
-		if err := x.Arrived(k); err != nil {
+		moved, err := x.Arrived(k)
+		r.moved += moved
+		if err != nil {
 			return err
 		}
 		n -= k

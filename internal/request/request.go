@@ -28,6 +28,7 @@ type Request struct {
 
 	home  *Home
 	there int64 // bytes of the peer's memory
+	moved int64 // bytes that were copied between staged or packed memory and its source
 
 	ready []func(context.Context) error // what says that the sources may be read
 
@@ -76,7 +77,7 @@ func (r *Request) Free() {
 // reset clears all but the memory of the slices.
 func (r *Request) reset() {
 	r.Kind, r.Flags, r.Length, r.Data = 0, 0, 0, 0
-	r.home, r.there, r.ready = nil, 0, nil
+	r.home, r.there, r.moved, r.ready = nil, 0, 0, nil
 	r.operands, r.local, r.remote, r.bufs = r.operands[:0], r.local[:0], r.remote[:0], r.bufs[:0]
 	r.add, r.swap, r.last = 0, 0, lower.Piece{}
 	r.slot, r.injected, r.result, r.pack = slab.Slot{}, false, false, nil
@@ -88,6 +89,9 @@ func (r *Request) Ready() []func(context.Context) error { return r.ready }
 
 // Staged reports whether Stage must run before the NIC reads the memory.
 func (r *Request) Staged() bool { return r.staged }
+
+// Copied returns the number of bytes that Stage, Pack and Arrive have copied.
+func (r *Request) Copied() int64 { return r.moved }
 
 // Remotes returns the peer's buffers.
 func (r *Request) Remotes() []*memory.RemoteBuffer { return r.bufs }

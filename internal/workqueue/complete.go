@@ -12,8 +12,10 @@ import (
 
 // begin prepares a work that is the next one of its side.
 func (q *Queue) begin(o *Work) error {
-	if err := q.permit(o); err != nil { // it may have been posted before the connection was up
-		return err
+	if !o.permitted {
+		if err := q.permit(o); err != nil {
+			return err
+		}
 	}
 	if !o.letter.None() && (o.Kind == operation.Send || o.Kind == operation.Recv) {
 		return nil // it fits into its slot
@@ -27,8 +29,16 @@ func (q *Queue) begin(o *Work) error {
 
 // Complete takes completions, and posts operations for which they make room.
 func (q *Queue) Complete(wcs []ibvfd.WC) {
+	now := clock() // once for all of them
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.now = now
+	q.complete(wcs)
+	q.now = 0
+	q.mu.Unlock()
+}
+
+// complete is Complete for callers that hold the mutex.
+func (q *Queue) complete(wcs []ibvfd.WC) {
 	var failed error
 	for i := range wcs {
 		wc := &wcs[i]
@@ -61,8 +71,13 @@ func (q *Queue) finish(o *Work, err error) {
 		err = o.withdrawn
 	}
 	o.err = err
+	slow := err == nil && o.EndsSlowly()
+	if !slow && !o.busy && q.done.Len() == 0 {
+		q.hand(o)
+		return
+	}
 	q.done.Push(o)
-	if err == nil && o.EndsSlowly() {
+	if slow {
 		q.slow.later(o, (*Work).Arrive)
 	}
 	q.deliver()

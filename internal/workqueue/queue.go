@@ -40,6 +40,8 @@ type Queue struct {
 	ready chan struct{} // closed when the connection is up, or begins to end
 	over  atomic.Bool   // the connection is ending, or has ended
 
+	counters counters // written with the mutex held, and read without it
+
 	mu    sync.Mutex
 	state state
 	end   ending
@@ -60,6 +62,7 @@ type Queue struct {
 	recv    receiver
 	slow    slowWorks
 	done    fifo.Queue[*Work] // operations that have ended, and wait for those before them
+	now     int64             // the clock, while completions are taken; otherwise 0
 	mail    mailbox.Box
 	vacancy chan struct{}     // closed when there is room for a work; nil unless a goroutine waits
 	signals []chan<- struct{} // get a value then
@@ -78,12 +81,6 @@ const (
 	up
 	dead
 )
-
-// Counts are what a connection has done.
-type Counts struct {
-	Done, Failed uint64 // operations of this side
-	Bytes        int64  // of those that were done
-}
 
 // New returns the works of a connection that is being made. Works may be posted: they wait.
 func New(cfg Config) *Queue {
@@ -167,6 +164,9 @@ func (q *Queue) Accepted() bool {
 
 // Post takes a work over. If it returns an error the work is gone, and makes no completion.
 func (q *Queue) Post(o *Work) (Ticket, error) {
+	if o.Kind != operation.Recv {
+		o.since = clock()
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	waiting, most := q.send.posted, q.cfg.Depth
@@ -174,6 +174,7 @@ func (q *Queue) Post(o *Work) (Ticket, error) {
 		waiting, most = q.recv.waiting.Len()+q.recv.posted.Len(), q.cfg.RecvDepth
 	}
 	err := q.permit(o)
+	o.permitted = q.state != connecting
 	if err == nil {
 		err = q.refusal()
 	}
@@ -319,13 +320,6 @@ func (q *Queue) Ready() <-chan struct{} { return q.ready }
 
 // Over reports whether the connection is ending, or has ended.
 func (q *Queue) Over() bool { return q.over.Load() }
-
-// Counts returns what the connection has done so far.
-func (q *Queue) Counts() Counts {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.send.counts
-}
 
 // State is what a Queue has under way.
 type State struct {

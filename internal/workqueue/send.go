@@ -16,10 +16,9 @@ type sender struct {
 	pending fifo.Queue[*Work] // operations whose work requests are not all made
 	posted  int               // operations that have not completed
 	active  int               // operations that have begun and not completed
-	counts  Counts
-	turn    uint64 // calls of kick
-	holding bool   // the next Poll posts the operations
-	unknown bool   // some operations may or may not have reached the peer, when the connection ended
+	turn    uint64            // calls of kick
+	holding bool              // the next Poll posts the operations
+	unknown bool              // some operations may or may not have reached the peer, when the connection ended
 	queues  [rc.Queues]sendQueue
 
 	wrs   []ibvfd.SendWR // a batch
@@ -275,12 +274,11 @@ func (s *sender) ended(o *Work) {
 	if o.started {
 		s.active--
 	}
-	if o.err == nil {
-		s.counts.Done++
-		s.counts.Bytes += o.Length
-	} else {
-		s.counts.Failed++
+	now := s.q.now
+	if now == 0 {
+		now = clock()
 	}
+	s.q.counters.ended(o, now)
 	s.q.vacate()
 }
 

@@ -30,6 +30,9 @@ type Work struct {
 	cancel context.CancelFunc // ends the wait until the sources may be read
 	limit  time.Time          // the work is not begun after it; zero if there is none
 	turn   uint64             // the sender's, when it was posted
+	since  int64              // the clock, then
+
+	permitted bool // its keys were checked when the connection was up
 
 	started, begun, made, ended bool // begun: the NIC has got a work request
 	busy                        bool // slow work of this op is under way
@@ -72,7 +75,7 @@ func (o *Work) reset() {
 	o.context, o.sink = nil, nil
 	o.silent, o.auto, o.queue = false, false, 0
 	o.letter, o.cancel, o.limit = mailbox.Letter{}, nil, time.Time{}
-	o.started, o.begun, o.made, o.ended, o.busy = false, false, false, false, false
+	o.permitted, o.started, o.begun, o.made, o.ended, o.busy = false, false, false, false, false, false
 	o.err, o.withdrawn = nil, nil
 }
 
