@@ -158,14 +158,16 @@ func (b *Box) Request(l *Letter, inline int, wr *ibvfd.SendWR, sges []ibvfd.SGE)
 	l.posted = true
 }
 
-// Pay returns a message that returns credits to the peer, once they are half of all.
-func (b *Box) Pay() (_ Letter, ok bool) {
-	if b.buf == nil || b.owed < (b.depth+1)/2 || len(b.control) == 0 {
-		return Letter{}, false
-	}
+// Owes reports whether credits are to be returned to the peer: once they are half of all.
+func (b *Box) Owes() bool {
+	return b.buf != nil && b.owed >= (b.depth+1)/2 && len(b.control) > 0
+}
+
+// Pay returns a message that returns the credits which are owed.
+func (b *Box) Pay() Letter {
 	l := Letter{kind: credit, payload: binary.BigEndian.AppendUint32(nil, uint32(b.owed))}
 	b.owed = 0
-	return l, true
+	return l
 }
 
 // Arrived takes a message of n bytes that a receive has got.

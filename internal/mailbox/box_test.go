@@ -116,7 +116,8 @@ func TestCredits(t *testing.T) {
 					peer.sent = peer.sent[1:]
 				}
 			}
-			if l, ok := s.Pay(); ok {
+			if s.Owes() {
+				l := s.Pay()
 				s.post(l)
 			}
 			if n := len(peer.posted); n > s.Receives() {
@@ -138,7 +139,8 @@ func TestCredits(t *testing.T) {
 					}
 					x[0].sent = x[0].sent[1:]
 				}
-				if l, ok := x[1].Pay(); ok {
+				if x[1].Owes() {
+					l := x[1].Pay()
 					x[1].post(l)
 				}
 			}

@@ -217,6 +217,17 @@ func (c *core) letGo() error { return c.decrement(&c.handles) }
 // unuse ends a use.
 func (c *core) unuse() { _ = c.decrement(&c.uses) }
 
+// use keeps the memory until unuse; false if it is freed.
+func (c *core) use() bool {
+	c.mu.Lock()
+	open := !c.ended
+	if open {
+		c.uses++
+	}
+	c.mu.Unlock()
+	return open
+}
+
 // unuseLater is unuse for callers that hold a lock: if the memory is to be freed, a goroutine
 // frees it, and the NIC's Close waits for the goroutine.
 func (c *core) unuseLater() {
@@ -236,9 +247,10 @@ func (c *core) decrement(count *int) error {
 // last decrements a count, and reports whether the memory is to be freed.
 func (c *core) last(count *int) bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	*count--
-	return c.handles == 0 && c.uses == 0
+	last := c.handles == 0 && c.uses == 0
+	c.mu.Unlock()
+	return last
 }
 
 func (c *core) freeLast() error {

@@ -11,16 +11,11 @@ import (
 // Use keeps the memory until core.unuse.
 func (b *Buffer) Use() error {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.refs == 0 || b.retired {
+	open := b.refs > 0 && !b.retired && b.core.use()
+	b.mu.Unlock()
+	if !open {
 		return b.isClosed()
 	}
-	b.core.mu.Lock()
-	defer b.core.mu.Unlock()
-	if b.core.ended {
-		return b.isClosed()
-	}
-	b.core.uses++
 	return nil
 }
 

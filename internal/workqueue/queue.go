@@ -168,7 +168,16 @@ func (q *Queue) Post(o *Work) (Ticket, error) {
 		o.since = clock()
 	}
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	t, err := q.post(o)
+	q.mu.Unlock()
+	if err != nil {
+		q.cfg.Pool.Put(o)
+	}
+	return t, err
+}
+
+// post is Post for callers that hold the mutex, and give back the work after an error.
+func (q *Queue) post(o *Work) (Ticket, error) {
 	waiting, most := q.send.posted, q.cfg.Depth
 	if o.Kind == operation.Recv {
 		waiting, most = q.recv.waiting.Len()+q.recv.posted.Len(), q.cfg.RecvDepth
@@ -182,7 +191,6 @@ func (q *Queue) Post(o *Work) (Ticket, error) {
 		err = q.send.full(o.Kind)
 	}
 	if err != nil {
-		q.cfg.Pool.Put(o)
 		return Ticket{}, err
 	}
 	t := Ticket{q, o, o.uses.Load()}

@@ -138,15 +138,13 @@ func (s *sender) kick() {
 // payCredits returns credits to the peer, once they are half of all.
 func (s *sender) payCredits() {
 	q := s.q
-	if q.state != up || s.queues[rc.WriteQueue].free == 0 {
+	if !q.mail.Owes() || q.state != up || s.queues[rc.WriteQueue].free == 0 {
 		return
 	}
-	if l, ok := q.mail.Pay(); ok {
-		o := q.cfg.Pool.work(operation.Send, 0)
-		o.letter = l
-		q.mail.Stamp(&o.letter)
-		s.feed(o)
-	}
+	o := q.cfg.Pool.work(operation.Send, 0)
+	o.letter = q.mail.Pay()
+	q.mail.Stamp(&o.letter)
+	s.feed(o)
 }
 
 // feed makes work requests of o; it returns false if there is no room for all of them.

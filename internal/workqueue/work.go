@@ -141,8 +141,8 @@ func (p *Pool) Put(o *Work) {
 	o.Free()
 	o.reset()
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if len(p.free) < p.most {
 		p.free = append(p.free, o)
 	}
+	p.mu.Unlock()
 }
