@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package metrics gives the counters of Fabrics to Prometheus. It is a Go module of its own, so that
+// programs without it do not depend on Prometheus' library.
+//
+//	prometheus.MustRegister(metrics.NewCollector(fabric))
+//
+// The metrics, with the NIC's name in nic, and the name of a gpurdma.OpKind in kind ("write", "read",
+// "send", "fetch-and-add", "compare-and-swap"):
+//
+//	gpurdma_operations_total{nic,kind}            operations of this side that were carried out
+//	gpurdma_errors_total{nic,kind}                operations that have failed, or were withdrawn
+//	gpurdma_bytes_total{nic,kind}                 bytes of the operations that were carried out
+//	gpurdma_staged_bytes_total{nic,kind}          bytes that the CPU has copied for operations
+//	gpurdma_operation_duration_seconds{nic,kind}  a histogram: from posting to completion
+//	gpurdma_copied_bytes_total{nic}               all bytes that the CPU has copied, as Buffer.Sync does, too
+//	gpurdma_connections{nic}                      connections that are open
+//	gpurdma_pinned_bytes{nic}                     host memory that is pinned
+//
+// Counters include connections that have ended. No label has an address or a text of a peer. A
+// collection reads the counters once: no operation waits for it.
+//
+// Package metrics/spans makes OpenTelemetry spans of blocking calls.
+package metrics
