@@ -37,9 +37,9 @@ func (f *Fabric) newConn(r *rail, ec *engine.Conn) (*Conn, error) {
 		return nil, f.isClosed()
 	}
 	ec.OnEnd(func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		delete(f.conns, c)
+		if _, unknown := ec.Works.Cause(); !unknown { // otherwise Close reports it, or Fabric.Close
+			f.forget(c)
+		}
 	})
 	return c, nil
 }
@@ -193,7 +193,10 @@ func (c *Conn) Notifications(ctx context.Context) iter.Seq2[[]byte, error] {
 // peer has confirmed the end; otherwise ErrOutcomeUnknown. It takes Config.PeerTimeout and a
 // few seconds at most. The connection's memory and queue pairs are free when it returns; its
 // socket is closed when the peer has answered, within 3 s. Further calls return the same.
-func (c *Conn) Close() error { return c.c.Close() }
+func (c *Conn) Close() error {
+	defer c.fabric.forget(c)
+	return c.c.Close()
+}
 
 // Done returns a channel that is closed when the connection has ended: by Close, by the peer,
 // or by an error. All that the peer did before has arrived then.

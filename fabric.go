@@ -156,6 +156,13 @@ func (f *Fabric) Dial(ctx context.Context, addr string, cfg Config) (*Conn, erro
 	return f.newConn(r, ec)
 }
 
+// forget removes a connection that has nothing to report any more.
+func (f *Fabric) forget(c *Conn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.conns, c)
+}
+
 // add runs a function that adds something to close, unless the fabric is closed.
 func (f *Fabric) add(what func()) bool {
 	f.mu.Lock()

@@ -21,7 +21,8 @@
 // localhost. Addresses of rdma_cm are not there.
 //
 // As over a NIC, an address with another host than a loopback address or localhost needs TLS,
-// or Config.AllowPlaintext: otherwise Listen and Dial return gpurdma.ErrUnsafe. A test of a
+// or Config.AllowPlaintext: otherwise Listen, and a Dial that finds a listener, return
+// gpurdma.ErrUnsafe. A test of a
 // program without TLS gives it addresses such as "127.0.0.1:7471", for all of its machines.
 //
 // # Memory

@@ -38,6 +38,19 @@ func (closedByPeer) Is(target error) bool {
 // errCut is the end of a connection whose peer has not said why.
 var errCut = fmt.Errorf("%w without a word: its process or its host has ended, or the network between", operation.ErrPeerGone)
 
+// silentError is the end of a connection whose peer's host does not answer. It is ErrPeerGone.
+type silentError struct {
+	silence time.Duration
+	err     error
+}
+
+func (e *silentError) Error() string {
+	return fmt.Sprintf("not connected: the peer's host has not answered for %v (PeerTimeout): %v", e.silence, e.err)
+}
+
+func (e *silentError) Unwrap() error        { return e.err }
+func (e *silentError) Is(target error) bool { return target == operation.ErrPeerGone || target == ErrNotConnected }
+
 // farewell returns the reason for a connection's end that the peer gets: none if the program has
 // closed it, or the peer has ended it.
 func farewell(cause error) []byte {
@@ -159,7 +172,7 @@ func (c *Conn) readExchange(tcp net.Conn) {
 	case errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET):
 		c.leave(c.Works.Hear(errCut))
 	case errors.Is(err, unix.ETIMEDOUT) || errors.Is(err, unix.EHOSTUNREACH):
-		c.Works.Abort(fmt.Errorf("%w without a word: its host has not answered for %v (PeerTimeout): %w", operation.ErrPeerGone, c.opt.PeerTimeout, err))
+		c.Works.Abort(&silentError{c.opt.PeerTimeout, err})
 	default:
 		c.Works.Abort(err)
 	}

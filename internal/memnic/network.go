@@ -24,6 +24,10 @@ type Network struct {
 	adapters []*adapter
 	cut      map[span]bool
 	mute     map[span]bool // answers of a to b are lost
+	hold     map[span]bool // operations of a to b are kept in the network
+	late     []*packet     // these
+	landed   int           // operations that arrived late and were carried out
+	dropped  int           // and those that were not
 	open     int           // registrations, links and completion queues
 
 	onPlace  func(Placement) time.Duration
@@ -84,7 +88,7 @@ func StreamBuffer(size int) Option { return func(o *options) { o.buffer = max(si
 func New(opts ...Option) *Network {
 	n := &Network{
 		opt:  options{scale: 1, silence: 15 * time.Second, buffer: 64 << 10},
-		keys: map[uint32]*region{}, pairs: map[uint32]*pair{}, cut: map[span]bool{}, mute: map[span]bool{}, key: 100,
+		keys: map[uint32]*region{}, pairs: map[uint32]*pair{}, cut: map[span]bool{}, mute: map[span]bool{}, hold: map[span]bool{}, key: 100,
 	}
 	n.idle.L = &n.mu
 	n.streams.init()

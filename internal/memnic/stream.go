@@ -19,7 +19,7 @@ import (
 // Addr is the address of a stream: "host:port", where host is any text.
 type Addr string
 
-// Network returns "memory".
+// Network returns "in-process".
 func (Addr) Network() string { return rc.InProcess }
 
 // String returns the address.

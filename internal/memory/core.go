@@ -67,6 +67,9 @@ func (c *core) open() (err error) {
 		// Stage only after a refusal: not if the NIC was closed.
 		if refused := (*ibvfd.RegError)(nil); c.policy == DirectOnly || !errors.As(err, &refused) {
 			c.release()
+			if refused != nil {
+				err = &dmabuf.Error{Op: "register a buffer", Detail: "DirectOnly", Remedy: "leave DirectOnly out, and the memory is staged", Err: err}
+			}
 			return err
 		}
 		c.path.Reason = err

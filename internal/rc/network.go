@@ -8,7 +8,7 @@ import (
 )
 
 // InProcess is the Network of a net.Addr whose connections do not leave this process.
-const InProcess = "memory"
+const InProcess = "in-process"
 
 // Network makes the connections by which endpoints find each other, in place of TCP.
 type Network interface {
