@@ -7,7 +7,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/memnic"
 )
 
-// Loss says how connections over TCP end that are cut.
+// Loss is the way in which cut connections over TCP end.
 type Loss int
 
 // The losses.
@@ -17,8 +17,8 @@ const (
 )
 
 // CutExchanges cuts the connections over TCP by which machines connect and export memory, and
-// prevents new ones: those of all machines, those of one, or those among several. RDMA
-// goes on until a side notices the cut.
+// prevents new ones: those of all machines, those of the one that among names, or those between
+// the several that it names. RDMA continues until a side detects the cut.
 func (n *Network) CutExchanges(how Loss, among ...*gpurdma.Fabric) {
 	var devices []*memnic.Device
 	for _, f := range among {
@@ -33,6 +33,6 @@ func (n *Network) CutExchanges(how Loss, among ...*gpurdma.Fabric) {
 	n.net.CutExchanges(loss, devices...)
 }
 
-// MendExchanges undoes all calls of CutExchanges. Silent connections go on, unless they have
+// MendExchanges undoes all calls of CutExchanges. Silent connections continue, unless they have
 // failed meanwhile.
 func (n *Network) MendExchanges() { n.net.MendExchanges() }
