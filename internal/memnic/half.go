@@ -21,7 +21,7 @@ type half struct {
 	late    []byte        // bytes that were written while the direction is silent
 	silent  bool
 	eof     bool // the writer writes no more
-	lateEOF bool // so it was written while the direction is silent
+	lateEOF bool // the writer has ended while the direction is silent
 	gone    bool // the reader has closed
 	err     error
 }
@@ -119,7 +119,7 @@ func (h *half) write(p []byte, limit *deadline, closed func() bool) (n int, err 
 	}
 }
 
-// end says that the writer writes no more.
+// end is called when the writer writes no more.
 func (h *half) end() {
 	h.change(func() {
 		if h.silent {
@@ -130,7 +130,7 @@ func (h *half) end() {
 	})
 }
 
-// leave says that the reader reads no more.
+// leave is called when the reader reads no more.
 func (h *half) leave() {
 	h.change(func() { h.gone, h.buf = true, nil })
 }
@@ -144,7 +144,7 @@ func (h *half) fail(err error) {
 	})
 }
 
-// mute stops what is written from arriving, until it is unmuted.
+// mute holds back bytes that are written, until a call with false.
 func (h *half) mute(silent bool) {
 	h.change(func() {
 		if h.silent = silent; !silent {

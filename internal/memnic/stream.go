@@ -65,7 +65,7 @@ type streamPair struct {
 
 	mu      sync.Mutex
 	open    int
-	silence time.Duration // after which a silence ends the connection
+	silence time.Duration // the time after which a silence ends the connection
 	set     bool          // by SetSilence
 	limit   *time.Timer   // of a silence
 }
@@ -118,7 +118,7 @@ func (s *Stream) Close() error {
 	return nil
 }
 
-// left forgets the pair when both ends are closed.
+// left removes the pair when both ends are closed.
 func (p *streamPair) left() {
 	p.mu.Lock()
 	p.open--
@@ -135,7 +135,7 @@ func (p *streamPair) left() {
 }
 
 // SetSilence sets the time after which a silence that begins later ends the connection, as
-// TCP_USER_TIMEOUT does. Of both ends the shorter time holds.
+// TCP_USER_TIMEOUT does. The shorter time of both ends applies.
 func (s *Stream) SetSilence(d time.Duration) {
 	s.pair.mu.Lock()
 	defer s.pair.mu.Unlock()
