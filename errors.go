@@ -27,7 +27,7 @@ var (
 	// ErrQueueFull means that a Queue or its connection has no room: the error says which, and
 	// the setting that limits it. Nothing was posted: take completions, and post again.
 	ErrQueueFull = operation.ErrQueueFull
-	// ErrStaleKey means that a Remote is of another connection: keys end with theirs.
+	// ErrStaleKey means that a Remote is of another connection: keys end with their connection.
 	ErrStaleKey = operation.ErrStaleKey
 	// ErrRejected means that the peer refuses the connection. The error quotes the peer's text.
 	ErrRejected = engine.ErrRejected
@@ -36,9 +36,9 @@ var (
 	// ErrUnsafe means that the exchange would not be encrypted.
 	ErrUnsafe = engine.ErrUnsafe
 	// ErrOutcomeUnknown means that operations were under way when the connection ended, and that
-	// the peer has not confirmed its end: they may have been carried out, or still be. Close
-	// returns it. The error of an operation does not say so: unless the peer's NIC has refused it,
-	// a write that has failed may have been carried out, wholly or in part.
+	// the peer has not confirmed its end: its NIC may have carried them out, or may still do so.
+	// Close returns it, operations do not: a write that has failed may have been carried out,
+	// wholly or in part, unless the peer's NIC has refused it.
 	ErrOutcomeUnknown = engine.ErrOutcomeUnknown
 
 	// ErrRange means that an offset, a length or a setting is outside of what there is. It is
@@ -78,24 +78,12 @@ func (e *OpError) Is(target error) bool {
 	return target == ErrPeerGone && errors.Is(e.Err, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr})
 }
 
-// full is ErrQueueFull with the limit that is reached. It is allocated with what it limits.
-type full struct {
-	most   int
-	format string
-}
-
-// The texts of full.
+// The texts of ErrQueueFull.
 const (
 	fullQueue    = "queue full: %d operations are under way, or their completions were not taken, which is the depth given to NewQueue: take completions by Poll or Wait, or make a deeper queue"
 	fullDepth    = "queue full: %d operations of the connection are under way, which is Config.Depth: take completions, or connect with a larger Config.Depth"
 	fullMessages = "queue full: %d operations of the connection are under way, which is Config.Depth, and the first of them that waits needs the peer's program to take messages or notifications, of which it has as many as its Config.Messages"
 )
-
-// Error says which limit is reached, and what changes it.
-func (f *full) Error() string { return fmt.Sprintf(f.format, f.most) }
-
-// Is makes it ErrQueueFull.
-func (f *full) Is(target error) bool { return target == ErrQueueFull }
 
 // noRoom returns the error of a connection without room; nil for another error.
 func (c *Conn) noRoom(err error) error {
@@ -116,7 +104,7 @@ func (c *Conn) failed(kind OpKind, err error) error {
 	return &OpError{Op: kind, Peer: c.RemoteAddr(), NIC: c.rail.nic.Name(), Err: plain(err)}
 }
 
-// plain returns an error of the engine without what it says of the engine's own names.
+// plain returns an error of the engine without the engine's names of the operation and the peer.
 func plain(err error) error {
 	if e := (*operation.Error)(nil); errors.As(err, &e) {
 		err = e.Err

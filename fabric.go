@@ -163,7 +163,7 @@ func (f *Fabric) forget(c *Conn) {
 	delete(f.conns, c)
 }
 
-// add runs a function that adds something to close, unless the fabric is closed.
+// add runs a function that adds something to close; if the fabric is closed, it returns false.
 func (f *Fabric) add(what func()) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -177,7 +177,7 @@ func (f *Fabric) add(what func()) bool {
 // isClosed returns the error of a fabric that is closed.
 func (f *Fabric) isClosed() error { return errs.Closed(f.String()) }
 
-// failed is plain for calls that end with the fabric.
+// failed is plain; if the fabric is closed, it returns the fabric's own error.
 func (f *Fabric) failed(err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -188,8 +188,8 @@ func (f *Fabric) failed(err error) error {
 }
 
 // SetMaxPinned bounds the host memory that is pinned for each NIC, in bytes: host buffers,
-// staging buffers, and the messages of connections. The default is 256 MiB. What would exceed
-// it returns an error that is dmabuf.ErrLimit.
+// staging buffers, and the messages of connections. The default is 256 MiB. A call that would
+// exceed it returns ErrLimit.
 func (f *Fabric) SetMaxPinned(bytes int64) {
 	for _, r := range f.nics {
 		r.nic.SetMaxPinned(max(bytes, 0))
@@ -200,8 +200,8 @@ func (f *Fabric) SetMaxPinned(bytes int64) {
 type Stats struct {
 	Pinned int64  // bytes of host memory that are pinned now; of a Fabric only
 	Staged int64  // bytes that the CPU has copied to and from staging buffers; of a Fabric only
-	Done   uint64 // operations of this side that were carried out, though Cancel may have ended them for the program before
-	Failed uint64 // operations of this side that have failed, or were withdrawn, wholly or in part
+	Done   uint64 // operations of this side that were carried out, even after Cancel
+	Failed uint64 // operations of this side that have failed, or were withdrawn, if only in part
 	Bytes  int64  // of the operations in Done
 }
 
@@ -222,9 +222,9 @@ func (f *Fabric) Stats() Stats {
 	return s
 }
 
-// Close closes all listeners and connections, side by side, then all buffers, and the NICs. Its
-// error includes those of Conn.Close. It takes as long as the slowest connection's Close.
-// Further calls return the same.
+// Close closes all listeners, all connections in parallel, then all buffers, and the NICs. Its
+// error includes those of Conn.Close. It takes as long as the slowest connection's Close. Further
+// calls return the same error.
 func (f *Fabric) Close() error {
 	f.mu.Lock()
 	if f.closed {
@@ -299,7 +299,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 // Addr returns the address.
 func (l *Listener) Addr() net.Addr { return l.l.Addr() }
 
-// Close ends the listening, and the connections that Accept has not returned. Others stay.
+// Close stops listening, and closes the connections that Accept has not returned.
 func (l *Listener) Close() error {
 	l.fabric.mu.Lock()
 	delete(l.fabric.listeners, l)

@@ -33,6 +33,10 @@ func (q *pair) attempt() outcome {
 		q.keep(peer)
 		return noAnswer
 	}
+	if o, ok := q.answers[q.seq]; ok {
+		delete(q.answers, q.seq)
+		q.landed = &o
+	}
 	if q.landed == nil || peer == nil || q.sends[0].Op == ibvfd.OpRead {
 		o := q.carryOut()
 		if peer == nil || o < 0 {

@@ -103,7 +103,10 @@ func (p *packet) arrive() bool {
 	}
 	peer.expect++
 	if p.awaited() {
-		p.from.landed = &o
+		if p.from.answers == nil {
+			p.from.answers = map[uint64]outcome{}
+		}
+		p.from.answers[p.seq] = o
 		p.from.wake()
 	}
 	return true
@@ -112,5 +115,5 @@ func (p *packet) arrive() bool {
 // awaited reports whether the sender still waits for the answer.
 func (p *packet) awaited() bool {
 	q := p.from
-	return !q.link.closed && !q.failed && q.seq == p.seq && len(q.sends) > 0
+	return !q.link.closed && !q.failed && p.seq >= q.seq && p.seq < q.seq+uint64(len(q.sends))
 }

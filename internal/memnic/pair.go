@@ -24,7 +24,9 @@ type pair struct {
 	seq    uint64 // the number of the first of sends
 	kept   uint64 // sends before this number were put into the network by Hold
 	expect uint64 // the number of the peer's operation that comes next
-	busy   bool   // a work request is being carried out without the network's mutex
+
+	answers map[uint64]outcome // of sends that have arrived late
+	busy    bool               // a work request is being carried out without the network's mutex
 
 	// In live mode:
 	kicked   chan struct{} // wakes the goroutine

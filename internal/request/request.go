@@ -29,7 +29,7 @@ type Request struct {
 	home  *Home
 	there int64 // bytes of the peer's memory
 
-	ready []func(context.Context) error // what says that the sources may be read
+	ready []func(context.Context) error // wait until the sources may be read
 
 	operands []memory.Operand
 	local    []lower.Window // of the operands, or of the memory sent in their place
@@ -45,7 +45,7 @@ type Request struct {
 	result   bool           // an atomic's old value goes to the slot
 	pack     *memory.Buffer // memory of a message with more pieces than a work request may have
 	staged   bool           // the NIC reads staged memory, which must be synced first
-	flushing bool           // of delivery-complete: only the byte must be read back
+	flushing bool           // of FlagDeliveryComplete: only the byte must be read back
 	made     bool           // all work requests are made
 }
 
