@@ -35,10 +35,9 @@ type Source interface {
 // Buffer is registered memory. Its methods may be called from several goroutines at once.
 //
 // A Buffer is made with one reference. Retain adds one; Release takes one away, and the last
-// one closes the Buffer. Slices have references of their own, and keep the memory.
+// Release closes the Buffer. Slices have references of their own, and keep the memory.
 //
-// The CPU, GPUs and NICs see one another's bytes when the program has called, on the side that
-// has the memory:
+// The CPU, GPUs and NICs see one another's bytes after a call on the side that has the memory:
 //
 //	bytes written by              then used by                    call
 //	a peer, or a Read             the CPU, by ReadAt              nothing
@@ -49,11 +48,11 @@ type Source interface {
 //	the CPU, by WriteAt           anyone                          nothing
 //	a GPU's kernel that is done   an operation of this side       nothing
 //	a GPU's kernel that runs      an operation of this side       SetReady, before the operation
-//	a GPU's kernel that is done   a peer                          Sync, before the peer is told
+//	a GPU's kernel that is done   a peer                          Sync, before the peer reads
 //	a GPU's kernel, then a peer   anyone, the same bytes          Sync, between the two
 //
-// Sync is for staged memory, and does nothing for other memory: a program that is to run in
-// both cases calls it. Flush includes it, and does nothing for host memory.
+// Sync is for staged memory, and does nothing for other memory: a program that must work with
+// both calls it. Flush includes it, and does nothing for host memory.
 type Buffer struct {
 	fabric *Fabric
 	parts  []*memory.Buffer // by NIC
@@ -71,7 +70,7 @@ type bufferOptions struct {
 	direct, staged bool
 }
 
-// chosen returns what options say.
+// chosen applies options to the defaults.
 func chosen(opts []BufferOption) (memory.BufferOptions, error) {
 	var o bufferOptions
 	for _, opt := range opts {
@@ -85,8 +84,8 @@ func chosen(opts []BufferOption) (memory.BufferOptions, error) {
 	return o.options, nil
 }
 
-// DirectOnly returns an error from Register if the NIC does not reach the memory, instead of
-// staging it; and no operation moves its bytes by CPU.
+// DirectOnly makes Register return an error, instead of staging the memory, if the NIC does not
+// reach it. No operation then moves its bytes by CPU.
 func DirectOnly() BufferOption {
 	return func(o *bufferOptions) { o.options.Policy, o.direct = memory.DirectOnly, true }
 }
@@ -162,7 +161,7 @@ func (f *Fabric) allocHost(size int64, opts []BufferOption) (*Buffer, error) {
 	return f.make(size, []io.Closer{mem}, func(n *memory.NIC, o io.Closer) (*memory.Buffer, error) { return n.RegisterHost(mem, opt.Ordering, o) })
 }
 
-// make registers memory with all NICs. The last one to unregister it closes owned.
+// make registers memory with all NICs. When all of them have unregistered it, owned is closed.
 func (f *Fabric) make(size int64, owned []io.Closer, register func(*memory.NIC, io.Closer) (*memory.Buffer, error)) (*Buffer, error) {
 	var nics []*memory.NIC
 	for _, r := range f.nics {
@@ -175,12 +174,12 @@ func (f *Fabric) make(size int64, owned []io.Closer, register func(*memory.NIC, 
 	return f.addBuffer(&Buffer{fabric: f, parts: parts, size: size, refs: 1})
 }
 
-// Register makes a Buffer of memory that exists, and holds it: the source's Close returns
-// dmabuf.ErrInUse until the Buffer is closed.
+// Register makes a Buffer of memory that the program has, and holds it: the source's Close
+// returns dmabuf.ErrInUse until the Buffer and its slices are closed.
 //
 // If a NIC does not reach the memory, the Buffer is staged: the NIC uses pinned host memory in
-// its place, and the CPU copies the bytes before and after operations. Path says so, and why;
-// so does the log, once. If one NIC of a Fabric does not reach the memory, all stage it.
+// its place, and the CPU copies the bytes before and after operations. Path has the reason, and
+// Register logs it. If one NIC of a Fabric does not reach the memory, all stage it.
 func (f *Fabric) Register(ctx context.Context, src Source, opts ...BufferOption) (*Buffer, error) {
 	if src == nil {
 		return nil, &dmabuf.Error{Op: "register a buffer", Detail: "no source", Remedy: "give memory of package gpualloc, or of your own", Err: unix.EINVAL}
@@ -267,7 +266,7 @@ func (b *Buffer) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // WriteAt copies bytes into the memory by CPU, for NICs and peers to see. If p does not fit, it
-// writes nothing.
+// returns ErrRange and writes nothing.
 func (b *Buffer) WriteAt(p []byte, off int64) (int, error) {
 	n, err := b.parts[0].WriteAt(p, off)
 	return n, plain(err)
@@ -281,9 +280,9 @@ func (b *Buffer) Sync() error {
 	return plain(b.parts[0].Sync())
 }
 
-// Flush returns when a GPU's kernel that is running sees the bytes that have arrived: writes
-// that a notification or a completion has reported. A kernel that is launched later
-// sees them without Flush, those of staged memory after Sync. A staged Buffer is synchronised.
+// Flush waits until a GPU's kernel that is running sees the writes that a notification or a
+// completion has reported. A kernel that is launched later sees them without Flush, or after Sync
+// if the memory is staged. Flush includes Sync.
 func (b *Buffer) Flush(ctx context.Context) error {
 	for _, p := range b.parts {
 		if err := p.Flush(ctx); err != nil {
@@ -293,11 +292,12 @@ func (b *Buffer) Flush(ctx context.Context) error {
 	return nil
 }
 
-// SetReady makes operations that read the bytes wait until the function returns nil: for memory
-// that a GPU is still writing when the operation is posted. A runtime's stream or event fits:
-// the function waits for it. Its context ends with the connection, and when the operation is
-// withdrawn, and it must return then: Conn.Close waits for it. Its error is the operation's. It is called once for each operation, in a
-// goroutine of its own. nil removes it. It does not apply to what peers read.
+// SetReady makes operations that read the bytes wait until ready returns nil: for memory that a
+// GPU is still writing when the operation is posted. ready may wait for a stream or an event of
+// the GPU's runtime. It is called once for each operation, in a goroutine of its own. Its context
+// ends with the connection, and when the operation is withdrawn; ready must return then, because
+// Conn.Close waits for it. Its error is the operation's. nil removes ready. Reads by peers do not
+// wait.
 func (b *Buffer) SetReady(ready func(context.Context) error) {
 	for _, p := range b.parts {
 		p.SetReady(ready)
@@ -331,9 +331,9 @@ func (b *Buffer) Release() error {
 	return nil
 }
 
-// Close gives the Buffer up, whatever references there are: it cannot be used any more. The
-// memory is freed when no slice, no operation under way and no key of a peer needs it: keys end
-// with their connections, or with Unexport. A second Close does nothing.
+// Close closes the Buffer, even if it is retained. The memory is freed when no slice, no
+// operation under way and no key of a peer uses it: keys end with their connections, or with
+// Unexport. A second Close does nothing.
 func (b *Buffer) Close() error {
 	b.mu.Lock()
 	open := b.refs > 0
@@ -346,8 +346,8 @@ func (b *Buffer) Close() error {
 }
 
 // Free is Close for programs that need to know that the memory is free: while there are other
-// references, slices, operations under way or keys of peers, it returns an error that is
-// dmabuf.ErrInUse, and the Buffer stays open.
+// references, slices, operations under way or keys of peers, it returns ErrInUse, and the Buffer
+// stays open.
 func (b *Buffer) Free() error {
 	b.mu.Lock()
 	refuse := func(detail string) error {

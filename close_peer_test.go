@@ -3,8 +3,12 @@
 package gpurdma
 
 import (
+	"errors"
 	"fmt"
 	"testing"
+	"time"
+
+	"github.com/gpurdma/gpurdma/internal/memnic"
 )
 
 // Close waits for the writes that the NIC has, also while the peer exports memory.
@@ -36,5 +40,21 @@ func TestCloseWhileThePeerExports(t *testing.T) {
 				last = ok
 			}
 		}
+	}
+}
+
+// The Close of a fabric reports what is unknown of connections that have ended before.
+func TestFabricCloseReportsTheUnknown(t *testing.T) {
+	w := newWorld(t, Config{PeerTimeout: 100 * time.Millisecond})
+	mine := w.host(w.a, 8)
+	_, remote := w.lend("m", 8)
+	w.net.Cut(w.da, w.db)
+	w.net.CutExchanges(memnic.Silent)
+	if err := w.ca.Write(limited(t), remote, mine.All()); err == nil {
+		t.Fatal("a write over a path that is cut")
+	}
+	<-w.ca.Done()
+	if err := w.a.Close(); !errors.Is(err, ErrOutcomeUnknown) {
+		t.Errorf("Close of the fabric: %v", err)
 	}
 }

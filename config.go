@@ -18,33 +18,33 @@ import (
 	"github.com/gpurdma/gpurdma/internal/engine"
 )
 
-// Config is how connections are made. The zero value connects over loopback addresses only.
+// Config has the settings of connections. The zero value connects over loopback addresses only.
 type Config struct {
-	// TLS protects the exchange by which connections are made, and by which memory is exported.
-	// Both sides need Certificates that the other accepts: RootCAs says which ones Dial accepts,
-	// and ClientCAs which ones a Listener accepts. ServerName is the host of Dial's address by
-	// default, ClientAuth is set, and so is a MinVersion of TLS 1.3. Without TLS only loopback addresses
-	// are allowed, unless AllowPlaintext is set. What moves by RDMA is not encrypted, and TLS
-	// does not separate peers from one another: all of them are in one protection domain, so
-	// that a peer could use a key that it guesses.
+	// TLS protects the exchange between the hosts, which makes connections and exports memory.
+	// Both sides need a certificate: Dial accepts those of RootCAs, a Listener those of
+	// ClientCAs. The default of ServerName is the host of Dial's address. The package sets
+	// ClientAuth, and a MinVersion of at least TLS 1.3. Without TLS only loopback addresses are
+	// allowed, unless AllowPlaintext is set. RDMA is not encrypted. TLS does not separate peers
+	// from one another: all of them are in one protection domain, and a peer could use a key that
+	// it guesses.
 	TLS *tls.Config
 	// AllowPlaintext allows the exchange without encryption: a host that can read or change it
 	// can read and write the exported memory.
 	AllowPlaintext bool
 
-	// Hello reaches the peer with the connection, in its PeerInfo. It has at most 4 KiB.
+	// Hello is sent to the peer, which finds it in PeerInfo.Hello. It has at most 4 KiB.
 	Hello []byte
-	// Admit, if not nil, decides on a caller of a Listener, before it is connected. The text of
-	// Reject reaches the caller; other errors stay here, and the caller gets "refused". The
-	// context ends when the caller has waited too long. Several calls may run at once.
+	// Admit, if not nil, is called before a Listener connects a caller; its error rejects the
+	// caller. The caller receives the text of an error of Reject, or "refused" for other errors.
+	// The context ends when the handshake's time is over. Several calls may run at once.
 	Admit func(context.Context, PeerInfo) error
-	// OnReject, if not nil, is called for every caller of a Listener that was not connected, and
-	// for one that ended before Accept returned it, with what is known of it and the reason. Each
-	// call has its own goroutine; it must not block.
+	// OnReject, if not nil, is called for every caller that a Listener does not connect, and for
+	// every connection that ends before Accept has returned it, with the reason. Each call has
+	// its own goroutine; it must not block.
 	OnReject func(caller PeerInfo, why error)
 	// Backlog is the number of connections of a Listener that may wait for Accept; default 128.
 	// MaxConns is the number that may exist at once; default no limit. Further callers are
-	// rejected, and learn why.
+	// rejected with the reason.
 	Backlog  int
 	MaxConns int
 
@@ -55,16 +55,16 @@ type Config struct {
 	GID  gid.Wish
 	// PKey is the partition, such as 0x8001; default the port's first.
 	PKey uint16
-	// TrafficClass of RoCE packets, which includes the DSCP (upper 6 bits) and ECN (lower 2
-	// bits). ServiceLevel is InfiniBand's, or the priority of a VLAN. MTU is the size of packets
-	// in bytes: 256, 512, 1024, 2048 or 4096; default, and at most, what both ports have.
+	// TrafficClass is that of RoCE packets: the DSCP (upper 6 bits) and ECN (lower 2 bits).
+	// ServiceLevel is InfiniBand's, or the priority of a VLAN. MTU is the size of packets in
+	// bytes: 256, 512, 1024, 2048 or 4096; the default and the maximum are what both ports allow.
 	TrafficClass uint8
 	ServiceLevel uint8
 	MTU          int
 
-	// PeerTimeout bounds how long a silent peer is waited for, in whatever way it is silent: its
-	// NIC does not acknowledge, its host does not answer, or it does not confirm a Close.
-	// Default 10 s. NICs keep to it roughly: they may take up to four times as long.
+	// PeerTimeout bounds the wait for a silent peer: its NIC does not acknowledge, its host does
+	// not answer, or it does not confirm a Close. Default 10 s. A NIC may take up to four times
+	// as long.
 	PeerTimeout time.Duration
 	// ConnectTimeout bounds the making of a connection; default 10 s.
 	ConnectTimeout time.Duration
@@ -72,9 +72,9 @@ type Config struct {
 	// Depth is the number of operations that may be under way; default 256.
 	Depth int
 	// Messages is the number of messages and notifications that the peer may send before the
-	// program has taken one; default 32. MessageSize is their longest size in bytes; default
-	// 1 KiB, at most 64 KiB. The smaller ones of both sides apply. They are pinned host memory:
-	// about twice their product for each connection.
+	// program has taken one; default 32. MessageSize is their longest size in bytes; default 1
+	// KiB, at most 64 KiB. The smaller MessageSize of both sides applies. Each connection pins
+	// about twice the product of both as host memory.
 	Messages    int
 	MessageSize int
 }
@@ -82,6 +82,7 @@ type Config struct {
 const (
 	defaultBacklog  = 128
 	defaultMessages = 32
+	peerTimeout     = 10 * time.Second
 	maxHello        = 4 << 10
 )
 
@@ -132,13 +133,13 @@ func (c *Config) options(r *rail) (engine.EndpointOptions, error) {
 	return opt, nil
 }
 
-// PeerInfo is what is known of the other side of a connection. Of a caller that was rejected,
-// TLS and Hello are nil if it did not get that far.
+// PeerInfo is what is known of the other side of a connection. For a rejected caller TLS and
+// Hello are nil if the handshake ended before them.
 type PeerInfo struct {
 	Addr  net.Addr             // of the exchange
 	TLS   *tls.ConnectionState // nil without TLS
 	Hello []byte               // its Config.Hello
 }
 
-// Reject returns an error for Config.Admit, whose text reaches the caller: at most 256 bytes.
+// Reject returns an error for Config.Admit. The caller receives its text, of at most 256 bytes.
 func Reject(text string) error { return engine.Reject(text) }

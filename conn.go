@@ -27,7 +27,7 @@ type Conn struct {
 	peer   PeerInfo // it does not change, and the connection's mutex is not needed for it
 	calls  progress.Calls
 	full   operation.Full // the error if there is no room
-	behind operation.Full // so, and the peer's program takes no messages
+	behind operation.Full // the same, if the peer's program takes no messages
 }
 
 func (f *Fabric) newConn(r *rail, ec *engine.Conn) (*Conn, error) {
@@ -37,18 +37,16 @@ func (f *Fabric) newConn(r *rail, ec *engine.Conn) (*Conn, error) {
 		return nil, f.isClosed()
 	}
 	ec.OnEnd(func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		delete(f.conns, c)
-		ec.Works.AddCounts(&r.ended)
+		if _, unknown := ec.Works.Cause(); !unknown { // otherwise Close reports it, or Fabric.Close
+			f.forget(c)
+		}
 	})
 	return c, nil
 }
 
-// Export gives the peer access to local memory under a name, for its Import. The memory stays
-// the peer's to use until Unexport, or until the connection ends. The peer may use the bytes of
-// the Span; if the Span is a View, it may use all bytes of its buffers. A name that is exported
-// already is EEXIST.
+// Export gives the peer access to local memory under a name, for its Import, until Unexport or
+// the end of the connection. The peer may use the bytes of the Span; if the Span is a View, it
+// may use all bytes of its buffers. If the name is exported already, Export returns EEXIST.
 func (c *Conn) Export(name string, s Span, access Access) error {
 	x, err := c.lend("export", s, access)
 	if err != nil {
@@ -71,9 +69,9 @@ func (c *Conn) lend(op string, s Span, access Access) (memory.Span, error) {
 	return x, err
 }
 
-// Unexport withdraws what Export gave. An access by the peer after that ends the connection:
-// the two programs agree before. It returns when the peer's host has confirmed it, within
-// Config.PeerTimeout: an Import there that begins later does not return the memory.
+// Unexport withdraws the access that Export gave. A later access by the peer ends the connection:
+// the two programs agree before. Unexport waits until the peer's host has confirmed it, for
+// Config.PeerTimeout at most. An Import there that begins later does not return the memory.
 func (c *Conn) Unexport(name string) error {
 	ctx, cancel := c.bound()
 	defer cancel()
@@ -85,8 +83,8 @@ func (c *Conn) bound() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), c.c.PeerTimeout())
 }
 
-// Import waits until the peer has exported memory under the name, and returns it: after an
-// Unexport that has returned, what was exported since.
+// Import waits until the peer has exported memory under the name, and returns it. Once the peer's
+// Unexport has returned, Import waits for the next Export of the name.
 func (c *Conn) Import(ctx context.Context, name string) (Remote, error) {
 	if err := errs.Ended(ctx); err != nil {
 		return Remote{}, err
@@ -112,8 +110,9 @@ func (c *Conn) Share(s Span, access Access) (Remote, error) {
 	return Remote{rb: rb, len: rb.Size()}, nil
 }
 
-// Write writes local memory to the peer's, and returns when the peer's NIC has acknowledged all
-// of it, and the notification. With Delivered it returns when the bytes are in the memory.
+// Write writes local memory to the peer's memory, and returns when the peer's NIC has
+// acknowledged all bytes and the notification. With Delivered it returns when the bytes are in
+// the memory.
 func (c *Conn) Write(ctx context.Context, to Remote, from Span, opts ...Option) error {
 	if len(opts) > 0 {
 		return c.doWith(ctx, Op{Kind: OpWrite, Local: from, Remote: to}, opts)
@@ -122,7 +121,7 @@ func (c *Conn) Write(ctx context.Context, to Remote, from Span, opts ...Option) 
 	return err
 }
 
-// doWith is do with options, which the operation is allocated for.
+// doWith is do with options. The operation is allocated for them.
 func (c *Conn) doWith(ctx context.Context, o Op, opts []Option) error {
 	for _, opt := range opts {
 		if opt != nil {
@@ -155,22 +154,22 @@ func (c *Conn) CompareSwap(ctx context.Context, to Remote, compare, swap uint64)
 	return c.do(ctx, &Op{Kind: OpCompareSwap, Remote: to, Compare: compare, Swap: swap})
 }
 
-// Send sends a message, of Config.MessageSize bytes at most, and returns when the peer's NIC
-// has it. It waits while the peer's program has as many that it has not taken as it may have.
+// Send sends a message of at most Config.MessageSize bytes, and returns when the peer's NIC has
+// it. It waits while the peer's program has not taken as many messages as its Config.Messages.
 func (c *Conn) Send(ctx context.Context, message []byte) error {
 	_, err := c.do(ctx, &Op{Kind: OpSend, Inline: message})
 	return err
 }
 
-// Receive waits for a message, and returns it. When the connection has ended, it returns the
-// messages that came before, and then the reason.
+// Receive waits for a message, and returns it. After the end of the connection it returns the
+// messages that arrived before, and then the reason.
 func (c *Conn) Receive(ctx context.Context) ([]byte, error) {
 	p, err := c.c.Receive(ctx, mailbox.Message)
 	return p, plain(err)
 }
 
-// ReceiveNotification waits for a notification, and returns what the peer gave to Notify. All
-// bytes of its write are in the memory, and so are those of the writes before it.
+// ReceiveNotification waits for a notification, and returns the peer's note. All bytes of that
+// write are in the memory, and so are those of the writes before it.
 func (c *Conn) ReceiveNotification(ctx context.Context) ([]byte, error) {
 	p, err := c.c.Receive(ctx, mailbox.Note)
 	return p, plain(err)
@@ -188,20 +187,24 @@ func (c *Conn) Notifications(ctx context.Context) iter.Seq2[[]byte, error] {
 	}
 }
 
-// Close ends the connection. It withdraws what the NIC does not have yet, waits for the rest,
-// and tells the peer, which sees the end after all that came before. It returns nil if all that
-// the NIC had has completed, was refused by the peer's NIC, or cannot land any more because the
-// peer has confirmed the end; otherwise ErrOutcomeUnknown. It takes Config.PeerTimeout and a
-// few seconds at most. The connection's memory and queue pairs are free when it returns; its
-// socket is closed when the peer has answered, within 3 s. Further calls return the same.
-func (c *Conn) Close() error { return c.c.Close() }
+// Close ends the connection. It withdraws work requests that the NIC does not have yet, waits for
+// the others, and sends the end to the peer, which sees it after all operations. It returns nil
+// if all work requests that the NIC had have completed, were refused by the peer's NIC, or cannot
+// land any more because the peer has confirmed the end; otherwise ErrOutcomeUnknown. It takes
+// Config.PeerTimeout and a few seconds at most. The connection's memory and queue pairs are free
+// when it returns; its socket is closed when the peer has answered, within 3 s. Further calls
+// return the same.
+func (c *Conn) Close() error {
+	defer c.fabric.forget(c)
+	return c.c.Close()
+}
 
-// Done returns a channel that is closed when the connection has ended: by Close, by the peer,
-// or by an error. All that the peer did before has arrived then.
+// Done returns a channel that is closed when the connection has ended: by Close, by the peer, or
+// by an error. All that the peer has sent before has arrived then.
 func (c *Conn) Done() <-chan struct{} { return c.c.Done() }
 
-// Err returns why the connection has ended, and nil before that. After an operation has failed
-// because of the end, it is not nil.
+// Err returns why the connection has ended, and nil before that. It is not nil once an operation
+// has failed because of the end.
 func (c *Conn) Err() error { return plain(c.c.Err()) }
 
 // LocalAddr returns this side's address of the exchange.
@@ -215,18 +218,18 @@ func (c *Conn) Peer() PeerInfo { return c.peer }
 
 // Stats returns what this side has done so far, also after the end. No operation waits for it.
 func (c *Conn) Stats() Stats {
-	var n workqueue.Counts
-	c.c.Works.AddCounts(&n)
+	var n workqueue.Sum
+	c.c.Works.AddCounts(&n.Counts)
 	s := stats(&n)
 	s.ByNIC = map[string]Stats{c.rail.nic.Name(): stats(&n)}
 	return s
 }
 
-// Rail is the way of a connection over one NIC.
+// Rail is the path of a connection over one NIC.
 type Rail struct {
 	NIC   string
 	Port  int
-	Local netip.Addr // the port's GID; an IPv4 address if it stands for one
+	Local netip.Addr // the port's GID; the IPv4 address that it holds, if it does
 	Peer  netip.Addr // the peer's
 	Up    bool       // the connection has not ended, and the port is active
 	Why   string     // why this port and GID were chosen
@@ -245,7 +248,7 @@ func (r Rail) String() string {
 	return text
 }
 
-// Rails returns the ways of the connection: one.
+// Rails returns the paths of the connection: one.
 func (c *Conn) Rails() []Rail {
 	p := c.c.Path()
 	return []Rail{{NIC: p.NIC, Port: p.Port, Local: p.GID, Peer: p.Peer, Up: c.c.Up(), Why: p.Why}}

@@ -27,7 +27,7 @@ var (
 	// ErrQueueFull means that a Queue or its connection has no room: the error says which, and
 	// the setting that limits it. Nothing was posted: take completions, and post again.
 	ErrQueueFull = operation.ErrQueueFull
-	// ErrStaleKey means that a Remote is of another connection: keys end with theirs.
+	// ErrStaleKey means that a Remote is of another connection: keys end with their connection.
 	ErrStaleKey = operation.ErrStaleKey
 	// ErrRejected means that the peer refuses the connection. The error quotes the peer's text.
 	ErrRejected = engine.ErrRejected
@@ -36,9 +36,9 @@ var (
 	// ErrUnsafe means that the exchange would not be encrypted.
 	ErrUnsafe = engine.ErrUnsafe
 	// ErrOutcomeUnknown means that operations were under way when the connection ended, and that
-	// the peer has not confirmed its end: they may have been carried out, or still be. Close
-	// returns it. The error of an operation does not say so: unless the peer's NIC has refused it,
-	// a write that has failed may have been carried out, wholly or in part.
+	// the peer has not confirmed its end: its NIC may have carried them out, or may still do so.
+	// Close returns it, operations do not: a write that has failed may have been carried out,
+	// wholly or in part, unless the peer's NIC has refused it.
 	ErrOutcomeUnknown = engine.ErrOutcomeUnknown
 
 	// ErrRange means that an offset, a length or a setting is outside of what there is. It is
@@ -97,7 +97,7 @@ func (c *Conn) failed(kind OpKind, err error) error {
 	return &OpError{Op: kind, Peer: c.RemoteAddr(), NIC: c.rail.nic.Name(), Err: plain(err)}
 }
 
-// plain returns an error of the engine without what it says of the engine's own names.
+// plain returns an error of the engine without the engine's names of the operation and the peer.
 func plain(err error) error {
 	if e := (*operation.Error)(nil); errors.As(err, &e) {
 		err = e.Err

@@ -159,7 +159,17 @@ func (f *Fabric) Dial(ctx context.Context, addr string, cfg Config) (*Conn, erro
 	return f.newConn(r, ec)
 }
 
-// add runs a function that adds something to close, unless the fabric is closed.
+// forget removes a connection that has nothing to report any more, and keeps its counts.
+func (f *Fabric) forget(c *Conn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, ok := f.conns[c]; ok {
+		delete(f.conns, c)
+		c.c.Works.AddCounts(&c.rail.ended)
+	}
+}
+
+// add runs a function that adds something to close; if the fabric is closed, it returns false.
 func (f *Fabric) add(what func()) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -173,7 +183,7 @@ func (f *Fabric) add(what func()) bool {
 // isClosed returns the error of a fabric that is closed.
 func (f *Fabric) isClosed() error { return errs.Closed(f.String()) }
 
-// failed is plain for calls that end with the fabric.
+// failed is plain; if the fabric is closed, it returns the fabric's own error.
 func (f *Fabric) failed(err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -184,8 +194,8 @@ func (f *Fabric) failed(err error) error {
 }
 
 // SetMaxPinned bounds the host memory that is pinned for each NIC, in bytes: host buffers,
-// staging buffers, and the messages of connections. The default is 256 MiB. What would exceed
-// it returns an error that is dmabuf.ErrLimit.
+// staging buffers, and the messages of connections. The default is 256 MiB. A call that would
+// exceed it returns ErrLimit.
 func (f *Fabric) SetMaxPinned(bytes int64) {
 	for _, r := range f.nics {
 		r.nic.SetMaxPinned(max(bytes, 0))
@@ -195,16 +205,14 @@ func (f *Fabric) SetMaxPinned(bytes int64) {
 // Stats are counters from the start on; a rate is the difference of two. An operation counts when
 // it has ended. A call that was refused before its operation was posted does not count.
 type Stats struct {
-	Pinned int64         // bytes of host memory that are pinned now; of a Fabric and its NICs only
-	Conns  int           // connections that are open now; of a Fabric and its NICs only
-	Staged int64         // bytes that the CPU has copied to and from staging buffers: of a Fabric and its NICs all, otherwise for these operations
-	Done   uint64        // operations of this side that were carried out, though Cancel may have ended them for the program before
-	Failed uint64        // operations of this side that have failed, or were withdrawn, wholly or in part
-	Bytes  int64         // of the operations in Done, without notes; an atomic has 8
-	Time   time.Duration // the sum of the times of the operations in Done, from posting to completion
-	// Latency is Done by that time: Latency[i] took at most 2^i microseconds, and longer than
-	// those before; the last took longer than all others.
-	Latency []uint64
+	Pinned  int64            // bytes of host memory that are pinned now; of a Fabric and its NICs only
+	Conns   int              // connections that are open now; of a Fabric and its NICs only
+	Staged  int64            // bytes that the CPU has copied to and from staging buffers: of a Fabric and its NICs all, otherwise for these operations
+	Done    uint64           // operations of this side that were carried out, even after Cancel
+	Failed  uint64           // operations of this side that have failed, or were withdrawn, if only in part
+	Bytes   int64            // of the operations in Done, without notes; an atomic has 8
+	Time    time.Duration    // the sum of the times of the operations in Done, from posting to completion
+	Latency []uint64         // Done by these times: those of Latency[i] are at most 2^i microseconds, and longer than those before; the last are longer than all others
 	ByKind  map[OpKind]Stats // all kinds; nil inside of ByKind
 	ByNIC   map[string]Stats // all NICs of the Fabric, or of the Conn; nil inside of ByKind and ByNIC
 }
@@ -212,50 +220,43 @@ type Stats struct {
 // Stats returns the sum of all NICs, and of all connections, those that have ended included. No
 // operation waits for it.
 func (f *Fabric) Stats() Stats {
-	counts, byNIC, all := make([]workqueue.Counts, len(f.nics)), map[string]Stats{}, workqueue.Counts{}
+	sums, byNIC, all := make([]workqueue.Sum, len(f.nics)), map[string]Stats{}, workqueue.Sum{}
 	f.mu.Lock()
 	for i, r := range f.nics {
-		counts[i] = r.ended
+		sums[i].Counts = r.ended
 	}
-	open := slices.Collect(maps.Keys(f.conns))
+	conns := slices.Collect(maps.Keys(f.conns))
 	f.mu.Unlock()
-	for _, c := range open {
-		c.c.Works.AddCounts(&counts[c.rail.index])
+	for _, c := range conns {
+		c.c.Works.AddTo(&sums[c.rail.index])
 	}
-	var pinned, staged int64
 	for i, r := range f.nics {
-		all.Add(&counts[i])
-		s, n := stats(&counts[i]), r.nic.Stats()
-		s.Pinned, s.Staged = n.Pinned, n.Staged
-		pinned, staged = pinned+n.Pinned, staged+n.Staged
-		byNIC[r.nic.Name()] = s
-	}
-	for _, c := range open {
-		s := byNIC[c.rail.nic.Name()]
-		s.Conns++
-		byNIC[c.rail.nic.Name()] = s
+		n := r.nic.Stats()
+		sums[i].Pinned, sums[i].Copied = n.Pinned, n.Staged
+		all.Add(&sums[i])
+		byNIC[r.nic.Name()] = stats(&sums[i])
 	}
 	s := stats(&all)
-	s.Pinned, s.Staged, s.Conns, s.ByNIC = pinned, staged, len(open), byNIC
+	s.ByNIC = byNIC
 	return s
 }
 
 // stats returns the counters of all kinds, and of each.
-func stats(n *workqueue.Counts) Stats {
+func stats(n *workqueue.Sum) Stats {
 	of := func(k workqueue.KindCounts) Stats {
 		return Stats{Staged: k.Staged, Done: k.Done(), Failed: k.Failed, Bytes: k.Bytes, Time: k.Time, Latency: k.Latency[:]}
 	}
 	s := of(n.Total())
-	s.ByKind = map[OpKind]Stats{}
+	s.Pinned, s.Conns, s.Staged, s.ByKind = n.Pinned, n.Conns, max(s.Staged, n.Copied), map[OpKind]Stats{}
 	for kind := OpWrite; int(kind) < len(opKinds); kind++ {
-		s.ByKind[kind] = of(n[opKinds[kind]])
+		s.ByKind[kind] = of(n.Counts[opKinds[kind]])
 	}
 	return s
 }
 
-// Close closes all listeners and connections, side by side, then all buffers, and the NICs. Its
-// error includes those of Conn.Close. It takes as long as the slowest connection's Close.
-// Further calls return the same.
+// Close closes all listeners, all connections in parallel, then all buffers, and the NICs. Its
+// error includes those of Conn.Close. It takes as long as the slowest connection's Close. Further
+// calls return the same error.
 func (f *Fabric) Close() error {
 	f.mu.Lock()
 	if f.closed {
@@ -316,13 +317,10 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 // Addr returns the address.
 func (l *Listener) Addr() net.Addr { return l.l.Addr() }
 
-// Close ends the listening, and the connections that Accept has not returned. Others stay.
+// Close stops listening, and closes the connections that Accept has not returned.
 func (l *Listener) Close() error {
 	l.fabric.mu.Lock()
 	delete(l.fabric.listeners, l)
 	l.fabric.mu.Unlock()
 	return l.l.Close()
 }
-
-// peerTimeout is the default of Config.PeerTimeout.
-const peerTimeout = 10 * time.Second

@@ -20,8 +20,8 @@ type (
 	Strand = layout.Strand
 )
 
-// The functions below return layouts without an error: a layout that cannot be carries its
-// error, which View returns, and so does the operation that uses it.
+// The functions below return layouts without an error: a layout that is not valid carries its
+// error, and so does the Span or the Remote that View makes of it.
 
 // SG returns the layout of extents, one after the other: see [layout.SG].
 func SG(extents ...Extent) Layout { return carried(layout.SG(extents...)) }

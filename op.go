@@ -20,7 +20,7 @@ type OpKind int
 
 // The kinds of operations.
 const (
-	OpWrite       OpKind = 1 + iota // local memory, or Inline, to the peer's
+	OpWrite       OpKind = 1 + iota // local memory, or Inline, to the peer's memory
 	OpRead                          // the peer's memory to local memory
 	OpSend                          // Inline, as a message
 	OpFetchAdd                      // Add to the peer's 8 bytes
@@ -43,8 +43,8 @@ type Op struct {
 	Kind   OpKind
 	Local  Span // of an atomic: 8 bytes for the old value; they may be left out
 	Remote Remote
-	// Locals and Remotes follow Local and Remote: of several, one follows the other, and the
-	// sums of both sides must be equal.
+	// Locals and Remotes continue Local and Remote: bytes are taken in this order. Both sides
+	// must have the same number of bytes.
 	Locals  []Span
 	Remotes []Remote
 	// Inline holds bytes of the program in place of local memory: those of a write, at most 256,
@@ -53,7 +53,7 @@ type Op struct {
 
 	Notify    bool   // the peer is notified after the bytes of a write
 	Note      []byte // the bytes of the notification, with Notify
-	Delivered bool   // a write completes when its bytes are in the peer's memory: a byte is read back; of reads and atomics it changes nothing
+	Delivered bool   // a write completes when its bytes are in the peer's memory
 	Fence     bool   // starts when all operations before it have completed
 	Add       uint64
 	Compare   uint64
@@ -71,8 +71,8 @@ func Notify(note []byte) Option {
 }
 
 // Delivered makes a write complete when its bytes are in the peer's memory, not when the peer's
-// NIC has acknowledged them: one byte is read back. The peer must allow reads. A read or an atomic
-// that has completed has moved its bytes in any case, and Delivered changes nothing.
+// NIC has acknowledged them: one byte is read back. The peer must allow reads. Delivered changes
+// nothing for reads and atomics, whose completion has this meaning already.
 func Delivered() Option { return func(o *Op) { o.Delivered = true } }
 
 // Fence makes an operation start when all operations posted before it have completed.
@@ -98,9 +98,8 @@ func (o *Op) flags(more bool) (f operation.Flags) {
 	return f
 }
 
-// post posts an operation; more says that another one follows at once. The sink gets its
-// completion, with tag. It is not begun after the
-// deadline of ctx.
+// post posts an operation; more says that another one follows at once. The sink gets the
+// completion, with tag. The operation is not begun after the deadline of ctx.
 func (c *Conn) post(ctx context.Context, o *Op, more bool, tag any, sink operation.Sink) (workqueue.Ticket, error) {
 	kind, ok := o.Kind.engine()
 	if !ok {
@@ -186,8 +185,8 @@ func (c *Conn) fill(w *workqueue.Work, o *Op) error {
 	return nil
 }
 
-// zero refuses memory that the program has left out. A write of nothing that notifies has none,
-// and an atomic needs no local memory.
+// zero refuses an operation whose memory is left out. A write that only notifies needs none, and
+// an atomic needs no local memory.
 func (o *Op) zero() error {
 	noLocal := o.Local.none() && len(o.Locals) == 0 && o.Inline == nil
 	noRemote := o.Remote.rb == nil && o.Remote.err == nil && len(o.Remotes) == 0
@@ -202,7 +201,7 @@ func (o *Op) zero() error {
 	return nil
 }
 
-// total returns a number that is 0 if all sizes are.
+// total returns a number that is 0 if all sizes are 0.
 func total[M interface{ Size() int64 }](first int64, more []M) int64 {
 	for i := range more {
 		first |= more[i].Size()

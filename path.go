@@ -15,7 +15,7 @@ import (
 type Path struct {
 	NIC    string
 	Staged bool                // the NIC uses host memory in their place
-	Route  ibvfd.Route         // the component that registered the dma-buf; "" if staged
+	Route  ibvfd.Route         // the component that registered the memory; "" if staged
 	Reason error               // why it is staged: the *ibvfd.RegError, or nil if StagedOnly said so
 	Proof  placement.Placement // the last answer of Prove; Unknown if no prover was asked
 }
@@ -58,9 +58,9 @@ func (b *Buffer) pathOf(i int) Path {
 	}
 }
 
-// Prove asks a prover where the bytes are, as the first NIC of the Fabric has them, and keeps
-// the answer for Path. trace.Tracer is one; it must have been started before the Buffer was
-// registered.
+// Prove asks a prover, such as a trace.Tracer, where the bytes are that the first NIC of the
+// Fabric accesses, and keeps the answer for Path. The prover must have been started before the
+// Buffer was registered.
 func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Placement, error) {
 	proof, err := b.parts[0].Prove(ctx, p)
 	return proof, plain(err)

@@ -27,10 +27,10 @@ type Queue struct {
 	closed bool
 	places []place
 	free   []*place
-	done   []*place // a ring of those whose completions were not taken
+	done   []*place // a ring: the completions that were not taken
 	head   int
 	count  int
-	full   []*Conn // had no room when Post was called last
+	full   []*Conn // connections that had no room when Post was called last
 }
 
 // place is an operation of a queue. It is free again when its completion is taken.
@@ -68,7 +68,7 @@ func (f *Fabric) NewQueue(depth int) *Queue {
 
 // Post posts operations in order, and returns how many were taken: each of them makes one
 // completion. If the queue or the connection has no room for more, the error is ErrQueueFull:
-// take completions, or Wait, and post the rest. Any other error is that of the next operation.
+// take completions, or Wait, and post the rest. Any other error is that of operation n.
 func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
 	if c == nil {
 		return 0, &dmabuf.Error{Op: "post", Detail: "no connection", Err: unix.EINVAL}
@@ -199,7 +199,7 @@ func (q *Queue) collect(done []Completion) (int, error) {
 
 // Wait waits until there is at least one completion, and takes up to len(done) of them. It
 // returns 0 if a connection for which Post has returned ErrQueueFull has room: post again. If the
-// context ends first, it returns its error; operations go on.
+// context ends first, it returns the context's error; operations continue.
 func (q *Queue) Wait(ctx context.Context, done []Completion) (int, error) {
 	if len(done) == 0 {
 		return 0, nil
@@ -225,7 +225,7 @@ func (q *Queue) Wait(ctx context.Context, done []Completion) (int, error) {
 	}
 }
 
-// waited is a Queue as what Wait waits for.
+// waited is a Queue as the progress.End of Wait.
 type waited Queue
 
 // Ended reports whether there is a completion, or a connection has room.
@@ -242,11 +242,11 @@ func (q *Queue) hasRoom() bool {
 	q.mu.Lock()
 	full := append(list[:0], q.full...)
 	q.mu.Unlock()
-	// Without the queue's mutex, which a completion takes inside the connection's.
+	// Without the queue's mutex: a completion locks it while the connection's is locked.
 	return slices.ContainsFunc(full, func(c *Conn) bool { return c.c.Works.HasRoom() })
 }
 
-// Close drops all completions. Operations go on.
+// Close drops all completions. Operations continue.
 func (q *Queue) Close() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

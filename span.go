@@ -34,12 +34,12 @@ func (b *Buffer) All() Span {
 // Range returns n bytes of the Buffer from off on.
 func (b *Buffer) Range(off, n int64) Span { return b.All().Range(off, n) }
 
-// View returns the bytes of the Buffer that a layout takes, whose source 0 it is.
+// View returns the bytes of the Buffer that a layout takes. The Buffer is the layout's source 0.
 func (b *Buffer) View(l Layout) Span { return View(l, b) }
 
-// View returns the bytes that a layout takes of buffers of one Fabric: its source 0 is the
-// first of them. Exporting a View gives the peer access to ALL bytes of these buffers, not only
-// to those that the layout takes: export a Range or a Slice to lend a part.
+// View returns the bytes that a layout takes of buffers of one Fabric. The layout's source 0 is
+// the first of them. Exporting a View gives the peer access to ALL bytes of these buffers, not
+// only to those that the layout takes: export a Range or a Slice to lend a part.
 func View(l Layout, buffers ...*Buffer) Span {
 	if len(buffers) == 0 {
 		return Span{err: noBuffer("make a view")}
@@ -134,9 +134,9 @@ func (s *Span) on(f *Fabric, r *rail) (memory.Span, error) {
 	return memory.Span{View: s.views[r.index], Offset: s.off, Length: s.len}, nil
 }
 
-// Remote is memory of a peer, or a part of it. It never changes. Import returns one, and so does
-// UnmarshalBinary of what the peer's MarshalBinary made. It is of use only on the connection
-// for which the peer has made it.
+// Remote is memory of a peer, or a part of it. It never changes. Import returns one, and
+// UnmarshalBinary decodes one that the peer has encoded by MarshalBinary. It is valid only on the
+// connection for which the peer has made it.
 type Remote struct {
 	rb       *memory.RemoteBuffer
 	off, len int64
@@ -159,9 +159,9 @@ func (m Remote) Range(off, n int64) Remote {
 	return m
 }
 
-// View returns the bytes that a layout takes of the memory that the peer has exported, in place
-// of the layout that the peer has exported it with: source 0 is all of the Buffer or the Span,
-// or the first buffer of an exported View.
+// View returns the bytes that a layout takes of the memory that the peer has exported; it
+// replaces the peer's layout. Source 0 is all of the exported Buffer or Span, or the first buffer
+// of an exported View.
 func (m Remote) View(l Layout) Remote {
 	switch {
 	case m.err != nil:
@@ -209,7 +209,7 @@ func (m Remote) Access() Access {
 }
 
 // MarshalBinary encodes the descriptor of the whole memory, for programs that send it by their
-// own means. The keys in it are of one connection, and one NIC.
+// own means. Its keys are valid on one connection, over one NIC.
 func (m Remote) MarshalBinary() ([]byte, error) {
 	switch {
 	case m.err != nil:
@@ -222,7 +222,7 @@ func (m Remote) MarshalBinary() ([]byte, error) {
 	return m.rb.MarshalBinary()
 }
 
-// UnmarshalBinary decodes a descriptor, which it does not trust.
+// UnmarshalBinary decodes a descriptor of the peer, and checks all of it.
 func (m *Remote) UnmarshalBinary(data []byte) error {
 	rb := new(memory.RemoteBuffer)
 	if err := rb.UnmarshalBinary(data); err != nil {
@@ -232,7 +232,7 @@ func (m *Remote) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// on returns the memory as the engine has it.
+// on returns the memory for the engine.
 func (m *Remote) on() (memory.RemoteSpan, error) {
 	if m.err != nil {
 		return memory.RemoteSpan{}, m.err
@@ -273,7 +273,7 @@ var accessBits = []struct {
 	theirs ibvfd.Access
 }{{ReadOnly, ibvfd.AccessRemoteRead}, {WriteOnly, ibvfd.AccessRemoteWrite}, {Atomic, ibvfd.AccessRemoteAtomic}}
 
-// check refuses access that there is none of.
+// check refuses no access, and unknown bits.
 func (a Access) check(op string) error {
 	if a != 0 && a&^(ReadWrite|Atomic) == 0 {
 		return nil

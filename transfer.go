@@ -19,7 +19,7 @@ type Transfer struct {
 	kind   OpKind
 	ticket workqueue.Ticket
 	done   chan struct{}
-	gone   chan struct{} // closed when the NIC has nothing of it
+	gone   chan struct{} // closed when the NIC does not use its memory any more
 
 	mu    sync.Mutex
 	ended bool
@@ -48,9 +48,9 @@ func (c *Conn) Start(ctx context.Context, op Op) (*Transfer, error) {
 // Done returns a channel that is closed when the transfer has ended.
 func (t *Transfer) Done() <-chan struct{} { return t.done }
 
-// Released returns a channel that is closed when the transfer's memory is the program's again:
-// with Done, or later if Cancel or the context has ended the transfer while the NIC had a part
-// of it.
+// Released returns a channel that is closed when the NIC does not use the transfer's memory any
+// more: with Done, or later if Cancel or the context has ended the transfer while the NIC had a
+// part of it.
 func (t *Transfer) Released() <-chan struct{} { return t.gone }
 
 // Err returns the transfer's error; nil if it has succeeded, or is not done.
@@ -60,17 +60,18 @@ func (t *Transfer) Err() error {
 	return t.err
 }
 
-// Value returns the old value of an atomic that is done.
+// Value returns the old value of an atomic without Op.Local, once the transfer is done.
 func (t *Transfer) Value() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.value
 }
 
-// Cancel withdraws the transfer as far as the NIC does not have it. It returns true if the NIC
-// has got nothing of it: not a byte lands, and there is no notification. Otherwise what the NIC
-// has may land, the rest does not, and a notification that the NIC does not have is not sent. In
-// both cases the transfer is done, unless it was before; Released says when the memory is free.
+// Cancel withdraws the work requests of the transfer that the NIC does not have. It returns true
+// if the NIC had none: no byte reaches the peer's memory, and there is no notification. Otherwise
+// the bytes and the notification that the NIC has may reach the peer, and the rest does not. In
+// both cases the transfer is done, unless it was before; Released reports when the memory is
+// free.
 func (t *Transfer) Cancel() (withdrawn bool) { return t.cancel(context.Canceled) }
 
 func (t *Transfer) cancel(why error) bool {
@@ -108,11 +109,10 @@ func (transfers) Complete(c operation.Completion) {
 	}
 }
 
-// Released releases the memory of a transfer whose connection could not be closed at once.
+// Released reports that the NIC does not use the memory of a transfer with Held any more.
 func (transfers) Released(t any) { close(t.(*Transfer).gone) }
 
-// Batch is operations that are posted together, and waited for together. It is for one
-// goroutine.
+// Batch posts operations together, and waits for all of them. One goroutine at a time may use it.
 type Batch struct {
 	conn *Conn
 	ops  []Op
@@ -143,10 +143,10 @@ func (b *Batch) add(op Op, opts []Option) {
 	b.ops = append(b.ops, op)
 }
 
-// Do posts the operations, in order, waits for all of them, and empties the batch. It returns
-// the first error, with the operation's index. After an operation that cannot be posted, those
-// behind it are not posted. When the context ends, Do returns at once, and withdraws the
-// work requests that the NIC does not have.
+// Do posts the operations, in order, waits for all of them, and empties the batch. It returns the
+// first error, with the operation's index. If an operation cannot be posted, the operations after
+// it are not posted. When the context ends, Do returns at once, and withdraws the work requests
+// that the NIC does not have.
 func (b *Batch) Do(ctx context.Context) error {
 	ops := b.ops
 	b.ops = nil
@@ -177,7 +177,7 @@ func (b *Batch) Do(ctx context.Context) error {
 	return nil
 }
 
-// postMore is postWait; before it waits, it has posted what waits for more.
+// postMore is postWait. Before it waits, it posts the operations that wait for more.
 func (c *Conn) postMore(ctx context.Context, o *Op, more bool, m *member) (workqueue.Ticket, error) {
 	t, err := c.post(ctx, o, more, m, groups{})
 	if c.noRoom(err) == nil {

@@ -12,14 +12,14 @@ import (
 // written them.
 type AtomicOp struct {
 	Kind gpurdma.OpKind
-	At   *NIC   // that carries it out: the one with the memory
+	At   *NIC   // the NIC that carries it out, which has the memory
 	Old  uint64 // the value that it has read
 }
 
 // OnAtomic sets a function that runs between the two halves of each atomic. Atomics are atomic
 // only among those of one NIC: the function, or a goroutine that it waits for, may change the
-// memory by CPU, or through another NIC, and the change is lost. It must not wait for an atomic
-// of the same NIC, nor for the end of the connection. nil removes it.
+// memory by CPU, or through another NIC: the atomic overwrites the change. It must not wait for
+// an atomic of the same NIC, nor for the end of the connection. nil removes it.
 func (n *Network) OnAtomic(between func(AtomicOp)) {
 	if between == nil {
 		n.net.OnAtomic(nil)

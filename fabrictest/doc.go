@@ -16,43 +16,43 @@
 // # Addresses
 //
 // Listen and Dial take addresses of the form "host:port", such as the one that the program has in
-// its configuration; no port of the machine is used. An address is one of the whole Network, so
-// that two machines cannot listen on the same, and each reaches the other by 127.0.0.1 or
-// localhost. Addresses of rdma_cm are not there.
+// its configuration; no port of the machine is used. All machines of a Network share its
+// addresses: two machines cannot listen on the same address, and each reaches the other by
+// 127.0.0.1 or localhost. There are no addresses of rdma_cm.
 //
 // As over a NIC, an address with another host than a loopback address or localhost needs TLS,
-// or Config.AllowPlaintext: otherwise Listen and Dial return gpurdma.ErrUnsafe. A test of a
+// or Config.AllowPlaintext: otherwise Listen, and a Dial that finds a listener, return
+// gpurdma.ErrUnsafe. A test of a
 // program without TLS gives it addresses such as "127.0.0.1:7471", for all of its machines.
 //
 // # Memory
 //
 // Fabric.Alloc takes the specs that package gpualloc has on some machine, such as "cuda:0",
 // "drm:renderD128" or "udmabuf", and those of a gpualloc.Runtime of the program. All of them give
-// memory that NICs access directly; the program need not import the backends. Another spec is
-// gpualloc.ErrUnknownSpec. "host" is host memory, and "staged", which no real Fabric has, is
-// memory that NICs cannot register. NewMemory and NewStagedMemory make memory for
+// memory that NICs access directly; the program need not import the backends. For another spec
+// Alloc returns gpualloc.ErrUnknownSpec. "host" is host memory. "staged", which no real Fabric
+// has, is memory that NICs cannot register. NewMemory and NewStagedMemory make memory for
 // Fabric.Register.
 //
 // # Failures
 //
-// A test lets NICs, paths, machines and memory fail: Cut, Lose, CutExchanges, LoseAnswers,
-// SetPort, Remove and Revoke. Times are those of real NICs: a NIC gives up a silent peer after
-// about Config.PeerTimeout. A test sets a short one.
+// A test makes NICs, paths, machines and memory fail: Cut, Lose, CutExchanges, LoseAnswers, Hold,
+// SetPort, Remove and Revoke. A NIC gives up a silent peer after about Config.PeerTimeout, as a
+// real NIC does. A test sets a short one.
 //
 // # Late bytes
 //
 // By default the bytes of a write are in the peer's memory when the write is acknowledged. RDMA
 // does not promise that: the bytes may arrive later, and in another order, until a message, a
 // notification, an atomic or a write with Delivered of the same connection pushes them.
-// Options.HoldWrites holds all of them back until then, so that a program that relies on more
-// fails; so does one that reads back what it has written without Delivered. OnPlace chooses for
-// each write.
+// Options.HoldWrites holds all of them back until then: a program fails that relies on an earlier
+// arrival, or that reads back what it has written without Delivered. OnPlace chooses for each
+// write.
 //
 // # Differences from NICs
 //
-// Bytes move at the speed of copies, and nothing is encrypted but by Config.TLS. All NICs have
-// one port, number 1, with one GID, of RoCE v2 and an IPv4 address, and no partitions: Config.PKey
-// is refused, and so are another Config.Port and a Config.GID that this GID does not meet. No
-// name is looked up, and whether a machine has an address or a GPU is not asked. A receiver is
-// always ready, because package gpurdma keeps it so.
+// Bytes move at the speed of copies. Only Config.TLS encrypts. Each NIC has one port, number 1,
+// with one GID, of RoCE v2 with an IPv4 address, and no partitions: Listen and Dial refuse a
+// Config.PKey, another Config.Port, and a Config.GID that this GID does not meet. The network
+// looks up no host name. Every machine has every address and every GPU that the program names.
 package fabrictest

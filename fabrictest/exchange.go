@@ -7,7 +7,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/memnic"
 )
 
-// Loss says how connections over TCP end that are cut.
+// Loss is the way in which cut connections over TCP end.
 type Loss int
 
 // The losses.
@@ -17,22 +17,28 @@ const (
 )
 
 // CutExchanges cuts the connections over TCP by which machines connect and export memory, and
-// prevents new ones: those of all machines, those of one, or those among several. RDMA
-// goes on until a side notices the cut.
+// prevents new ones: those of all machines, those of the one that among names, or those between
+// the several that it names. RDMA continues until a side detects the cut.
 func (n *Network) CutExchanges(how Loss, among ...*gpurdma.Fabric) {
+	loss := memnic.Reset
+	if how == Silent {
+		loss = memnic.Silent
+	}
 	var devices []*memnic.Device
 	for _, f := range among {
 		for _, nic := range n.machine(f).nics {
 			devices = append(devices, nic.dev)
 		}
 	}
-	loss := memnic.Reset
-	if how == Silent {
-		loss = memnic.Silent
+	if len(among) != 1 {
+		n.net.CutExchanges(loss, devices...)
+		return
 	}
-	n.net.CutExchanges(loss, devices...)
+	for _, d := range devices { // each with all others
+		n.net.CutExchanges(loss, d)
+	}
 }
 
-// MendExchanges undoes all calls of CutExchanges. Silent connections go on, unless they have
+// MendExchanges undoes all calls of CutExchanges. Silent connections continue, unless they have
 // failed meanwhile.
 func (n *Network) MendExchanges() { n.net.MendExchanges() }

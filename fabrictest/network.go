@@ -25,8 +25,8 @@ type Options struct {
 	HoldWrites bool
 	// NoAtomics makes NICs without fetch-and-add and compare-and-swap.
 	NoAtomics bool
-	// TimeScale multiplies the times after which NICs repeat what was not answered, and with
-	// them the time that a NIC waits for a silent one; default 1.
+	// TimeScale multiplies the times after which a NIC repeats a request without an answer, and
+	// so the time after which it gives up a silent peer; default 1.
 	TimeScale float64
 }
 
@@ -112,7 +112,7 @@ func (n *Network) OpenDomain(name string) (*fi.Domain, *NIC) {
 	return bridge.NewDomain(memory.NewNIC(device{dev}, memory.NICOptions{})).(*fi.Domain), nic
 }
 
-// machine returns what Open has made.
+// machine returns the machine of a Fabric.
 func (n *Network) machine(f *gpurdma.Fabric) *machine {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -144,8 +144,8 @@ func (m *machine) alloc(_ context.Context, spec string, size int64) (any, error)
 	return mem, nil
 }
 
-// Allocated returns the memory that Alloc of a Fabric has allocated, except for "host", and
-// that is not freed; in order.
+// Allocated returns, in order, the memory that Alloc of a Fabric has allocated and that is not
+// freed. It leaves out "host" memory.
 func (n *Network) Allocated(f *gpurdma.Fabric) []*Memory {
 	m := n.machine(f)
 	m.mu.Lock()
@@ -153,6 +153,10 @@ func (n *Network) Allocated(f *gpurdma.Fabric) []*Memory {
 	return slices.Clone(m.memory)
 }
 
+// Late returns the number of operations that Hold keeps, and of those that have arrived late: that
+// were carried out, and that were dropped.
+func (n *Network) Late() (kept, landed, dropped int) { return n.net.Late() }
+
 // InUse returns the number of registrations, connections and queues of the NICs that are not
-// closed: 0 when all Fabrics and Domains are closed. A test finds leaks by it.
+// closed: 0 when all Fabrics and Domains are closed. A test uses it to find leaks.
 func (n *Network) InUse() int { return n.net.Open() }

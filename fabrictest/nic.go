@@ -9,7 +9,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/memnic"
 )
 
-// NIC is a NIC of a machine, for tests that let it fail.
+// NIC is a NIC of a machine, for tests that make it fail.
 type NIC struct {
 	machine *machine
 	name    string
@@ -38,8 +38,8 @@ func (c *NIC) Fabric() *gpurdma.Fabric { return c.machine.fabric }
 func (c *NIC) String() string { return fmt.Sprintf("%s (%v)", c.name, c.dev.GID()) }
 
 // Cut cuts the path between this NIC and another one, in both directions: no byte of a later
-// operation lands. Operations fail when the NIC has waited for Config.PeerTimeout, more or
-// less, unless Mend comes first. The exchange over TCP goes on: see CutExchanges.
+// operation lands. Operations fail when the NIC has waited for about Config.PeerTimeout, unless
+// Mend is called before. The exchange over TCP continues: see CutExchanges.
 func (c *NIC) Cut(peer *NIC) { c.machine.net.net.Cut(c.dev, peer.dev) }
 
 // Mend undoes Cut.
@@ -50,11 +50,16 @@ func (c *NIC) Mend(peer *NIC) { c.machine.net.net.Mend(c.dev, peer.dev) }
 // arrive.
 func (c *NIC) LoseAnswers(to *NIC, lost bool) { c.machine.net.net.LoseAnswers(c.dev, to.dev, lost) }
 
+// Hold keeps the operations in the network that this NIC sends to another one, or lets them go on:
+// those that are kept arrive then, late. Meanwhile they look lost to their sender, which gives up
+// after Config.PeerTimeout. A late operation is carried out even if its sender's connection has
+// ended: only the end of the connection at the peer stops it. Reads are lost.
+func (c *NIC) Hold(to *NIC, held bool) { c.machine.net.net.Hold(c.dev, to.dev, held) }
+
 // SetPort takes the port of the NIC down, or up again. A port that is down carries nothing.
 func (c *NIC) SetPort(up bool) { c.dev.SetPort(up) }
 
-// Remove takes the NIC out of its machine: its connections end at once, and it makes nothing
-// new.
+// Remove takes the NIC out of its machine: its connections end at once, and it makes no new ones.
 func (c *NIC) Remove() { c.dev.Remove() }
 
 // Cut cuts all paths between the NICs of two machines.

@@ -12,19 +12,20 @@ import (
 // their way to the memory.
 type Placement struct {
 	ID   uint64 // its number in the Network
-	From *NIC   // that has sent it
-	To   *NIC   // that has received it
+	From *NIC   // the NIC that has sent it
+	To   *NIC   // the NIC that has received it
 	Size int    // in bytes
-	// Relaxed is whether it may overtake others: it may unless the memory has StrictOrdering.
+	// Relaxed reports whether it may overtake other writes: true unless the memory has
+	// StrictOrdering.
 	Relaxed bool
 }
 
-// Held is the answer of OnPlace's function that holds bytes back until they are pushed.
+// Held is the result of OnPlace's function that holds bytes back until they are pushed.
 const Held = memnic.Held
 
-// OnPlace sets a function that says when the bytes of a write reach the memory: 0 is at once,
-// Held is not before they are pushed, and another time is after that time, unless they are
-// pushed earlier. The write completes without them. Bytes are pushed
+// OnPlace sets a function that returns when the bytes of a write reach the memory: 0 for at once,
+// Held for when they are pushed, or a time after which they arrive unless they are pushed before.
+// The write may complete before its bytes arrive. Bytes are pushed
 //
 //   - by a message, a notification, an atomic or a write with Delivered that follows on the same
 //     connection, but not by a read: package gpurdma orders reads with nothing;
@@ -59,8 +60,8 @@ func (n *Network) Waiting() (list []Placement) {
 }
 
 // Place brings size bytes of a waiting write to the memory, from off on, in any order of calls.
-// If the write may not overtake others, the bytes before them, and earlier writes, come too. It
-// reports false if no such write is waiting, or if it has no such part.
+// If the write may not overtake others, Place also brings the bytes before that part, and earlier
+// writes. It reports false if no such write is waiting, or if it has no such part.
 func (n *Network) Place(id uint64, off, size int) bool { return n.net.Place(id, off, size) }
 
 // PlaceAll brings all bytes of all waiting writes to the memory.

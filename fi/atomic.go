@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// AtomicOp is the operation of an atomic (enum fi_op), with libfabric's values. NICs have those
-// that are named here.
+// AtomicOp is the operation of an atomic (enum fi_op), with libfabric's values. NICs have the
+// operations that are named here.
 type AtomicOp int
 
 // The operations.
@@ -39,9 +39,9 @@ type MsgAtomic struct {
 }
 
 // FetchAtomic adds operand to the 8 bytes at to, which must be aligned to 8, and puts their old
-// value into the 8 bytes of result (fi_fetch_atomic of FI_UINT64). op is Sum; any other one is
-// [EOPNOTSUPP]. It is atomic with respect to other atomics of NICs. If the NIC has no atomics, it
-// returns EOPNOTSUPP and posts nothing.
+// value into the 8 bytes of result (fi_fetch_atomic of FI_UINT64). op is Sum; any other one
+// returns [EOPNOTSUPP]. The operation is atomic with respect to other atomics of NICs. If the NIC
+// has no atomics, FetchAtomic returns EOPNOTSUPP and posts nothing.
 //
 // With SelectiveCompletion it makes no completion unless it fails: the result has arrived when a
 // later write, message or atomic to that peer has completed.
@@ -72,7 +72,7 @@ func (e *Endpoint) FetchAtomicMsg(m MsgAtomic, flags Flags) error {
 }
 
 // CompareAtomic writes operand to the 8 bytes at to if they equal compare, and puts their old
-// value into result (fi_compare_atomic of FI_UINT64). op is CSwap; any other one is
+// value into result (fi_compare_atomic of FI_UINT64). op is CSwap; any other one returns
 // [EOPNOTSUPP]. Its conditions and completions are those of FetchAtomic.
 func (e *Endpoint) CompareAtomic(operand, compare uint64, result IOV, dest Addr, to RMAIOV, op AtomicOp, context any) error {
 	if err := op.is(CSwap, "a compare atomic"); err != nil {

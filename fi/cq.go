@@ -22,7 +22,7 @@ type CQ struct {
 	ep *engine.Endpoint
 
 	mu   sync.Mutex
-	free [][]operation.Completion // used again
+	free [][]operation.Completion // reused
 }
 
 // CQEntry says that an operation has completed (struct fi_cq_data_entry, and the address that
@@ -35,8 +35,8 @@ type CQEntry struct {
 	SrcAddr   Addr   // the peer, for operations of either side
 }
 
-// CQErrEntry says that an operation has failed (struct fi_cq_err_entry). It is an error: of it,
-// errors.Is finds Err, and errors.As finds an *[ibvfd.WCError] if the NIC has reported the
+// CQErrEntry says that an operation has failed (struct fi_cq_err_entry). It is an error:
+// errors.Is finds Err in it, and errors.As finds an *[ibvfd.WCError] if the NIC has reported the
 // failure.
 type CQErrEntry struct {
 	OpContext any

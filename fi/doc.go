@@ -9,10 +9,10 @@
 // address vector. Endpoint.Connect and Endpoint.Accept return the Addr of a connected peer, and
 // Endpoint.Insert that of a peer to which the first operation connects.
 //
-// An operation has local memory, an IOV, which is a part of an MR; and a peer's memory, an
-// RMAIOV, which is a part of a Key. Endpoint.Key makes a key to local memory, for one peer or for
-// all of them. Endpoint.Offer and Endpoint.Offered bring it to the peer; a program may also send
-// it by other means, encoded.
+// An operation has local memory and a peer's memory. Local memory is an IOV, a part of an MR; a
+// peer's memory is an RMAIOV, a part of a Key. Endpoint.Key makes a key to local memory, for one
+// peer or for all of them. Endpoint.Offer sends it to the peer, whose Endpoint.Offered returns
+// it; a program may also encode it, and send it by other means.
 //
 // # Completions
 //
@@ -34,9 +34,9 @@
 //
 // # Differences
 //
-// Flags that cannot be honoured are refused, and so are ranges outside of the memory: libfabric's
-// verbs provider ignores the first, and lets the NIC refuse the second. docs/fi_rma.md lists all
-// differences, as a test finds them that runs both side by side.
+// This package refuses flags that it cannot honour, and ranges outside of the memory. libfabric's
+// verbs provider ignores such flags, and lets the NIC refuse such ranges. docs/fi_rma.md lists
+// all differences that a test finds which runs both side by side.
 //
 // # Lifetimes
 //

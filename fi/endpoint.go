@@ -20,13 +20,13 @@ import (
 type Addr uint64
 
 // AddrUnspec stands for the peer of an endpoint that has had one peer only, as connected
-// endpoints have (FI_ADDR_UNSPEC). It is the zero Addr. Endpoint.Key takes it for all peers.
+// endpoints have (FI_ADDR_UNSPEC). It is the zero Addr. For Endpoint.Key it means all peers.
 const AddrUnspec Addr = 0
 
-// Endpoint moves bytes between local memory and the memory of peers (struct fid_ep). It has
-// reliable connections. Connect and Accept make them, as of an FI_EP_MSG endpoint; for an address
-// of Insert the first operation makes it, as of an FI_EP_RDM endpoint. One Endpoint may have
-// peers of both kinds. Its methods may be called from several goroutines at once.
+// Endpoint moves bytes between local memory and the memory of peers (struct fid_ep). Connect and
+// Accept make reliable connections, as an FI_EP_MSG endpoint does. The first operation to an
+// address of Insert makes one, too, as with an FI_EP_RDM endpoint. One Endpoint may have peers of
+// both kinds. Its methods may be called from several goroutines at once.
 type Endpoint struct {
 	ep *engine.Endpoint
 	cq CQ
@@ -60,8 +60,8 @@ type EndpointOptions struct {
 	// AllowPlaintext allows the exchange without encryption: a host that can read or change the
 	// exchange can read and write the shared memory.
 	AllowPlaintext bool
-	// OnReject, if not nil, is called for every caller that was not connected, with the reason.
-	// It must not block.
+	// OnReject, if not nil, is called for every caller that the endpoint does not connect, with
+	// the reason. It must not block.
 	OnReject func(from net.Addr, why error)
 
 	// Port is the NIC's port that connections use; 0 is any active port. GID narrows the choice
@@ -70,7 +70,7 @@ type EndpointOptions struct {
 	GID  gid.Wish
 
 	ConnectTimeout time.Duration     // bounds an exchange; default 10 s
-	PeerTimeout    time.Duration     // bounds how long a silent peer is waited for; default 10 s
+	PeerTimeout    time.Duration     // bounds the wait for a silent peer; default 10 s
 	Connect        ibvfd.ConnectAttr // tunes the queue pairs
 }
 

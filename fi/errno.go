@@ -33,7 +33,7 @@ const (
 	EMSGSIZE     = unix.EMSGSIZE     // there are more bytes than an inject or a message may have
 	EOPNOTSUPP   = unix.EOPNOTSUPP   // the operation or the flag is not supported
 	ENOTCONN     = unix.ENOTCONN     // the connection has ended, or never existed
-	ETIMEDOUT    = unix.ETIMEDOUT    // the time is over
+	ETIMEDOUT    = unix.ETIMEDOUT    // a timeout has passed
 	ECONNREFUSED = unix.ECONNREFUSED // the address has no listener, or the peer has refused the connection
 	ECANCELED    = unix.ECANCELED    // the connection has ended before the operation was carried out
 
@@ -91,7 +91,7 @@ func StrError(code unix.Errno) string {
 	return errno.Text(code)
 }
 
-// Error is an error with libfabric's code, if the error itself does not have it.
+// Error adds libfabric's code to an error that does not have it.
 type Error struct {
 	Code unix.Errno
 	Err  error
@@ -119,7 +119,7 @@ func Code(err error) unix.Errno {
 	return codeOf(err)
 }
 
-// codes are libfabric's codes of errors that have no errno, or another one besides.
+// codes are libfabric's codes of errors that have no errno, or a different one.
 var codes = []struct {
 	err  error
 	code unix.Errno
@@ -169,7 +169,8 @@ func coded(err error) error {
 	return withCode(err, codeOf(err))
 }
 
-// posted is coded for an operation, whose limits are lengths, but for that of pinned memory.
+// posted is coded for an operation: there dmabuf.ErrLimit means that a length is exceeded, unless
+// it is memory.ErrPinned.
 func posted(err error) error {
 	if err != nil && errors.Is(err, dmabuf.ErrLimit) && !errors.Is(err, memory.ErrPinned) {
 		return withCode(err, EMSGSIZE)

@@ -19,8 +19,8 @@ const (
 	// RemoteCQData sends the message's Data to the peer with a write or a message
 	// (FI_REMOTE_CQ_DATA). A completion has it if Data is valid.
 	RemoteCQData Flags = 1 << 17
-	// More says that another operation follows at once (FI_MORE): the NIC gets both together, or
-	// when the completion queue is read next.
+	// More says that another operation follows at once (FI_MORE): the NIC gets it together with
+	// that one, or when the program reads the completion queue.
 	More Flags = 1 << 18
 	// Fence starts the operation when all operations posted to that peer before it have
 	// completed (FI_FENCE).
@@ -50,8 +50,8 @@ const (
 const (
 	// RemoteRead lets peers read (FI_REMOTE_READ).
 	RemoteRead Flags = 1 << 12
-	// RemoteWrite lets peers write (FI_REMOTE_WRITE). A completion has it that reports data of a
-	// peer's write.
+	// RemoteWrite lets peers write (FI_REMOTE_WRITE). The completion that reports the data of a
+	// peer's write has it.
 	RemoteWrite Flags = 1 << 13
 )
 
@@ -95,7 +95,7 @@ func (f Flags) String() string {
 	return strings.Join(list, "|")
 }
 
-// opFlags are the flags of operations, as the engine has them.
+// opFlags are the flags of operations, and the engine's flags for them.
 var opFlags = [...]struct {
 	flag Flags
 	is   operation.Flags
@@ -111,7 +111,7 @@ var opFlags = [...]struct {
 	{CommitComplete, operation.FlagCommitComplete},
 }
 
-// engine returns an operation's flags as the engine has them.
+// engine returns the engine's flags for an operation's flags.
 func (f Flags) engine() (to operation.Flags, err error) {
 	for i := range opFlags {
 		if o := &opFlags[i]; f&o.flag != 0 {

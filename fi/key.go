@@ -11,11 +11,11 @@ import (
 )
 
 // Key describes memory of a peer that this side may use (fi_mr_key): its address, size, key and
-// access rights. Endpoint.Key makes it at the peer, which sends it by Endpoint.Offer, or by means
-// of its own, encoded by MarshalBinary. It does not change.
+// access rights. The peer makes it by Endpoint.Key, and sends it by Endpoint.Offer, or by its own
+// means, encoded by MarshalBinary. It does not change.
 type Key struct {
 	rb *memory.RemoteBuffer
-	ep *Endpoint // that has made it; nil if it was decoded
+	ep *Endpoint // the endpoint that has made it; nil if the key was decoded
 }
 
 // Key makes a key to local memory for a peer; with [AddrUnspec], for all peers of the endpoint.

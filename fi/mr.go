@@ -115,8 +115,8 @@ func (m *MR) ReadOnlySlice(offset, size int64) (*MR, error) {
 	return mrOf(m.buf.ReadOnlySlice(offset, size))
 }
 
-// StrictSlice is Slice with StrictOrdering for what peers write by its keys: for a flag behind
-// its data.
+// StrictSlice is Slice with StrictOrdering for the writes of peers by its keys: for a flag that
+// follows its data.
 func (m *MR) StrictSlice(offset, size int64) (*MR, error) {
 	return mrOf(m.buf.StrictSlice(offset, size))
 }
@@ -135,7 +135,8 @@ func (m *MR) Path() Path {
 }
 
 // Close ends the registration (fi_close). While there are slices, operations under way or keys it
-// returns [EBUSY] and ends nothing. A slice is just closed. A second Close does nothing.
+// returns [EBUSY] and ends nothing. Close of a slice closes only the slice. A second Close does
+// nothing.
 func (m *MR) Close() error { return coded(m.buf.Close()) }
 
 // Release closes the MR. The registration stays until the last slice is closed, the last

@@ -18,7 +18,7 @@ type MsgRMA struct {
 }
 
 // Read reads the peer's memory into local memory (fi_read). The completion has the context. The
-// program must not use the local memory before.
+// program must not use the local memory before the completion.
 func (e *Endpoint) Read(into IOV, src Addr, from RMAIOV, context any) error {
 	p, err := e.peer(src)
 	if err != nil {
@@ -36,7 +36,7 @@ func (e *Endpoint) Readv(into []IOV, src Addr, from RMAIOV, context any) error {
 }
 
 // ReadMsg reads with flags (fi_readmsg): Completion, Fence, More, and the levels of completion,
-// which say nothing more for a read.
+// which do not differ for a read.
 func (e *Endpoint) ReadMsg(m MsgRMA, flags Flags) error {
 	l := e.take()
 	defer e.put(l)
@@ -53,7 +53,7 @@ func (e *Endpoint) read(l *lists, src Addr, flags Flags, context any) error {
 }
 
 // Write writes local memory to the peer's memory (fi_write). The completion has the context. The
-// program must not change the local memory before.
+// program must not change the local memory before the completion.
 func (e *Endpoint) Write(from IOV, dest Addr, to RMAIOV, context any) error {
 	p, err := e.peer(dest)
 	if err != nil {
@@ -116,7 +116,7 @@ func (e *Endpoint) InjectWriteData(p []byte, data uint64, dest Addr, to RMAIOV) 
 	return posted(e.ep.InjectWriteData(p, data, peer, to.engine()))
 }
 
-// lists are an operation's memory as the engine has it. They are used again.
+// lists are an operation's memory in the engine's types. They are reused.
 type lists struct {
 	local  []memory.Span
 	remote []memory.RemoteSpan
@@ -162,7 +162,7 @@ func appendRMAIOV(to []memory.RemoteSpan, list []RMAIOV) []memory.RemoteSpan {
 	return to
 }
 
-// msg returns an operation as the engine has it.
+// msg returns an operation in the engine's types.
 func (e *Endpoint) msg(l *lists, to Addr, flags Flags, data uint64, context any) (m rma.Msg, f operation.Flags, err error) {
 	if f, err = flags.engine(); err != nil {
 		return m, 0, err

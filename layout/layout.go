@@ -155,6 +155,16 @@ func (l Layout) Blocks() int64 {
 	return l.root.blocks
 }
 
+// Single returns the extent of a layout that was described with one block; ok is false for
+// others.
+func (l Layout) Single() (_ Extent, ok bool) {
+	if l.root == nil || l.root.blocks != 1 {
+		return Extent{}, false
+	}
+	b := l.root.bounds[0]
+	return Extent{Source: b.source, Off: b.low, Len: l.root.size}, true
+}
+
 // Sources is one more than the highest source number.
 func (l Layout) Sources() int {
 	if l.root == nil {

@@ -37,6 +37,9 @@ func TestLayoutAgainstModel(t *testing.T) {
 		if l.Blocks() < int64(len(m.Merged())) || l.Blocks() > int64(len(m)) {
 			t.Fatalf("case %d: %d blocks, want %d to %d", i, l.Blocks(), len(m.Merged()), len(m))
 		}
+		if e, ok := l.Single(); ok != (l.Blocks() == 1) || ok && !slices.Equal(m.Merged(), layouttest.Model{e}) {
+			t.Fatalf("case %d: %v as a single extent: %v, %v", i, m, e, ok)
+		}
 		off := r.Int64N(l.Size())
 		n := 1 + r.Int64N(l.Size()-off)
 		got := layouttest.Model(slices.Collect(l.Part(off, n))).Bytes()

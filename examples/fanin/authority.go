@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// authority issues the certificates of this program. A real one has an authority elsewhere.
+// authority issues the certificates of this program. A real program gets them from an authority
+// elsewhere.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command fanin collects the results of many clients over mutual TLS: each client writes into a
-// part of the server's memory that the server lends to this client alone. The server knows a
-// client by its certificate, refuses one too many, and goes on when clients die.
+// part of the server's memory that the server lends to this client alone. The server identifies a
+// client by its certificate, rejects clients beyond its limit, and continues when clients die.
 //
 //	fanin -fabric memory                runs the server and all clients, without a NIC
 //	fanin -nic rxe0 -listen HOST:PORT   runs them over a NIC
@@ -33,8 +33,8 @@ var (
 
 const (
 	part    = 4 << 10         // bytes of each client
-	hello   = "fanin/1"       // what client and server speak
-	silence = 2 * time.Second // after which a silent peer is given up
+	hello   = "fanin/1"       // the protocol of client and server
+	silence = 2 * time.Second // the wait for a silent peer
 )
 
 func main() {
@@ -113,8 +113,8 @@ type server struct {
 	out     io.Writer
 }
 
-// admit takes clients that speak as the server does. TLS has checked their certificates before,
-// and MaxConns bounds their number.
+// admit admits clients with the server's protocol. TLS has checked their certificates before, and
+// MaxConns bounds their number.
 func admit(ctx context.Context, p gpurdma.PeerInfo) error {
 	if string(p.Hello) != hello {
 		return gpurdma.Reject("this server speaks " + hello)
@@ -138,7 +138,7 @@ func (s *server) serve(ctx context.Context, conn *gpurdma.Conn, i int) {
 	<-conn.Done()
 }
 
-// client writes its result, unless it dies before: in memory its machine does, and with a NIC it
+// client writes its result, unless it dies before. In memory its machine is lost; with a NIC it
 // ends the connection.
 func client(ctx context.Context, config *tls.Config, goOn <-chan struct{}, dies bool) error {
 	fab, err := open()

@@ -6,7 +6,7 @@
 //	hello -connect 127.0.0.1:7471          uses it
 //	hello -fabric memory                   does both, without a NIC
 //
-// Beyond loopback addresses a program sets Config.TLS, as the example fanin does.
+// For other addresses than loopback ones a program sets Config.TLS, as the example fanin does.
 package main
 
 import (

@@ -41,12 +41,12 @@ const (
 	block  = 16 << 10 // bytes
 	blocks = 64       // of a request
 
-	ahead   = 2               // requests that may have arrived and that the decoder has not taken
-	silence = 2 * time.Second // after which a silent peer is given up
+	ahead   = 2               // requests that may arrive before the decoder has taken one
+	silence = 2 * time.Second // the wait for a silent peer
 )
 
-// Where the blocks of a request lie: every second one at the prefill side, and in four strands
-// at the decoder's.
+// The places of a request's blocks: every second block at the prefill side, four strands at the
+// decoder.
 var (
 	there = gpurdma.Interleaved(gpurdma.Extent{Len: block}, gpurdma.Dim{Count: 4, Stride: block}, gpurdma.Dim{Count: blocks / 4, Stride: 4 * block})
 	here  = gpurdma.Interleaved(gpurdma.Extent{Len: block}, gpurdma.Dim{Count: blocks, Stride: 2 * block})
@@ -136,7 +136,7 @@ func decodeAt(ctx context.Context, fab *gpurdma.Fabric, addr string, dies int, d
 	return nil
 }
 
-// prefillTo moves requests to all decoders, side by side.
+// prefillTo moves requests to all decoders in parallel.
 func prefillTo(ctx context.Context, fab *gpurdma.Fabric, decoders []string, out io.Writer) error {
 	cache, err := fab.Alloc(ctx, *gpu, 2*blocks*block)
 	if err != nil {
@@ -172,7 +172,7 @@ func moveTo(ctx context.Context, fab *gpurdma.Fabric, cache *gpurdma.Buffer, add
 	return *requests, nil
 }
 
-// move moves one request within the deadline. After the deadline nothing of it is sent any more.
+// move moves one request within the deadline. After the deadline no more of it is sent.
 func move(ctx context.Context, conn *gpurdma.Conn, to gpurdma.Remote, from gpurdma.Span, id uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, *deadline)
 	defer cancel()

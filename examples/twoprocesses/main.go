@@ -86,7 +86,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer buffer.Close() // before memory.Close, which refuses while the memory is registered
+	defer buffer.Close() // runs before memory.Close, which returns an error while the memory is registered
 	buffer.SetReady(whenReady(link))
 	fmt.Fprintln(out, "the engine's buffer is", buffer.Path())
 	conn, err := fab.Dial(ctx, *listen, gpurdma.Config{})
@@ -139,7 +139,7 @@ func startEngine(ctx context.Context, out io.Writer) (link *net.UnixConn, wait f
 	}
 	go func() {
 		ended <- cmd.Wait()
-		ln.Close() // if it has ended before it connected
+		ln.Close() // ends Accept if the engine has ended before it connected
 	}()
 	link, err = ln.AcceptUnix()
 	if err != nil {

@@ -406,3 +406,42 @@ func TestDialOfLostMachine(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A write that is still in the network when its connection is closed lands only if the peer has
+// not confirmed the end: then Close says that the outcome is unknown.
+func TestLatePacket(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		t.Run(map[bool]string{false: "confirmed", true: "unconfirmed"}[silent], func(t *testing.T) {
+			s := inMemory(t, fabrictest.Options{})
+			p := &pair{t: t, a: s.careless(t), b: s.careless(t)}
+			p.ln = must(p.b.Listen(s.listen, gpurdma.Config{}))(t) // it is patient
+			p.client, p.server = p.connect(impatient)
+			mine, theirs, remote := p.both(8)
+			put(t, mine, []byte("12345678"))
+			here, there := s.net.NIC(p.a, ""), s.net.NIC(p.b, "")
+			here.Hold(there, true)
+			x := must(p.client.Start(limited(t), gpurdma.Op{Kind: gpurdma.OpWrite, Local: mine.All(), Remote: remote}))(t)
+			if silent {
+				s.net.CutExchanges(fabrictest.Silent, p.a)
+			}
+			closed := p.client.Close()
+			<-x.Done()
+			if x.Err() == nil {
+				t.Error("a write that got no answer has succeeded")
+			}
+			if unknown := errors.Is(closed, gpurdma.ErrOutcomeUnknown); unknown != silent || closed != nil != silent {
+				t.Errorf("Close: %v", closed)
+			}
+			if kept, landed, _ := s.net.Late(); kept != 1 || landed != 0 {
+				t.Errorf("%d operations are in the network, %d have landed", kept, landed)
+			}
+			here.Hold(there, false)
+			want := make([]byte, 8)
+			if silent {
+				want = []byte("12345678")
+			}
+			same(t, "after Close", theirs, want)
+			s.net.MendExchanges()
+		})
+	}
+}

@@ -33,8 +33,8 @@ func (m Member) ID(kind int, number uint64) uint64 {
 // Kind returns the kind that an ID was made with.
 func Kind(id uint64) int { return int(id >> kindShift) }
 
-// Number returns the number that an ID was made with. The ID has its lower bits; first is a number
-// that is not larger.
+// Number returns the number that an ID was made with. The ID has only its lower bits; the caller
+// gives a first that is not larger than the number.
 func Number(id, first uint64) uint64 { return first + (id-first)&numberMask }
 
 func memberOf(slot int, generation uint8) Member {

@@ -60,7 +60,7 @@ func (s *Set) Reserve(room int) (*Queue, error) {
 			q.free = depth - room
 			break
 		}
-		if conns /= 4; conns == 0 { // the device may have memory for a shorter one
+		if conns /= 4; conns == 0 { // the device may have memory for a shorter queue
 			return nil, err
 		}
 	}
@@ -68,7 +68,7 @@ func (s *Set) Reserve(room int) (*Queue, error) {
 	return q, nil
 }
 
-// All returns the current queues. The pointer is another one when they have changed.
+// All returns the current queues. The pointer changes when they change.
 func (s *Set) All() *List { return s.list.Load() }
 
 func (s *Set) set(list List) { s.list.Store(&list) }

@@ -13,8 +13,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/workqueue"
 )
 
-// Conn is a connection to a peer: the exchange with the peer's host, what the two sides have
-// offered each other, and Works, which does all that has to do with operations. Its mutex is held
+// Conn is a connection to a peer: the exchange with the peer's host, the memory that the two
+// sides have offered each other, and Works, which carries out the operations. Its mutex is held
 // for microseconds, and may be locked before that of Works, never after it; the endpoint's mutex
 // is never held together with a connection's.
 type Conn struct {
@@ -25,7 +25,7 @@ type Conn struct {
 	token uint64        // names the connection to the peer
 	ended chan struct{} // closed when the teardown is complete, and the cause is final
 
-	offering chan struct{} // a lock: the goroutine that has put a value in may send an offer
+	offering chan struct{} // a lock: the goroutine that has put a value into it may send an offer
 
 	mu   sync.Mutex
 	peer operation.Peer // 0 until a caller is in the table
@@ -35,8 +35,8 @@ type Conn struct {
 
 	offered   offered // by the peer
 	exports   exports
-	own       bool                // the program has the Conn, and the table does not need it
-	listener  *Listener           // that the peer has called; nil if this side has called
+	own       bool                // the program has the Conn, and no Peer for it
+	listener  *Listener           // the listener that the peer has called; nil if this side has called
 	uninvited bool                // Accept has not returned the peer yet
 	shares    map[*share]struct{} // nil when the keys are withdrawn
 
@@ -67,8 +67,8 @@ func (e *Endpoint) newConn(p *peer, opt *EndpointOptions) *Conn {
 	return c
 }
 
-// NewWork returns an operation, whose memory the caller adds, and which is then given to
-// Works.Post or to Drop. The sink gets the completion, with the context.
+// NewWork returns an operation. The caller adds its memory, and passes it to Works.Post or to
+// Drop. The sink gets the completion, with the context.
 func (c *Conn) NewWork(kind operation.Kind, flags operation.Flags, context any, sink operation.Sink) (*workqueue.Work, error) {
 	return c.e.pool.New(kind, flags, context, sink)
 }
@@ -76,13 +76,13 @@ func (c *Conn) NewWork(kind operation.Kind, flags operation.Flags, context any, 
 // Drop gives up a work that was not posted.
 func (c *Conn) Drop(o *workqueue.Work) { c.e.pool.Put(o) }
 
-// Receive waits for a message of the kind, and returns its bytes, which are the caller's. The
-// error of a connection that has ended comes after its messages.
+// Receive waits for a message of the kind, and returns its bytes, which are the caller's. After
+// the end of the connection it returns the messages that have arrived, and then the error.
 func (c *Conn) Receive(ctx context.Context, kind mailbox.Kind) ([]byte, error) {
 	for {
 		over := false
 		select {
-		case <-c.ended: // before looking: nothing is added after it
+		case <-c.ended: // the end comes before this look: no message is added after it
 			over = true
 		default:
 		}

@@ -14,7 +14,7 @@ import (
 type ConnPath struct {
 	NIC  string
 	Port int        // of the NIC
-	GID  netip.Addr // of the port; an IPv4 address if it stands for one
+	GID  netip.Addr // of the port; the IPv4 address that it holds, if it does
 	Peer netip.Addr // the peer's GID
 	Why  string     // why this port and GID were chosen
 }

@@ -24,10 +24,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Connect connects to the endpoint that listens on an address: "host:port" is a TCP address, or
-// one of the device's own network if it has one, "rdma_cm://host:port" an rdma_cm address. An InfiniBand peer behind a router is reached over
-// rdma_cm only: over TCP it sends a LID that is not valid in the local subnet. Once the
-// connection is lost the Peer cannot be used any more.
+// Connect connects to the endpoint that listens on an address: "host:port" is an address of TCP,
+// or of the device's own network if it has one; "rdma_cm://host:port" is an rdma_cm address. An
+// InfiniBand peer behind a router is reached over rdma_cm only: over TCP it sends a LID that is
+// not valid in the local subnet. Once the connection is lost the Peer cannot be used any more.
 func (e *Endpoint) Connect(ctx context.Context, addr string) (operation.Peer, error) {
 	c, err := e.connect(ctx, addr, &e.opt)
 	if err != nil {
@@ -74,7 +74,7 @@ func (e *Endpoint) connFor(id operation.Peer) (*Conn, error) {
 	return c, err
 }
 
-// dialLater makes a connection that connOf has returned, in a goroutine.
+// dialLater dials for a connection that connOf has made, in a goroutine.
 func (e *Endpoint) dialLater(c *Conn, addr string) {
 	go func() {
 		defer e.tasks.Done()
@@ -98,7 +98,7 @@ func (e *Endpoint) connOf(id operation.Peer) (*Conn, *peer, error) {
 		return nil, nil, fmt.Errorf("peer %d: %w", id, ErrNotConnected)
 	}
 	c := e.newConn(p, &e.opt)
-	e.tasks.Add(1) // the exchange, which ends before Close does
+	e.tasks.Add(1) // the exchange: Close waits for its end
 	return c, p, nil
 }
 
@@ -120,7 +120,7 @@ func (e *Endpoint) dial(ctx context.Context, c *Conn, addr string) error {
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded) && over != nil && !errors.Is(over, context.DeadlineExceeded):
 			err = over // the deadline was only the means to end the exchange
-		case e.life.Err() == nil && ctx.Err() != nil && errors.Is(err, ctx.Err()): // the dialer says so, without the cause
+		case e.life.Err() == nil && ctx.Err() != nil && errors.Is(err, ctx.Err()): // the dialer returns ctx's error without its cause
 			if cause := context.Cause(ctx); !errors.Is(err, cause) {
 				err = errs.Join(err, cause)
 			}
@@ -153,9 +153,9 @@ func (e *Endpoint) dialed(ctx context.Context, c *Conn, addr string) error {
 	return e.exchange(ctx, c.opt, raw, host, nil, func() (*Conn, error) { return c, nil })
 }
 
-// exchange connects two endpoints over a TCP or rdma_cm connection, which it takes over. It
-// calls whose to get the conn: for a caller, after its hello. If caller is nil, this side is
-// the one that calls.
+// exchange connects two endpoints over a TCP or rdma_cm connection, which it takes over. It calls
+// whose to get the Conn; a listener's side does so after the caller's hello. caller is nil on the
+// side that has called.
 func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.Conn, host string, caller *calling, whose func() (*Conn, error)) (err error) {
 	client, through := caller == nil, raw
 	if !client {
@@ -167,7 +167,7 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 		_ = raw.SetDeadline(time.Unix(1, 0))
 		close(late)
 	})
-	var tcp net.Conn // once it is protected
+	var tcp net.Conn // raw, once it is protected
 	var theirs exchange.Hello
 	var peer PeerInfo
 	defer func() {
@@ -211,7 +211,7 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 	attr.GID.Ends(raw)
 	if tcp, err = opt.protection().Protect(ctx, through, host, client); err != nil {
 		tcp = nil
-		if !client && errors.As(err, new(tls.RecordHeaderError)) { // it can read what is not encrypted
+		if !client && errors.As(err, new(tls.RecordHeaderError)) { // the caller does not speak TLS: it can read a plaintext reason
 			e.reject(raw, false, err)
 		}
 		return err
@@ -247,7 +247,7 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 		return err
 	}
 	if err := e.exchangeHello(c, l, q, tcp, theirs, peer, caller); err != nil {
-		if c.Works.State().Link == nil { // otherwise it closes with the connection
+		if c.Works.State().Link == nil { // otherwise the connection's end closes it
 			_ = e.nic.End(l.Close)
 			q.Release(opt.room())
 		}
@@ -268,7 +268,7 @@ func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Co
 	}
 	if client {
 		if err := exchange.WriteHello(tcp, &ours, c.opt.Hello); err != nil {
-			// A listener that has hung up may have said why.
+			// A listener that has closed the stream may have sent its reason before.
 			if why := exchange.ReadHello(tcp, &theirs); why != nil && !errors.Is(why, io.EOF) {
 				err = exchange.NotTrusted(why)
 			}
@@ -279,7 +279,7 @@ func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Co
 			if errors.Is(err, io.EOF) {
 				err = fmt.Errorf("%w: the peer has hung up and gave no reason, as one does that speaks version 2", err)
 			}
-			if errors.Is(err, ErrRejected) && !exchange.WithoutReason(err) { // the peer has said why
+			if errors.Is(err, ErrRejected) && !exchange.WithoutReason(err) { // the peer has sent its reason
 				return err
 			}
 			// The peer may have no GID that reaches this one, and it does not report that.
@@ -338,8 +338,8 @@ func (c *Conn) openMailbox(ours, theirs exchange.Mail) error {
 }
 
 // start starts the operations, and the goroutine that reads the peer's messages, unless the
-// connection has begun to end. accepted says that the program knows the peer. The caller holds
-// the mutex.
+// connection has begun to end. accepted reports whether the program knows the peer. The caller
+// holds the mutex.
 func (c *Conn) start(peer operation.Peer, accepted bool) error {
 	if err := c.Works.Up(peer, accepted); err != nil {
 		return err

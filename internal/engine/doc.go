@@ -7,16 +7,16 @@
 // messages.
 //
 // This package makes connections and ends them: the exchange between two hosts, listeners, the
-// table of peers, the memory that two sides offer each other, the goodbye. Change it to connect
-// or to part in another way. Operations are below it: the calls in package rma, their memory and
-// work requests in package request, their order and their end in package workqueue, and who polls
-// for completions in package progress.
+// table of peers, the memory that two sides offer each other, the goodbye. Change it to make or
+// end connections in another way. Other packages carry operations out: rma has the calls, request
+// their memory and work requests, workqueue their order and their end, and progress polls for
+// completions.
 //
 // # Ordering
 //
 // Writes, messages and atomics to one peer are carried out in the order in which they were
 // posted. Reads have a queue of their own: they are ordered neither with one another nor with
-// other operations. An operation with operation.FlagFence starts when all operations posted to that peer
+// other operations. An operation with FlagFence starts when all operations posted to that peer
 // before it have completed. Operations to different peers are not ordered.
 //
 // The peer's NIC takes operations in this order. Its writes may reach the memory in any order
@@ -29,7 +29,8 @@
 //
 // Operations are asynchronous: their memory belongs to the NIC until the completion.
 // Endpoint.Poll and Endpoint.Wait return completions with the context that the operation was
-// given. They also post operations that wait in queues; the program has to call one of them.
+// given. They also post operations that wait in queues: the program has to call one of them,
+// unless EndpointOptions.Background is set.
 //
 // Posting an operation waits neither for the copy of staged memory nor for other connections.
 // A goroutine of the connection copies the bytes of a staged Buffer, before the NIC reads them
@@ -38,24 +39,24 @@
 //
 // # Revocation
 //
-// A GPU's driver may want to move registered memory, or to take it away for good. Most NICs
-// pin the memory, and the GPU's driver cannot do so (bnxt_re, efa, mana, ionic). mlx5 follows
-// a move, and programs do not notice it. After the driver has taken memory away, every access
-// to it fails: for ever with irdma, and until the memory can be mapped again with mlx5. The
-// error is a remote access error if the memory is a peer's, and a local one if it is the
+// A GPU's driver may want to move registered memory, or to take it away for good. Most drivers of
+// NICs pin the memory, so that the GPU's driver can do neither (bnxt_re, efa, mana, ionic). mlx5
+// follows a move, and programs do not notice it. After the driver has taken memory away, every
+// access to it fails: for ever with irdma, and until the memory can be mapped again with mlx5.
+// The error is a remote access error if the memory is a peer's, and a local one if it is the
 // caller's own. It ends the connection, as all such errors do, and is the only sign of the
-// revocation. The endpoints stay usable: connect anew, and ask the peer for a new key, which
-// it can give when its driver has given the memory back. If the memory was the caller's own,
-// the Buffer stays registered with the memory that is gone: close it, and register its source
-// again.
+// revocation. The endpoints stay usable: connect anew, and ask the peer for a new key, which it
+// can give when its driver has given the memory back. If the memory was the caller's own, the
+// Buffer stays registered with the memory that the driver has taken: close it, and register its
+// source again.
 //
 // # Events
 //
-// A NIC may give up a connection, or fail altogether, without a completion. Then its
-// asynchronous events end the connection with an [*EventError]. NICOptions.Event receives all
-// events. A port that goes down ends a connection only when the retries of an operation under
-// way are used up; the errors then say that the port is down. A program that has no operations
-// under way, and only lends its memory, learns of a connection's end by [Endpoint.Lost].
+// A NIC may give up a connection, or fail altogether, without a completion. Then its asynchronous
+// events end the connection with an *rc.EventError. NICOptions.Event receives all events. A port
+// that goes down ends a connection only when the retries of an operation under way are used up;
+// the errors then say that the port is down. A program that has no operations under way, and only
+// lends its memory, learns of a connection's end by [Endpoint.Lost].
 //
 // # Lifetimes
 //

@@ -21,7 +21,7 @@ import (
 // Endpoint has connections to peers, and moves bytes. Its methods may be called from several
 // goroutines at once.
 type Endpoint struct {
-	*progress.Progress // the completions, and who takes them from the NIC
+	*progress.Progress // takes completions from the NIC
 	rma.Calls          // the operations
 
 	nic   *memory.NIC

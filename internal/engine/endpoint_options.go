@@ -61,42 +61,44 @@ type EndpointOptions struct {
 	// PKey is the partition, such as 0x8001; 0 leaves Connect.PKeyIndex as it is.
 	PKey ibdev.PKey
 
-	// OnReject, if not nil, is called for every caller of a listener that was not connected,
-	// with the reason: it did not speak TLS or a known version of the protocol, its certificate
-	// is not trusted, it was silent or slow, or there was no place for it; and for every peer
-	// that was connected and ended before Accept returned it. Each call has its own goroutine;
-	// callers determine how often it happens, and Close waits for it. While 64 calls run, no
-	// further caller is accepted: OnReject must not block.
+	// OnReject, if not nil, is called for every caller that a listener does not connect, with the
+	// reason: it does not speak TLS or a known version of the protocol, its certificate is not
+	// trusted, it is silent or slow, or there is no place for it. It is also called for every
+	// connected peer that ends before Accept has returned it. Each call has its own goroutine,
+	// and Close waits for it; callers determine how many calls there are. While 64 calls run, the
+	// listener accepts no further caller: OnReject must not block.
 	OnReject func(caller PeerInfo, why error)
 	// MaxConns is the number of connections that a listener may have at once; 0 is no limit.
 	MaxConns int
 
-	// Background makes the endpoint take completions by itself: all operations have sinks then.
+	// Background makes the endpoint take completions without calls of Poll or Wait: all
+	// operations must have sinks.
 	Background bool
-	// PeerTimeout bounds how long a silent peer is waited for; default 10 s. It bounds Close,
-	// too, and sets Connect.Timeout and Connect.RetryCount unless these are set.
+	// PeerTimeout bounds the wait for a silent peer; default 10 s. It bounds Close, too, and sets
+	// Connect.Timeout and Connect.RetryCount unless these are set.
 	PeerTimeout time.Duration
 	keep        exchange.KeepAlive // of the exchange's stream
 
-	// Hello reaches the peer with the connection. It has at most 4 KiB.
+	// Hello is sent to the peer, which finds it in PeerInfo.Hello. It has at most 4 KiB.
 	Hello []byte
-	// Admit, if not nil, decides on a caller of a listener. The text of an error of Reject
-	// reaches the caller; other errors stay here.
+	// Admit, if not nil, is called before a listener connects a caller; its error rejects the
+	// caller. The caller receives the text of an error of Reject, or "refused" for other errors.
 	Admit func(context.Context, PeerInfo) error
 
-	// MailDepth, if not 0, makes the connection receive messages by itself, for Conn.Receive:
-	// the peer may have sent this number that the program has not taken. The peer must have it,
-	// too. MailSize is the longest message in bytes; default 1 KiB.
+	// MailDepth, if not 0, makes the connection receive messages by itself, for Conn.Receive: the
+	// peer may send this number of messages before the program has taken one. The peer must set
+	// MailDepth, too, perhaps to another number. MailSize is the longest message in bytes;
+	// default 1 KiB.
 	MailDepth int
 	MailSize  int
 
 	// ConnectTimeout bounds an exchange; default 10 s.
 	ConnectTimeout time.Duration
-	// Connect tunes the queue pairs. By default the NIC waits about half a second for a peer
-	// that has posted no receive (RNRRetry 6, MinRNRTimer 26), and about four seconds for one
-	// that does not answer (Timeout 17, RetryCount 6). The two sides tell each other their MTU
-	// and MaxRead, and a connection takes the smaller ones; PeerReads is ignored. Over rdma_cm
-	// a PKeyIndex of 0 stands for the path's, and so does a zero PathAttr.
+	// Connect tunes the queue pairs. By default the NIC waits about half a second for a peer that
+	// has posted no receive (RNRRetry 6, MinRNRTimer 26), and about four seconds for one that
+	// does not answer (Timeout 17, RetryCount 6). The two sides exchange their MTU and MaxRead,
+	// and a connection uses the smaller values; PeerReads is ignored. Over rdma_cm a PKeyIndex of
+	// 0 stands for the path's, and so does a zero PathAttr.
 	Connect ibvfd.ConnectAttr
 }
 
@@ -107,8 +109,8 @@ var (
 	keepCount = 5
 )
 
-// setPeerTimeout sets what follows from PeerTimeout. A NIC gives up after RetryCount+1 times of
-// 4.096 us << Timeout, more or less.
+// setPeerTimeout sets the options that follow from PeerTimeout. A NIC gives up after RetryCount+1
+// times of 4.096 us << Timeout, more or less.
 func (o *EndpointOptions) setPeerTimeout() {
 	o.keep = exchange.KeepAlive{Idle: keepIdle, Every: keepEvery, Count: keepCount}
 	if o.PeerTimeout <= 0 {
@@ -161,7 +163,7 @@ func (o *EndpointOptions) setDefaults() error {
 			*d.v = d.def
 		}
 	}
-	if mtu := o.Connect.MTU; mtu != 0 && mtu < 256 { // the peer would call it malformed
+	if mtu := o.Connect.MTU; mtu != 0 && mtu < 256 { // the peer would refuse it as malformed
 		return &dmabuf.Error{Op: "set options", Detail: fmt.Sprintf("Connect.MTU %d", mtu), Remedy: "256 to 4096, or 0 for the port's", Err: dmabuf.ErrRange}
 	}
 	if len(o.Hello) > exchange.MaxText {

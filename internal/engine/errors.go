@@ -20,7 +20,7 @@ var (
 	ErrRejected = exchange.ErrRejected
 )
 
-// ErrClosed means that this side has closed what it has used. The error says what that is.
+// ErrClosed means that this side has closed an object that it uses. The error names the object.
 var ErrClosed = errs.ErrClosed
 
 // isClosed returns the error of an endpoint that is closed.

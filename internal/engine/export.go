@@ -17,16 +17,16 @@ import (
 
 // exports are the memory that this side has offered by name. The connection's mutex guards them.
 type exports struct {
-	names map[string]*memory.RemoteBuffer // nil while it is being offered or withdrawn
+	names map[string]*memory.RemoteBuffer // a nil value: the name is being offered or withdrawn
 
-	withdrawn fifo.Queue[chan struct{}] // a channel for each withdrawal that the peer has not confirmed, which is closed then
-	owed      int                       // withdrawals of the peer's that are to be confirmed
+	withdrawn fifo.Queue[chan struct{}] // a channel for each withdrawal that the peer has not confirmed; the confirmation closes it
+	owed      int                       // withdrawals of the peer that this side has not confirmed
 	answering bool                      // a goroutine confirms them
 }
 
 // Export gives the peer access to local memory, as [Endpoint.Share] does, and offers it under a
-// name, for the peer's Import. It ends with the connection, or with Unexport. A name that is
-// taken is EEXIST.
+// name, for the peer's Import. The access ends with the connection, or with Unexport. If the name
+// is exported already, Export returns EEXIST.
 func (c *Conn) Export(ctx context.Context, name string, s memory.Span, access ibvfd.Access) error {
 	if err := exchange.CheckName("export", name); err != nil {
 		return err
@@ -63,9 +63,10 @@ func (c *Conn) Export(ctx context.Context, name string, s memory.Span, access ib
 	return nil
 }
 
-// Unexport withdraws what Export gave. The peer's next access fails, and ends the connection:
-// the two programs agree before. It waits until the peer's host does not import the memory any
-// more: a message over RDMA may overtake the withdrawal.
+// Unexport withdraws the access that Export gave. The peer's next access fails, and ends the
+// connection: the two programs agree before. Unexport waits until the peer's host has confirmed
+// that it does not import the memory any more, because a message over RDMA may overtake the
+// withdrawal.
 func (c *Conn) Unexport(ctx context.Context, name string) error {
 	c.mu.Lock()
 	if err := c.Works.Refusal(); err != nil { // the keys are withdrawn
@@ -90,15 +91,15 @@ func (c *Conn) Unexport(ctx context.Context, name string) error {
 	}
 	select {
 	case <-forgot:
-	case <-c.ended: // and with it the name
+	case <-c.ended: // the name ends with the connection
 	case <-ctx.Done():
 		return &dmabuf.Error{Op: "unexport", Device: name, Detail: "the keys are withdrawn, and the peer's host has not confirmed it", Err: errs.Ended(ctx)}
 	}
 	return nil
 }
 
-// confirm tells the peer that a withdrawal was taken. The caller holds the mutex, and must not
-// wait: a goroutine sends the confirmations.
+// confirm confirms a withdrawal to the peer. The caller holds the mutex, and must not wait: a
+// goroutine sends the confirmations.
 func (c *Conn) confirm() {
 	c.exports.owed++
 	if c.exports.answering {
@@ -109,7 +110,7 @@ func (c *Conn) confirm() {
 		for c.owes() {
 			ctx, cancel := context.WithTimeout(context.Background(), c.opt.PeerTimeout)
 			if err := c.sendMessage(ctx, exchange.MsgForgot, nil, nil); err != nil {
-				c.Works.Abort(err) // the peer would wait for it
+				c.Works.Abort(err) // otherwise the peer would wait for the confirmation
 			}
 			cancel()
 		}

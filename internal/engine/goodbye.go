@@ -19,8 +19,8 @@ import (
 
 // Times of a goodbye.
 const (
-	byeWait  = time.Second     // to send a message of it
-	goneWait = 2 * time.Second // until the peer's last message
+	byeWait  = time.Second     // to send one message of a goodbye
+	goneWait = 2 * time.Second // for the peer's last message
 )
 
 // ErrPeerClosed means that the peer's program has closed the connection: nothing failed. It is
@@ -35,20 +35,35 @@ func (closedByPeer) Is(target error) bool {
 	return target == operation.ErrPeerGone || target == ErrNotConnected
 }
 
-// errCut is the end of a connection whose peer has not said why.
+// errCut is the cause of an end for which the peer has sent no reason.
 var errCut = fmt.Errorf("%w without a word: its process or its host has ended, or the network between", operation.ErrPeerGone)
 
-// farewell returns the reason for a connection's end that the peer gets: none if the program has
-// closed it, or the peer has ended it.
+// silentError is the end of a connection whose peer's host does not answer. It is ErrPeerGone.
+type silentError struct {
+	silence time.Duration
+	err     error
+}
+
+func (e *silentError) Error() string {
+	return fmt.Sprintf("not connected: the peer's host has not answered for %v (PeerTimeout): %v", e.silence, e.err)
+}
+
+func (e *silentError) Unwrap() error { return e.err }
+func (e *silentError) Is(target error) bool {
+	return target == operation.ErrPeerGone || target == ErrNotConnected
+}
+
+// farewell returns the reason that this side sends to the peer: none if its program has closed
+// the connection, or the peer has ended it.
 func farewell(cause error) []byte {
-	if errors.Is(cause, os.ErrClosed) || errors.Is(cause, workqueue.ErrRemoved) || errors.Is(cause, operation.ErrPeerGone) {
+	if !errors.As(cause, new(*silentError)) && (errors.Is(cause, os.ErrClosed) || errors.Is(cause, workqueue.ErrRemoved) || errors.Is(cause, operation.ErrPeerGone)) {
 		return nil
 	}
 	return []byte(exchange.Bounded(cause.Error()))
 }
 
-// farewellOf returns the cause for a reason that the peer has given. The peer's text is quoted,
-// so that it brings no control characters to a terminal.
+// farewellOf returns the cause of the end for the reason that the peer has sent. The peer's text
+// is quoted, so that it brings no control characters to a terminal.
 func farewellOf(body []byte) error {
 	if len(body) == 0 {
 		return ErrPeerClosed
@@ -62,15 +77,16 @@ func (c *Conn) leave(why error) {
 	c.Works.Abort(why)
 }
 
-// ErrOutcomeUnknown means that operations were under way when the connection ended, and that
-// the peer has not confirmed its end: they may or may not have been carried out, or still be.
+// ErrOutcomeUnknown means that operations were under way when the connection ended, and that the
+// peer has not confirmed its end: the peer's NIC may have carried them out, or may still do so.
 var ErrOutcomeUnknown = errors.New("it is not known what the peer's memory has got")
 
-// Close ends the connection. It withdraws what the NIC does not have yet, waits for the rest,
-// for EndpointOptions.PeerTimeout at most, and tells the peer. It returns nil if all that the
-// NIC had has completed, was refused by the peer's NIC, or cannot land any more, because the
-// peer has confirmed that its queue pairs are destroyed; otherwise ErrOutcomeUnknown. In any
-// case the connection's resources are free then. Further calls return the same.
+// Close ends the connection. It withdraws work requests that the NIC does not have yet, waits for
+// the others, for EndpointOptions.PeerTimeout at most, and sends the end to the peer. It returns
+// nil if all work requests that the NIC had have completed, were refused by the peer's NIC, or
+// cannot land any more because the peer has confirmed that its queue pairs are destroyed;
+// otherwise ErrOutcomeUnknown. In any case the connection's resources are free then. Further
+// calls return the same.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	closing, first := c.closing, c.closing == nil
@@ -140,7 +156,7 @@ func (c *Conn) say(tcp net.Conn, k exchange.Kind, body []byte) {
 	}
 }
 
-// part closes the exchange when the peer has said its last message, too, or is silent.
+// part closes the exchange when the peer has sent its last message, too, or is silent.
 func (c *Conn) part(tcp net.Conn, free bool) {
 	if free { // the NIC does not touch the memory any more
 		c.say(tcp, exchange.MsgGone, nil)
@@ -159,7 +175,7 @@ func (c *Conn) readExchange(tcp net.Conn) {
 	case errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET):
 		c.leave(c.Works.Hear(errCut))
 	case errors.Is(err, unix.ETIMEDOUT) || errors.Is(err, unix.EHOSTUNREACH):
-		c.Works.Abort(fmt.Errorf("%w without a word: its host has not answered for %v (PeerTimeout): %w", operation.ErrPeerGone, c.opt.PeerTimeout, err))
+		c.Works.Abort(&silentError{c.opt.PeerTimeout, err})
 	default:
 		c.Works.Abort(err)
 	}
@@ -173,8 +189,7 @@ func (c *Conn) readExchange(tcp net.Conn) {
 	}
 }
 
-// readMessages returns nil when the peer has said its last message, and the connection is
-// ending.
+// readMessages returns nil when the peer has sent its last message, and the connection is ending.
 func (c *Conn) readMessages(tcp net.Conn) error {
 	for said := false; ; {
 		kind, body, err := exchange.ReadAny(tcp, exchange.MsgOffer, exchange.MsgForgot, exchange.MsgBye, exchange.MsgGone)

@@ -47,11 +47,11 @@ func (c *Conn) PeerTimeout() time.Duration { return c.opt.PeerTimeout }
 // far as that is known.
 func (c *Conn) Up() bool {
 	s := c.Works.State()
-	return s.Up && s.Link.Down() == nil // which may ask the kernel
+	return s.Up && s.Link.Down() == nil // Down may ask the kernel
 }
 
-// Done returns a channel that is closed when the connection has ended, and all that the peer
-// did before is known.
+// Done returns a channel that is closed when the connection has ended, and all earlier operations
+// of the peer have arrived.
 func (c *Conn) Done() <-chan struct{} { return c.ended }
 
 // OnEnd makes the connection call f when it has ended: once, before Done's channel is closed, or
@@ -68,8 +68,8 @@ func (c *Conn) OnEnd(f func()) {
 	}
 }
 
-// Err returns why the connection has ended, once an operation may have completed for that; nil
-// before that.
+// Err returns why the connection has ended: from the moment on at which operations complete
+// because of it. It returns nil before.
 func (c *Conn) Err() error { return c.Works.Err() }
 
 // rejectedHere is the error of a caller that this side's program has rejected. It is ErrRejected.
@@ -79,8 +79,8 @@ func (r rejectedHere) Error() string { return fmt.Sprintf("rejected by this side
 
 func (rejectedHere) Is(target error) bool { return target == ErrRejected }
 
-// Reject returns an error for EndpointOptions.Admit, whose text reaches the caller: it has at
-// most 256 bytes.
+// Reject returns an error for EndpointOptions.Admit. The caller receives its text, of at most 256
+// bytes.
 func Reject(text string) error {
 	return exchange.NewRejection(text, rejectedHere(exchange.Bounded(text)))
 }

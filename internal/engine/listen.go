@@ -28,17 +28,17 @@ type Listener struct {
 	accepted chan *peer
 	done     chan struct{} // closed by Close
 	once     sync.Once
-	closeNet func() error // closes net, once
+	closeNet func() error // closes net; later calls do nothing
 
 	// The endpoint's mutex guards these.
 	coming int // callers that have a place in accepted, and are not in it yet
 	conns  int // connections that have not ended, those coming included
 }
 
-// Listen accepts connections on a TCP address ("host:port"; port 0 chooses one), or on an
-// rdma_cm address ("rdma_cm://host:port"), and returns the address. Accept returns the peers
-// that have connected. A peer that disconnects before it was accepted is removed, and OnReject
-// is called; an accepted peer stays in the table, as [Peer] says, and [Endpoint.Lost] reports
+// Listen accepts connections on a TCP address ("host:port"; port 0 chooses one), or on an rdma_cm
+// address ("rdma_cm://host:port"), and returns the address. Accept returns the peers that have
+// connected. A peer that disconnects before it was accepted is removed, and OnReject is called;
+// an accepted peer stays in the table, as operation.Peer describes, and [Endpoint.Lost] reports
 // its end.
 func (e *Endpoint) Listen(addr string) (net.Addr, error) {
 	l, err := e.listen(addr, &e.opt, e.accepted)
@@ -100,7 +100,7 @@ func (e *Endpoint) listener(addr string, opt *EndpointOptions) (net.Listener, er
 // Addr returns the address.
 func (l *Listener) Addr() net.Addr { return l.net.Addr() }
 
-// Close ends the listening, and the connections that Accept has not returned.
+// Close stops listening, and ends the connections that Accept has not returned.
 func (l *Listener) Close() error {
 	var err error
 	l.once.Do(func() {
@@ -131,11 +131,11 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	return p.conn, nil
 }
 
-// pendingHandshakes is the number of callers of an endpoint that may be in a handshake at
-// once, at all of its listeners together. Each has a descriptor and two goroutines, and a
-// third one while it is ended. A caller over rdma_cm also has pinned memory and a queue pair;
-// after its hello it has the queue pairs of its connection, too. At most handshake.Ending more
-// are ending, after another caller has taken their place.
+// pendingHandshakes is the number of callers of an endpoint that may be in a handshake at once,
+// at all of its listeners together. Each has a descriptor and two goroutines, and a third one
+// while it is ended. A caller over rdma_cm also has pinned memory and a queue pair; after its
+// hello it has the queue pairs of its connection, too. Besides them at most handshake.Ending
+// callers are ending, whose places other callers have taken.
 const pendingHandshakes = 256
 
 func (l *Listener) serve() {
@@ -155,7 +155,7 @@ func (l *Listener) rejected(from net.Addr, why error) {
 	l.opt.OnReject(caller, why)
 }
 
-// knownCaller is the error of a caller that has said hello.
+// knownCaller is the error of a caller that has sent its hello.
 type knownCaller struct {
 	info PeerInfo
 	error
@@ -163,8 +163,8 @@ type knownCaller struct {
 
 func (k *knownCaller) Unwrap() error { return k.error }
 
-// acceptCaller connects a caller. The caller becomes a peer when it is connected: one that has
-// only said hello takes no place in the table. OnReject receives the error.
+// acceptCaller connects a caller. The caller becomes a peer when it is connected: a caller that
+// has only sent its hello takes no place in the table. OnReject receives the error.
 func (l *Listener) acceptCaller(ctx context.Context, caller *handshake.Caller) error {
 	e := l.e
 	var c *Conn
@@ -199,7 +199,7 @@ type calling struct {
 func (l *Listener) reserve() error {
 	l.e.mu.Lock()
 	defer l.e.mu.Unlock()
-	if l.closed() { // Close takes what is in accepted
+	if l.closed() { // Close takes the connections in accepted
 		return exchange.NewRejection(exchange.TextClosing, fmt.Errorf("%w: the listener is closed", ErrNotConnected))
 	}
 	for range len(l.accepted) { // peers that have ended take no place
@@ -208,7 +208,7 @@ func (l *Listener) reserve() error {
 			if !q.conn.Works.Over() {
 				l.accepted <- q
 			}
-		default: // Accept took it meanwhile
+		default: // Accept has taken it meanwhile
 		}
 	}
 	switch {
@@ -262,8 +262,8 @@ func (e *Endpoint) enlist(c *Conn, caller *calling) error {
 	return e.announce(p, caller.l)
 }
 
-// welcome gives a caller a place among those that wait for Accept, tells it so, and starts the
-// connection.
+// welcome gives a caller a place among those that wait for Accept, sends it a ready, and starts
+// the connection.
 func (e *Endpoint) welcome(c *Conn, p *peer, caller *calling) error {
 	if err := caller.Connected(); err != nil {
 		return err
@@ -314,7 +314,7 @@ func (e *Endpoint) announce(p *peer, l *Listener) error {
 	select {
 	case l.accepted <- p:
 		return nil
-	default: // another listener of the endpoint has taken the place
+	default: // another listener of the endpoint has taken the last place
 		return fmt.Errorf("%w: too many peers wait for Accept", ErrNotConnected)
 	}
 }
@@ -332,9 +332,9 @@ func (e *Endpoint) accept(ctx context.Context, accepted chan *peer, done chan st
 	for {
 		select {
 		case p := <-accepted:
-			c := p.conn // set for good: the peer has connected
+			c := p.conn // it does not change: the peer has connected
 			c.mu.Lock()
-			there := c.Works.Accepted() // nor has Remove been called
+			there := c.Works.Accepted() // and Remove was not called
 			if there {
 				c.uninvited = false
 			}

@@ -81,9 +81,9 @@ func (c *Conn) sendMessage(ctx context.Context, kind exchange.Kind, body []byte,
 	return err
 }
 
-// cutShort ends the connection after a message of the exchange was sent in part, and returns
-// the reason. If the peer has ended the connection, the reader of the exchange finds that out,
-// too, and with it the answer of the peer's NIC, which is the cause then.
+// cutShort ends the connection after a message of the exchange was sent in part, and returns the
+// reason. If the peer has ended the connection, the reader of the exchange detects the end, too,
+// and waits for the answer of the peer's NIC, which is the cause then.
 func (c *Conn) cutShort(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		c.Works.Abort(err)
@@ -155,7 +155,7 @@ func (c *Conn) takeOffer(body []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.offered.ended {
-		return nil // the offer came too late
+		return nil // the connection has begun to end: the offer is dropped
 	}
 	if rb != nil {
 		if err := c.Works.Permits(rb); err != nil {

@@ -12,7 +12,7 @@ import (
 
 // offered is the memory that a peer has offered. The connection's mutex guards it.
 type offered struct {
-	ended   bool                             // the connection has begun to end: nothing is taken any more
+	ended   bool                             // the connection has begun to end, and takes no offers
 	bytes   int                              // of all descriptors
 	list    fifo.Queue[*memory.RemoteBuffer] // those without a name, which Offered takes
 	arrived chan struct{}                    // signals that there is one
@@ -23,7 +23,7 @@ type offered struct {
 // maxOffered bounds the memory of a peer's offers that wait for Offered, or have names.
 const maxOffered = 16 << 20
 
-// take takes an offer. Without a descriptor the peer withdraws what it has offered under the name.
+// take takes an offer. An offer without a descriptor withdraws the name.
 func (o *offered) take(name string, rb *memory.RemoteBuffer) error {
 	if rb != nil {
 		o.bytes += rb.Weight()
@@ -40,7 +40,7 @@ func (o *offered) take(name string, rb *memory.RemoteBuffer) error {
 	return nil
 }
 
-// named notes what the peer offers under a name; nil if it withdraws it.
+// named sets the memory that the peer offers under a name; nil withdraws it.
 func (o *offered) named(name string, rb *memory.RemoteBuffer) {
 	if old := o.names[name]; old != nil {
 		o.bytes -= old.Weight()
@@ -72,8 +72,8 @@ func (o *offered) pop() *memory.RemoteBuffer {
 	return rb
 }
 
-// find returns what the peer offers under a name, nil if it offers nothing, and a channel that is
-// closed at the next change.
+// find returns the memory that the peer offers under a name, or nil, and a channel that is closed
+// at the next change.
 func (o *offered) find(name string) (*memory.RemoteBuffer, <-chan struct{}) {
 	if o.changed == nil {
 		o.changed = make(chan struct{})
@@ -81,7 +81,7 @@ func (o *offered) find(name string) (*memory.RemoteBuffer, <-chan struct{}) {
 	return o.names[name], o.changed
 }
 
-// drop drops all offers, and those that come later.
+// drop drops all offers, and makes take drop later ones.
 func (o *offered) drop() {
 	o.ended, o.bytes, o.list, o.names = true, 0, fifo.Queue[*memory.RemoteBuffer]{}, nil
 }

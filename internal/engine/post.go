@@ -10,8 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/workqueue"
 )
 
-// NewWork returns an operation, whose memory the caller adds, and which is then given to Submit or
-// to Drop.
+// NewWork returns an operation. The caller adds its memory, and passes it to Submit or to Drop.
 func (e *Endpoint) NewWork(kind operation.Kind, flags operation.Flags, context any) (*workqueue.Work, error) {
 	if kind == operation.Recv && e.opt.AutoReceive > 0 {
 		return nil, &dmabuf.Error{
@@ -25,7 +24,7 @@ func (e *Endpoint) NewWork(kind operation.Kind, flags operation.Flags, context a
 // Drop gives up a work that was not posted.
 func (e *Endpoint) Drop(o *workqueue.Work) { e.pool.Put(o) }
 
-// Submit posts a work to a peer. If it returns an error the work is gone, and makes no
+// Submit posts a work to a peer. If it returns an error, it has dropped the work, which makes no
 // completion.
 func (e *Endpoint) Submit(to operation.Peer, o *workqueue.Work) error {
 	c, p, err := (*Conn)(nil), (*peer)(nil), o.Prepare()
@@ -42,7 +41,7 @@ func (e *Endpoint) Submit(to operation.Peer, o *workqueue.Work) error {
 		return err
 	}
 	_, err = c.Works.Post(o)
-	if p != nil { // now: a new connection must not fail before it has the work
+	if p != nil { // only now, so that a new connection does not fail before it has the work
 		e.dialLater(c, p.addr)
 	}
 	return err

@@ -19,18 +19,17 @@ type share struct {
 	keys *memory.Grant
 }
 
-// Share gives a peer access to local memory. Of a Buffer it shares just the span. A Region
-// must be shared as a whole: Share gives access to its buffers, so that the peer may see them
-// through other layouts ([RemoteBuffer.View]); if one of them is read-only, only reading can
-// be shared. access is any of AccessRemoteRead, AccessRemoteWrite and AccessRemoteAtomic;
-// without atomics in the NIC the last one returns EOPNOTSUPP. The peer's writes have the
-// Buffer's [Ordering]: share flags as a StrictSlice.
+// Share gives a peer access to local memory. Of a Buffer it shares only the span. A Region must
+// be shared as a whole: Share gives access to its buffers, so that the peer may see them through
+// other layouts (memory.RemoteBuffer.View); if one of them is read-only, only reading can be
+// shared. access is any of AccessRemoteRead, AccessRemoteWrite and AccessRemoteAtomic; if the NIC
+// has no atomics, Share returns EOPNOTSUPP for the last one. The peer's writes have the Buffer's
+// memory.Ordering: share flags as a StrictSlice.
 //
-// Each Share registers the memory anew: a key that several shares had in common, as from a
-// cache of registrations, could not be withdrawn from one of them. The key ends with the
+// Each Share registers the memory anew: if several shares had one key, as with a cache of
+// registrations, the key could not be withdrawn from one of them. The key ends with the
 // connection, or with Unshare: from then on the NIC refuses it. With peer 0 the key is for any
-// peer, and ends with the endpoint; use it for memory that would otherwise be shared again and
-// again.
+// peer, and ends with the endpoint; use it for memory that many peers get.
 //
 // A key has 32 bits, which drivers do not choose at random, and all peers of a NIC are in one
 // protection domain: the NIC lets each of them use any key that it knows or guesses, even one
@@ -124,11 +123,11 @@ func (s *share) claim() bool {
 	return true
 }
 
-// Unshare withdraws the keys that Share gave; rb may be any [RemoteBuffer.View] of Share's
-// result. The peer's next access fails, and ends the connection. If a key cannot be withdrawn
-// Unshare returns an error, and may be tried again. If the keys are already withdrawn it does
-// nothing. For a descriptor that this endpoint's Share did not return, and for any decoded
-// descriptor, it returns EINVAL.
+// Unshare withdraws the keys that Share gave; rb may be any View of Share's result. The peer's
+// next access fails, and ends the connection. If a key cannot be withdrawn Unshare returns an
+// error, and may be tried again. If the keys are already withdrawn it does nothing. For a
+// descriptor that this endpoint's Share did not return, and for any decoded descriptor, it
+// returns EINVAL.
 func (e *Endpoint) Unshare(rb *memory.RemoteBuffer) error {
 	var sh *share
 	if rb != nil && rb.Grant() != nil {

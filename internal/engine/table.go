@@ -52,7 +52,7 @@ func (t *table) insert(addr string) (*peer, error) {
 // isClosed returns the error of an endpoint that is closed.
 func (t *table) isClosed() error { return errs.Closed("endpoint of " + t.nic) }
 
-// makeWay removes from the table the oldest peer whose connection is lost for good.
+// makeWay removes the oldest peer whose connection is lost and cannot be made again.
 func (t *table) makeWay() {
 	if i := slices.IndexFunc(t.peers, (*peer).gone); i >= 0 {
 		t.forget(t.peers[i].id)
@@ -70,7 +70,7 @@ func (t *table) hasPlace() error {
 	return exchange.NewRejection(exchange.TextFull, fmt.Errorf("%w: there are %d peers", dmabuf.ErrLimit, len(t.peers)))
 }
 
-// gone reports whether a peer's connection is lost for good.
+// gone reports whether a peer's connection is lost and cannot be made again.
 func (p *peer) gone() bool { return p.addr == "" && p.conn != nil && p.conn.Works.Over() }
 
 // find returns the index of a peer in the table.
@@ -90,8 +90,8 @@ func (t *table) lookup(id operation.Peer) (*peer, error) {
 	return t.peers[i], nil
 }
 
-// forget removes a peer from the table, if it is in it. It makes a new slice: a goroutine that
-// goes through the table meanwhile keeps the old one.
+// forget removes a peer from the table, if the table has it. It makes a new slice: a goroutine
+// that goes through the table meanwhile keeps the old one.
 func (t *table) forget(id operation.Peer) {
 	if i, ok := t.find(id); ok {
 		t.peers = slices.Concat(t.peers[:i], t.peers[i+1:])

@@ -29,10 +29,10 @@ const (
 	answerLook = time.Millisecond
 )
 
-// drainBeforeAbort takes the completions of operations under way. A peer ends the connection
-// when its NIC has refused an operation; the NIC's answer takes another way, which may be
-// slower, and a flush would hide which operation it was. Once the peer's queue pairs are
-// destroyed only an answer may come that is on its way.
+// drainBeforeAbort takes the completions of operations under way. A peer ends the connection when
+// its NIC has refused an operation. The NIC's answer may arrive later than the peer's message
+// over the exchange, and a flush before it would hide which operation was refused. Once the
+// peer's queue pairs are destroyed, only answers that are on their way can arrive.
 func (c *Conn) drainBeforeAbort() {
 	over := time.Now().Add(answerWait)
 	for gone := false; time.Now().Before(over); time.Sleep(answerLook) {
@@ -72,7 +72,7 @@ func (c *Conn) teardown() {
 	}
 	said := make(chan struct{})
 	switch {
-	case reading: // the peer learns of it at once, and the link ends meanwhile
+	case reading: // the peer gets the bye at once, while the link ends
 		c.e.tasks.Go(func() {
 			c.say(tcp, exchange.MsgBye, bye)
 			close(said)

@@ -4,7 +4,7 @@
 package errs
 
 import (
-	"errors"
+	"fmt"
 	"io"
 )
 
@@ -16,7 +16,7 @@ func Join(a, b error) error {
 	case b == nil:
 		return a
 	}
-	return errors.Join(a, b)
+	return fmt.Errorf("%w; %w", a, b) // in one line
 }
 
 // Close closes c, and joins its error to err.

@@ -10,13 +10,14 @@
 //	hello            ->
 //	                 <-  hello, its queue pairs ready to receive and send
 //	ready            ->
+//	                 <-  ready, when the connection waits for Accept
 //
-// A hello may say that a text of the program follows it. After that both sides may send offers
-// at any time. An offer without memory withdraws a name, and is answered by forgot. A side that
-// ends the connection sends bye; when its NIC does nothing more for the connection, it sends
-// gone, and closes the stream. In place of any message before that a side may send a reject: it
-// gives the reason why the side ends the connection, and is its last message.
+// If the program has a text for the peer, it follows the hello. After ready both sides may send
+// offers at any time. An offer without memory withdraws a name; the other side answers it by
+// forgot. A side that ends the connection sends bye. When its queue pairs are destroyed, it sends
+// gone, and closes the stream. In place of any message up to ready a side may send a reject: it
+// has the reason for the end, and is the side's last message.
 //
-// A hello of another version is answered by a hello of which only our version is valid: each
+// The answer to a hello of another version is a hello of which only the version is valid: every
 // version reads that far, and reports the difference.
 package exchange

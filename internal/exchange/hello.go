@@ -31,16 +31,16 @@ type Hello struct {
 	Queues         [rc.Queues]ibvfd.Endpoint // their MTU is the one that this side accepts
 
 	// The limits of READs and atomics under way on each queue pair: ReadsIn is the number that
-	// this side answers, which the other side does not exceed; ReadsOut is the number that it
-	// would send, which is sent as in rdma_cm's request and limits nothing yet.
+	// this side answers, which the other side does not exceed. ReadsOut is the number that this
+	// side would send, as in a request of rdma_cm; it limits nothing yet.
 	ReadsIn, ReadsOut uint8
 
 	Mail Mail
 	Text int // bytes of the text that follows
 }
 
-// Mail are how many messages a side takes before its program has read one, and their
-// longest size; 0 if the program posts receives itself.
+// Mail is the number of messages that a side takes before its program has read one, and the
+// longest size of one in bytes; 0 if the program posts receives itself.
 type Mail struct {
 	Depth uint16
 	Size  uint32
@@ -86,7 +86,7 @@ func (h *Hello) Decode(data []byte) error {
 		switch {
 		case r.Err != nil:
 			return r.Err
-		case q.QPN < 2 || q.QPN >= 1<<24 || q.PSN >= 1<<24: // 0 and 1 are the management's
+		case q.QPN < 2 || q.QPN >= 1<<24 || q.PSN >= 1<<24: // 0 and 1 are for management datagrams
 			return r.Fail("queue pair %#x, packet number %#x", q.QPN, q.PSN)
 		case q.MTU < 256 || q.MTU > 256<<4 || q.MTU&(q.MTU-1) != 0:
 			return r.Fail("MTU %d", q.MTU)

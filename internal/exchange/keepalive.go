@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KeepAlive is how soon a stream detects that the peer's machine is gone.
+// KeepAlive has the times after which a stream detects that the peer's machine does not answer.
 type KeepAlive struct {
 	Silence     time.Duration // of a stream in memory
 	Idle, Every time.Duration // until a silent stream is probed, and between probes

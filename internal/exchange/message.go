@@ -59,7 +59,7 @@ func ReadMessage(r io.Reader, want Kind) ([]byte, error) {
 	return body, err
 }
 
-// ReadAny reads a message of one of these kinds, and is otherwise ReadMessage.
+// ReadAny is ReadMessage for a message of any of these kinds.
 func ReadAny(r io.Reader, want ...Kind) (Kind, []byte, error) {
 	var head [5]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
-// Protection is how an exchange is protected.
+// Protection has the options by which an exchange is protected.
 type Protection struct {
 	TLS            *tls.Config // nil if there is none
 	AllowPlaintext bool        // to and from other machines
@@ -43,7 +43,7 @@ func (p Protection) Protect(ctx context.Context, c net.Conn, host string, client
 	return t, nil
 }
 
-// protectError says what a failed handshake of TLS means.
+// protectError returns an error that explains why a handshake of TLS has failed.
 func protectError(err error, client bool) error {
 	var plain tls.RecordHeaderError
 	switch {
@@ -55,7 +55,7 @@ func protectError(err error, client bool) error {
 	return NotTrusted(err)
 }
 
-// NotTrusted adds to an error of TLS what to change about the certificates.
+// NotTrusted adds to an error of TLS the change of certificates that it needs.
 func NotTrusted(err error) error {
 	remedy := ""
 	var theirs *net.OpError // an alert of the other side
@@ -98,8 +98,8 @@ func (p Protection) Mutual(host string, client bool) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// MayBePlain refuses plaintext to an address that is not a loopback address, nor one in this
-// process, unless plaintext is allowed.
+// MayBePlain refuses plaintext, unless it is allowed, or the address is a loopback address or one
+// in this process.
 func (p Protection) MayBePlain(a net.Addr) error {
 	if p.AllowPlaintext || loopback(a) {
 		return nil

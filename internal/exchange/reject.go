@@ -52,9 +52,9 @@ const (
 	TextBacklog = "the listener's queue (Backlog) is full: its program accepts no connections now"
 )
 
-// Reason returns the message that tells a caller why it is not connected; none if the reason
-// is internal. A caller that has not said hello may learn only that the endpoint is closing: it
-// may not be an endpoint at all.
+// Reason returns the message with the reason why a caller is not connected; none if the reason is
+// internal. A caller that has not sent its hello gets a message only if the endpoint is closing,
+// because it may not be an endpoint.
 func Reason(why error, greeted, closing bool) (kind Kind, body []byte, ok bool) {
 	var v *versionError
 	var r *rejection

@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// Caller is the connection of a caller that has a place. Its Read notes the first byte, and the
-// time for which the listener waits: the handshake reads through it.
+// Caller is the connection of a caller that has a place. The handshake reads through its Read,
+// which records the first byte, and the time for which the listener waits.
 type Caller struct {
 	net.Conn
 	pending *Pending
 	cancel  func(why error)
-	done    atomic.Bool // connected: Read notes nothing more
+	done    atomic.Bool // connected: Read records nothing any more
 
 	// The mutex of Pending guards these.
 	source  *source
 	present bool  // has a place
 	why     error // why it lost the place
 	phase   Phase
-	then    Phase // what follows the first byte
+	then    Phase // the phase after the first byte
 	spoke   bool
 	began   time.Time     // the phase
-	before  time.Duration // for which the listener has waited in this phase, without the present wait
+	before  time.Duration // the listener's earlier waits in this phase
 	waiting bool
 	since   time.Time     // of the present wait
 	lost    time.Duration // Pending's, then
@@ -43,7 +43,7 @@ func (c *Caller) begin(ph Phase, now time.Time) {
 	c.limit = time.AfterFunc(ph.limit(), func() { c.expire(ph) })
 }
 
-// elapsed returns the time for which the listener has waited for the caller in this phase.
+// elapsed returns the time that the listener has waited for the caller in this phase.
 func (c *Caller) elapsed(now time.Time) time.Duration {
 	if c.waiting {
 		return c.before + now.Sub(c.since)
@@ -82,8 +82,8 @@ func (c *Caller) end(why error) {
 	c.reset()
 }
 
-// reset closes a TCP connection so that the kernel keeps nothing of it. The goroutine of the
-// handshake closes connections of other kinds: that may take time.
+// reset closes a TCP connection so that the kernel keeps no state of it. The goroutine of the
+// handshake closes connections of other kinds, which may take time.
 func (c *Caller) reset() {
 	if t, ok := c.Conn.(interface{ SetLinger(sec int) error }); ok {
 		_ = t.SetLinger(0)
@@ -146,8 +146,8 @@ func (c *Caller) Connected() error {
 	return nil
 }
 
-// Leave ends what Enter began: a caller that is not connected has failed. Leaving again does
-// nothing.
+// Leave ends the handshake that Enter began: a caller that is not connected has failed. A second
+// Leave does nothing.
 func (c *Caller) Leave() {
 	p := c.pending
 	_ = c.giveUp()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Pending are the handshakes that are under way. Several listeners may share one.
+// Pending has the handshakes that are under way. Several listeners may share one.
 type Pending struct {
 	max    int
 	ending chan struct{} // a value for each caller that has a place, or has lost it and has not ended
@@ -25,7 +25,7 @@ type Pending struct {
 	freed   chan struct{} // closed when a place is free
 
 	watching bool
-	lost     time.Duration // in which this process did not run, while watch looked
+	lost     time.Duration // the time in which this process did not run, as watch has measured it
 }
 
 // Ending is the number of callers that may exist besides those with a place: callers that have
@@ -132,8 +132,8 @@ func (p *Pending) add(c *Caller, from *source, now time.Time) {
 // crowded reports whether there may be no place soon.
 func (p *Pending) crowded() bool { return len(p.callers) > p.max/2 }
 
-// watch adds up the delay of its own looks while there may be no place soon. On a busy machine
-// they are late, and callers cannot be blamed for that time.
+// watch looks at an interval while there may be no place soon, and adds up the delays of its
+// looks. On a busy machine looks are late, and the delay does not count against callers.
 func (p *Pending) watch(last time.Time) {
 	for {
 		time.Sleep(noPatience)

@@ -47,7 +47,7 @@ func (p Phase) limit() time.Duration {
 	return readyLimit
 }
 
-// String returns what the caller has not done yet.
+// String returns the step that the caller has not done yet.
 func (p Phase) String() string {
 	switch p {
 	case FirstByte:

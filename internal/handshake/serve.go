@@ -16,8 +16,8 @@ type Server struct {
 	Timeout time.Duration // of a whole handshake
 
 	// Handshake makes a connection with a caller, on a goroutine of its own, and calls
-	// Caller.Connected before it returns nil. With an error it has closed the caller's
-	// connection, or Server does.
+	// Caller.Connected before it returns nil. If it returns an error, Server closes the caller's
+	// connection.
 	Handshake func(ctx context.Context, c *Caller) error
 	// OnReject, if not nil, is called for every caller that is not connected, on the caller's
 	// goroutine. While [Ending] calls of it last, no caller is accepted.
@@ -66,7 +66,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) {
 			}
 			_ = c.Close()
 			if why := c.giveUp(); why != nil {
-				err = why // the handshake itself has seen a closed connection only
+				err = why // the error of the handshake is only that the connection is closed
 			}
 			if s.OnReject != nil && ctx.Err() == nil {
 				s.OnReject(from, err)

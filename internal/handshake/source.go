@@ -10,8 +10,8 @@ import (
 
 const (
 	// fullPatience is the time that the listener waits for a caller in one phase while others
-	// need its place. It is several times a round trip around the world, and many times what a
-	// caller on this machine takes.
+	// need its place. It is several times a round trip around the world, and many times longer
+	// than a caller on this machine takes.
 	fullPatience = time.Second
 	// noPatience and less counts as none. It is also the interval at which places are looked at.
 	noPatience = 10 * time.Millisecond
@@ -19,8 +19,8 @@ const (
 	// their address has connected within progressLasts.
 	progress      = 4
 	progressLasts = 3 * fullPatience
-	// pressedPatience is the longest time that the listener waits for a caller while the
-	// kernel's queue of callers is half full, so that it does not overflow.
+	// pressedPatience is the longest time that the listener waits for a caller while the kernel's
+	// queue of callers is half full, so that the queue does not overflow.
 	pressedPatience = fullPatience / 4
 	// failing and less is the patience with an address of which at least two callers more have
 	// failed to connect than have connected.

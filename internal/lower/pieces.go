@@ -55,6 +55,7 @@ type Pieces struct {
 	list   []Window
 	spaces []Space // of the window in use
 	walk   layout.Cursor
+	walks  bool          // walk has more blocks of the window in use
 	block  layout.Extent // the rest of the current block
 	ahead  Piece         // found while looking for the end of the one before
 }
@@ -92,9 +93,10 @@ func (p *Pieces) Next() (_ Piece, ok bool) {
 // raw is the next stretch: bytes in a row of one block and of one piece.
 func (p *Pieces) raw() (Piece, bool) {
 	for p.block.Len == 0 {
-		var ok bool
-		if p.block, ok = p.walk.Next(); ok {
-			break
+		if p.walks {
+			if p.block, p.walks = p.walk.Next(); p.walks {
+				break
+			}
 		}
 		if len(p.list) == 0 {
 			return Piece{}, false
@@ -102,7 +104,12 @@ func (p *Pieces) raw() (Piece, bool) {
 		w := &p.list[0]
 		p.list = p.list[1:]
 		p.spaces = w.Spaces
+		if e, ok := w.Layout.Single(); ok { // most windows; no walk is needed
+			p.block = layout.Extent{Source: e.Source, Off: e.Off + w.Off, Len: w.Len}
+			continue
+		}
 		p.walk.Start(w.Layout, w.Off, w.Len)
+		p.walks = true
 	}
 	piece, off := p.spaces[p.block.Source].find(p.block.Off)
 	n := min(p.block.Len, piece.Length-off)

@@ -19,14 +19,14 @@ import (
 // Controls is the number of receives for messages that need no credit.
 const Controls = 4
 
-// Size is how many messages a side receives by itself, and the longest one in bytes. A side that
-// receives none has the zero Size.
+// Size is the number of messages that a side receives by itself, and the length of the longest
+// one in bytes. A side that receives none has the zero Size.
 type Size struct {
 	Depth, Length int
 }
 
-// Box is the messages of a connection. The connection's mutex guards it; only Letter may be called
-// without it. The zero Box receives nothing.
+// Box has the messages of a connection. The connection's mutex guards it; only Letter may be
+// called without it. The zero Box receives nothing.
 type Box struct {
 	buf     *memory.Buffer // the slots; nil if it receives nothing
 	piece   lower.Piece    // of buf
@@ -38,15 +38,15 @@ type Box struct {
 	free    []int          // sending slots
 	control []int          // sending slots of messages that need no credit
 	credits int            // messages that may be sent
-	most    int            // credits that there are
+	most    int            // the most credits that this side may have
 	owed    int            // messages that the program has taken since credits were last sent
 	lists   [Note + 1]list
 }
 
-// list is the messages of a kind that have arrived.
+// list has the messages of a kind that have arrived.
 type list struct {
 	messages fifo.Queue[[]byte]
-	arrived  chan struct{} // signals one
+	arrived  chan struct{} // signals that there is one
 }
 
 // Open allocates the slots.
@@ -84,7 +84,7 @@ func (b *Box) Close() {
 // Receives returns the number of receives to post.
 func (b *Box) Receives() int { return b.depth + Controls }
 
-// Receive returns a receive to post, of those from 0 to Receives, and its memory.
+// Receive returns receive i to post, from 0 to Receives-1, and its memory.
 func (b *Box) Receive(i int) (Letter, lower.Window) {
 	return Letter{kind: receive, slot: i + 1}, b.buf.Window(int64(i*b.in), int64(b.in))
 }
@@ -170,7 +170,7 @@ func (b *Box) Pay() Letter {
 	return l
 }
 
-// Arrived takes a message of n bytes that a receive has got.
+// Arrived takes a message of n bytes that a receive has completed with.
 func (b *Box) Arrived(l *Letter, n int) error {
 	if n < headSize || n > b.in {
 		return malformed(fmt.Sprintf("a message of %d bytes", n))

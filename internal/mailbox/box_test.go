@@ -184,7 +184,8 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// A message that does not fit, or that nobody receives, is refused before it is sent.
+// A message that does not fit, or for which the peer has no receives, is refused before it is
+// sent.
 func TestRefusedLetters(t *testing.T) {
 	b := opened(t, Size{2, 8}, Size{2, 5})
 	if _, err := b.Letter("send", Message, make([]byte, 5)); err != nil {

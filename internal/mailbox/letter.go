@@ -2,7 +2,7 @@
 
 package mailbox
 
-// Kind says what a message is. It is the first byte of the message.
+// Kind is the kind of a message. It is the first byte of the message.
 type Kind byte
 
 // The kinds of messages that a program takes.
@@ -25,15 +25,15 @@ const (
 type Letter struct {
 	kind    Kind
 	payload []byte // until it is in its slot
-	slot    int    // of the box; counted from 1, 0 if it has none
-	length  int    // in the slot
+	slot    int    // a sending slot of the box, counted from 1; 0 for none
+	length  int    // bytes in the slot
 	posted  bool
 }
 
 // None reports whether there is no message.
 func (l *Letter) None() bool { return l.kind == 0 }
 
-// Own reports whether the connection sends it by itself: the program did not post it.
+// Own reports whether the connection posts it by itself, not the program.
 func (l *Letter) Own() bool { return l.kind >= credit }
 
 // IsCredit reports whether it brings back credits.

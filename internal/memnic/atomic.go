@@ -11,7 +11,7 @@ import (
 // Atomic is an atomic operation that has read its target and has not written it.
 type Atomic struct {
 	Op     ibvfd.Opcode
-	Device *Device // the one that carries it out, which has the memory
+	Device *Device // the device that carries it out, which has the memory
 	Key    uint32
 	Addr   uint64
 	Old    uint64 // the value that it has read

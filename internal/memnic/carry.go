@@ -29,12 +29,20 @@ func (q *pair) peer() *pair {
 // was lost: the peer then answers again.
 func (q *pair) attempt() outcome {
 	n, peer := q.link.net, q.peer()
+	if peer != nil && n.hold[span{q.link.adapter, peer.link.adapter}] {
+		q.keep(peer)
+		return noAnswer
+	}
+	if o, ok := q.answers[q.seq]; ok {
+		delete(q.answers, q.seq)
+		q.landed = &o
+	}
 	if q.landed == nil || peer == nil || q.sends[0].Op == ibvfd.OpRead {
 		o := q.carryOut()
 		if peer == nil || o < 0 {
 			return o
 		}
-		q.landed = &o
+		q.landed, peer.expect = &o, q.seq+1
 	}
 	if n.mute[span{peer.link.adapter, q.link.adapter}] {
 		return noAnswer

@@ -39,7 +39,7 @@ func (d *deadline) isOver() bool {
 	}
 }
 
-// set sets the deadline; the zero time is none. It calls changed when it has.
+// set sets the deadline; the zero time is none. Then it calls changed.
 func (d *deadline) set(t time.Time, changed func()) {
 	d.mu.Lock()
 	if d.timer != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
-// Limits are what a device can do. 0 stands for the default.
+// Limits are the limits of a device. 0 stands for the default.
 type Limits struct {
 	MaxSGE     int   // SGEs of a work request; default 16
 	MaxSGERead int   // SGEs of a READ; 0: the device does not say, and MaxSGE holds
-	Inline     int   // bytes of inline data; default 64, and a negative number is none
+	Inline     int   // bytes of inline data; default 64, and a negative number stands for none
 	MaxMsg     int64 // bytes of a work request; default 1 MiB
 	NoAtomics  bool  // there is no fetch-and-add, and no compare-and-swap
 }
@@ -59,7 +59,7 @@ type adapter struct {
 
 func (a *adapter) works() bool { return !a.down && a.gone == nil }
 
-// gid returns the device's GID: an IPv4 address of 10.0.0.0/8 that its index makes.
+// gid returns the device's GID: an IPv4 address of 10.0.0.0/8, made of its index.
 func (a *adapter) gid() [16]byte {
 	ip := netip.AddrFrom4([4]byte{10, byte(a.index >> 16), byte(a.index >> 8), byte(a.index)})
 	return ip.As16()
@@ -156,7 +156,7 @@ func (d *Device) Ended() {}
 // QueueDepth returns depth, because completion queues have no maximum.
 func (d *Device) QueueDepth(depth int) int { return depth }
 
-// lost returns why the device cannot make anything any more.
+// lost returns why the device makes no new objects; nil if it does.
 func (a *adapter) lost() error {
 	if a.gone != nil {
 		return &dmabuf.Error{Op: "use", Device: a.name, Detail: a.gone.Error(), Err: unix.EIO}

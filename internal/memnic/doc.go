@@ -11,8 +11,8 @@
 // that queue is armed; an operation without an answer fails at once.
 //
 // Tests make a network fail: they cut paths between devices, take ports down, remove devices and
-// revoke memory. They also control when the bytes of an acknowledged WRITE reach the memory, and
-// what happens between the two halves of an atomic operation.
+// revoke memory. They also choose when the bytes of an acknowledged WRITE reach the memory, and
+// run a function between the two halves of an atomic operation.
 //
 // A network also has streams in memory, over which endpoints find each other without TCP.
 //

@@ -48,8 +48,8 @@ func (d *Device) SetPort(up bool) {
 	heard(e)
 }
 
-// Remove ends a device, as if its card were taken out. All its links are given up, it carries
-// out nothing any more, and it makes nothing new.
+// Remove ends a device, as if its card were taken out. All its links end, it carries out no more
+// work requests, and it makes no new objects.
 func (d *Device) Remove() {
 	e := ibvfd.Event{Type: ibvfd.EventDeviceFatal}
 	why := &rc.EventError{NIC: d.name, Event: e}
@@ -83,7 +83,7 @@ func (l *Link) Break(why error) {
 	}
 }
 
-// Deafen makes the link answer nothing. Its own operations go on.
+// Deafen makes the link answer nothing. Its own operations continue.
 func (l *Link) Deafen() {
 	l.net.mu.Lock()
 	defer l.net.mu.Unlock()
@@ -92,7 +92,7 @@ func (l *Link) Deafen() {
 	}
 }
 
-// Refuse makes Post refuse one work request with ENOMEM: the next is 1.
+// Refuse makes Post refuse one work request with ENOMEM. The next work request is number 1.
 func (l *Link) Refuse(which int) {
 	l.net.mu.Lock()
 	defer l.net.mu.Unlock()

@@ -4,7 +4,6 @@ package memnic
 
 import (
 	"io"
-	"net"
 	"os"
 	"sync"
 
@@ -21,7 +20,7 @@ type half struct {
 	late    []byte        // bytes that were written while the direction is silent
 	silent  bool
 	eof     bool // the writer writes no more
-	lateEOF bool // so it was written while the direction is silent
+	lateEOF bool // the writer has ended while the direction is silent
 	gone    bool // the reader has closed
 	err     error
 }
@@ -41,16 +40,16 @@ func (h *half) notify() {
 	h.changed = make(chan struct{})
 }
 
-// read takes bytes. It waits for the first.
-func (h *half) read(p []byte, limit *deadline, closed func() bool) (int, error) {
+// read takes bytes. It waits for the first. end returns why the reader has ended.
+func (h *half) read(p []byte, limit *deadline, end func() error) (int, error) {
 	for {
 		over := limit.passed()
 		h.mu.Lock()
 		changed := h.changed
 		switch {
-		case closed():
-			h.mu.Unlock()
-			return 0, net.ErrClosed
+		case end() != nil:
+			defer h.mu.Unlock()
+			return 0, end()
 		case limit.isOver():
 			h.mu.Unlock()
 			return 0, os.ErrDeadlineExceeded
@@ -78,16 +77,16 @@ func (h *half) read(p []byte, limit *deadline, closed func() bool) (int, error) 
 	}
 }
 
-// write adds all bytes. It waits while the buffer is full.
-func (h *half) write(p []byte, limit *deadline, closed func() bool) (n int, err error) {
+// write adds all bytes. It waits while the buffer is full. end returns why the writer has ended.
+func (h *half) write(p []byte, limit *deadline, end func() error) (n int, err error) {
 	for {
 		over := limit.passed()
 		h.mu.Lock()
 		changed := h.changed
 		switch {
-		case closed():
-			h.mu.Unlock()
-			return n, net.ErrClosed
+		case end() != nil:
+			defer h.mu.Unlock()
+			return n, end()
 		case limit.isOver():
 			h.mu.Unlock()
 			return n, os.ErrDeadlineExceeded
@@ -119,7 +118,7 @@ func (h *half) write(p []byte, limit *deadline, closed func() bool) (n int, err 
 	}
 }
 
-// end says that the writer writes no more.
+// end is called when the writer writes no more.
 func (h *half) end() {
 	h.change(func() {
 		if h.silent {
@@ -130,7 +129,7 @@ func (h *half) end() {
 	})
 }
 
-// leave says that the reader reads no more.
+// leave is called when the reader reads no more.
 func (h *half) leave() {
 	h.change(func() { h.gone, h.buf = true, nil })
 }
@@ -144,7 +143,7 @@ func (h *half) fail(err error) {
 	})
 }
 
-// mute stops what is written from arriving, until it is unmuted.
+// mute holds back bytes that are written, until a call with false.
 func (h *half) mute(silent bool) {
 	h.change(func() {
 		if h.silent = silent; !silent {

@@ -166,7 +166,7 @@ func (l *Link) Fail() error {
 }
 
 // Close destroys the queue pairs. Bytes that they have acknowledged are in the memory when it
-// returns.
+// returns, and completions of theirs that were not polled are lost.
 func (l *Link) Close() error {
 	l.net.mu.Lock()
 	for l.pairs[0].busy || l.pairs[1].busy {
@@ -179,6 +179,8 @@ func (l *Link) Close() error {
 			delete(l.net.pairs, q.num)
 			q.wake()
 		}
+		// As real NICs do: completions that were not polled are lost.
+		l.queue.wcs = slices.DeleteFunc(l.queue.wcs, func(wc ibvfd.WC) bool { return wc.QPN == l.pairs[0].num || wc.QPN == l.pairs[1].num })
 		gone := func(other *Link) bool { return other == l }
 		l.queue.links = slices.DeleteFunc(l.queue.links, gone)
 		l.adapter.links = slices.DeleteFunc(l.adapter.links, gone)

@@ -21,7 +21,7 @@ import (
 // backlog is the number of connections that wait for Accept.
 const backlog = 128
 
-// Loss says how a stream ends when its path is cut.
+// Loss is the way in which a stream ends when its path is cut.
 type Loss int
 
 // The losses.
@@ -35,7 +35,7 @@ type streams struct {
 	mu        sync.Mutex
 	listeners map[string]*Listener
 	pairs     map[*streamPair]bool
-	port      int // the last that was chosen
+	port      int // the last port that choose has returned
 	cuts      []streamCut
 	mended    chan struct{} // closed and replaced by MendExchanges
 	hosts     bool          // as Hosts says
@@ -86,8 +86,8 @@ func (n *Network) CutExchanges(how Loss, among ...*Device) {
 	}
 }
 
-// MendExchanges undoes all calls of CutExchanges. Silent streams go on, unless they have failed
-// meanwhile.
+// MendExchanges undoes all calls of CutExchanges. Silent streams continue, unless they have
+// failed meanwhile.
 func (n *Network) MendExchanges() {
 	s := &n.streams
 	s.mu.Lock()
@@ -165,7 +165,7 @@ func (l *Listener) key() string {
 	return l.streams.numeric(string(l.addr))
 }
 
-// numeric returns an address with the number for the name localhost, if hosts count.
+// numeric returns an address with 127.0.0.1 in place of localhost, with the option Hosts.
 func (s *streams) numeric(addr string) string {
 	if host, port, _ := net.SplitHostPort(addr); s.hosts && host == "localhost" {
 		return net.JoinHostPort("127.0.0.1", port)
@@ -243,7 +243,7 @@ func (n *Network) dial(ctx context.Context, addr string, from *adapter) (net.Con
 	}
 }
 
-// dial connects, or returns a channel that is closed when it is worth another try.
+// dial connects, or returns a channel that is closed when another try may succeed.
 func (s *streams) dial(opt *options, addr string, from *adapter) (_ net.Conn, again <-chan struct{}, err error) {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -16,7 +16,7 @@ type Network struct {
 	// The mutex is held while a work request is carried out, so that a function that has
 	// changed the network and returned has changed it for all bytes that move later.
 	mu       sync.Mutex
-	idle     sync.Cond // signals that a queue pair, or the atomics of a device, are not busy any more
+	idle     sync.Cond // signals that a queue pair, or a device's atomic operations, are not busy any more
 	key      uint32    // the last key or queue pair number
 	domain   uint32    // the last protection domain
 	keys     map[uint32]*region
@@ -24,6 +24,10 @@ type Network struct {
 	adapters []*adapter
 	cut      map[span]bool
 	mute     map[span]bool // answers of a to b are lost
+	hold     map[span]bool // operations of a to b are kept in the network
+	late     []*packet     // these
+	landed   int           // operations that arrived late and were carried out
+	dropped  int           // and those that were not
 	open     int           // registrations, links and completion queues
 
 	onPlace  func(Placement) time.Duration
@@ -66,8 +70,8 @@ func TimeScale(factor float64) Option { return func(o *options) { o.scale = fact
 // Exchanges makes endpoints on the network's devices use its streams instead of TCP.
 func Exchanges() Option { return func(o *options) { o.exchanges = true } }
 
-// Hosts makes the host of a stream's address count: only a loopback address, or the name
-// localhost, is one of this machine. Without it no stream leaves the process.
+// Hosts makes endpoints treat hosts as they do with TCP: only loopback addresses and localhost
+// may be used without TLS. Without Hosts every address counts as one of this process.
 func Hosts() Option { return func(o *options) { o.hosts = true } }
 
 // Silence sets the time after which a stream to a machine that is lost in silence fails with
@@ -84,7 +88,7 @@ func StreamBuffer(size int) Option { return func(o *options) { o.buffer = max(si
 func New(opts ...Option) *Network {
 	n := &Network{
 		opt:  options{scale: 1, silence: 15 * time.Second, buffer: 64 << 10},
-		keys: map[uint32]*region{}, pairs: map[uint32]*pair{}, cut: map[span]bool{}, mute: map[span]bool{}, key: 100,
+		keys: map[uint32]*region{}, pairs: map[uint32]*pair{}, cut: map[span]bool{}, mute: map[span]bool{}, hold: map[span]bool{}, key: 100,
 	}
 	n.idle.L = &n.mu
 	n.streams.init()

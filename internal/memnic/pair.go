@@ -19,9 +19,14 @@ type pair struct {
 	mtu    int
 	sends  []request
 	recvs  []ibvfd.RecvWR
-	failed bool // in the error state
-	deaf   bool // it answers nothing
-	busy   bool // a work request is being carried out without the network's mutex
+	failed bool   // in the error state
+	deaf   bool   // it answers nothing
+	seq    uint64 // the number of the first of sends
+	kept   uint64 // sends before this number were put into the network by Hold
+	expect uint64 // the number of the peer's operation that comes next
+
+	answers map[uint64]outcome // of sends that have arrived late
+	busy    bool               // a work request is being carried out without the network's mutex
 
 	// In live mode:
 	kicked   chan struct{} // wakes the goroutine
@@ -66,6 +71,7 @@ func (q *pair) post(wr *ibvfd.SendWR) error {
 // pop removes the first work request.
 func (q *pair) pop() {
 	q.sends = q.sends[1:]
+	q.seq++
 	q.landed, q.until, q.tries, q.notReady = nil, time.Time{}, 0, 0
 }
 

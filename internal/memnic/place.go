@@ -25,12 +25,12 @@ type Placement struct {
 	FromNumber, ToNumber int // the devices' numbers
 }
 
-// Held is the answer of OnPlace's function that holds a WRITE back until it is pushed.
+// Held is the result of OnPlace's function that holds a WRITE back until it is pushed.
 const Held = time.Duration(-1)
 
-// OnPlace sets a function that says when the bytes of a WRITE reach the memory: 0 is at once,
-// [Held] is not before they are pushed, and another time is after that time, unless they are
-// pushed earlier. The sender's completion does not wait for it. Bytes are pushed
+// OnPlace sets a function that returns when the bytes of a WRITE reach the memory: 0 for at once,
+// [Held] for when they are pushed, or a time after which they arrive unless they are pushed
+// before. The sender's completion does not wait for it. Bytes are pushed
 //
 //   - by a READ, an atomic operation or a completed receive on the same queue pair;
 //   - by a WRITE to the same PCI function's memory through the same device, under a key without
@@ -114,8 +114,8 @@ func (a *adapter) drop(i int) {
 	a.held = slices.Delete(a.held, i, i+1)
 }
 
-// arriveAt copies a part, but for the bytes that have arrived before: later WRITEs may have
-// replaced them.
+// arriveAt copies a part, without the bytes that have arrived before, which later WRITEs may have
+// replaced.
 func (p *placing) arriveAt(off, size int) {
 	if p.there == nil && size == len(p.data) {
 		copy(p.to, p.data)

@@ -106,8 +106,8 @@ func (q *Queue) StopEvents(why error) {
 	q.noEvents = why
 }
 
-// complete adds a completion, and raises an event if the queue is armed. A queue that overruns
-// is a mistake of the program that has made it too short.
+// complete adds a completion, and raises an event if the queue is armed. If the queue overruns,
+// the program has made it too short.
 func (q *Queue) complete(wc ibvfd.WC) {
 	if q.wcs = append(q.wcs, wc); len(q.wcs) > q.depth {
 		panic("the completion queue overruns")

@@ -19,7 +19,7 @@ import (
 // Addr is the address of a stream: "host:port", where host is any text.
 type Addr string
 
-// Network returns "memory".
+// Network returns "in-process".
 func (Addr) Network() string { return rc.InProcess }
 
 // String returns the address.
@@ -55,6 +55,9 @@ type Stream struct {
 	in, out       *half
 	read, write   deadline
 	closed        atomic.Bool
+	lost          atomic.Bool   // a silence was too long for this end
+	silence       time.Duration // the time after which a silence ends it; the pair's mutex guards it
+	limit         *time.Timer   // of a silence; the pair's mutex guards it
 }
 
 // streamPair is the two ends of a connection.
@@ -63,18 +66,15 @@ type streamPair struct {
 	ends    [2]*Stream
 	at      [2]*adapter // the devices; nil for those without
 
-	mu      sync.Mutex
-	open    int
-	silence time.Duration // after which a silence ends the connection
-	set     bool          // by SetSilence
-	limit   *time.Timer   // of a silence
+	mu   sync.Mutex
+	open int
 }
 
 func newStreamPair(s *streams, opt *options, local, remote Addr, at [2]*adapter) *streamPair {
 	there, back := newHalf(opt.buffer), newHalf(opt.buffer)
-	p := &streamPair{streams: s, at: at, open: 2, silence: opt.silence}
-	p.ends[0] = &Stream{pair: p, local: local, remote: remote, in: back, out: there}
-	p.ends[1] = &Stream{pair: p, local: remote, remote: local, in: there, out: back}
+	p := &streamPair{streams: s, at: at, open: 2}
+	p.ends[0] = &Stream{pair: p, local: local, remote: remote, in: back, out: there, silence: opt.silence}
+	p.ends[1] = &Stream{pair: p, local: remote, remote: local, in: there, out: back, silence: opt.silence}
 	return p
 }
 
@@ -88,14 +88,25 @@ func (s *Stream) failed(op string, err error) error {
 
 // Read takes bytes that the peer has written. It waits for the first of them.
 func (s *Stream) Read(p []byte) (int, error) {
-	n, err := s.in.read(p, &s.read, s.closed.Load)
+	n, err := s.in.read(p, &s.read, s.end)
 	return n, s.failed("read", err)
 }
 
 // Write gives bytes to the peer. It waits while the buffer is full.
 func (s *Stream) Write(p []byte) (int, error) {
-	n, err := s.out.write(p, &s.write, s.closed.Load)
+	n, err := s.out.write(p, &s.write, s.end)
 	return n, s.failed("write", err)
+}
+
+// end returns why this end is over; nil if it is not.
+func (s *Stream) end() error {
+	switch {
+	case s.closed.Load():
+		return net.ErrClosed
+	case s.lost.Load():
+		return unix.ETIMEDOUT
+	}
+	return nil
 }
 
 // CloseWrite ends what this end writes; it can still read.
@@ -118,13 +129,13 @@ func (s *Stream) Close() error {
 	return nil
 }
 
-// left forgets the pair when both ends are closed.
+// left removes the pair when both ends are closed.
 func (p *streamPair) left() {
 	p.mu.Lock()
 	p.open--
 	over := p.open == 0
-	if over && p.limit != nil {
-		p.limit.Stop()
+	if over {
+		p.stop()
 	}
 	p.mu.Unlock()
 	if over {
@@ -134,14 +145,12 @@ func (p *streamPair) left() {
 	}
 }
 
-// SetSilence sets the time after which a silence that begins later ends the connection, as
-// TCP_USER_TIMEOUT does. Of both ends the shorter time holds.
+// SetSilence sets the time after which a silence that begins later ends this end, as
+// TCP_USER_TIMEOUT does.
 func (s *Stream) SetSilence(d time.Duration) {
 	s.pair.mu.Lock()
 	defer s.pair.mu.Unlock()
-	if !s.pair.set || d < s.pair.silence {
-		s.pair.silence, s.pair.set = d, true
-	}
+	s.silence = d
 }
 
 // LocalAddr returns the address of this end.
@@ -183,23 +192,41 @@ func (p *streamPair) sever(how Loss) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.open > 0 && p.limit == nil {
-		p.limit = time.AfterFunc(p.silence, func() {
-			for _, h := range halves {
-				h.fail(unix.ETIMEDOUT)
-			}
-		})
+	for _, s := range p.ends {
+		if p.open > 0 && s.limit == nil {
+			s.limit = time.AfterFunc(s.silence, s.timeOut)
+		}
+	}
+}
+
+// timeOut ends one end of a connection in silence. The other end learns of it after the silence.
+func (s *Stream) timeOut() {
+	s.lost.Store(true)
+	s.in.change(func() {})
+	s.out.change(func() {})
+}
+
+// stop stops the limits of a silence. The caller holds the mutex.
+func (p *streamPair) stop() {
+	for _, s := range p.ends {
+		if s.limit != nil {
+			s.limit.Stop()
+			s.limit = nil
+		}
 	}
 }
 
 // mend ends a silence.
 func (p *streamPair) mend() {
 	p.mu.Lock()
-	if p.limit != nil {
-		p.limit.Stop()
-		p.limit = nil
-	}
+	p.stop()
 	p.mu.Unlock()
+	for _, s := range p.ends {
+		if s.lost.Load() { // its host answers with a reset
+			s.in.fail(unix.ECONNRESET)
+			s.out.fail(unix.ECONNRESET)
+		}
+	}
 	for _, s := range p.ends {
 		s.out.mute(false)
 	}

@@ -58,7 +58,7 @@ func TestAddresses(t *testing.T) {
 		t.Error("a network without exchanges has them")
 	}
 	l := must(n.Listen("a place:0"))(t)
-	if host, port, err := net.SplitHostPort(l.Addr().String()); host != "a place" || port == "0" || err != nil || l.Addr().Network() != "memory" {
+	if host, port, err := net.SplitHostPort(l.Addr().String()); host != "a place" || port == "0" || err != nil || l.Addr().Network() != "in-process" {
 		t.Error(l.Addr(), err)
 	}
 	if _, err := n.Listen(l.Addr().String()); !errors.Is(err, unix.EADDRINUSE) {

@@ -69,7 +69,7 @@ func (q *pair) turn() (wait time.Duration, open bool) {
 	}
 }
 
-// retry follows an attempt without an answer.
+// retry handles an attempt without an answer.
 func (q *pair) retry() time.Duration {
 	t := &q.link.times
 	if t.timeout == 0 {
@@ -83,7 +83,7 @@ func (q *pair) retry() time.Duration {
 	return q.again(t.timeout)
 }
 
-// wait follows an attempt that found no receive.
+// wait handles an attempt that found no receive.
 func (q *pair) wait() time.Duration {
 	t := &q.link.times
 	q.tries = 0
@@ -107,7 +107,7 @@ const retryForEver = 7
 type times struct {
 	timeout  time.Duration // until a retry; 0: there is none
 	retries  int
-	minRNR   time.Duration // how long a peer that found no receive is to wait
+	minRNR   time.Duration // how long a peer waits that found no receive
 	notReady int
 }
 

@@ -47,8 +47,8 @@ const (
 	PreferDirect Policy = iota
 	// DirectOnly never stages: if registration is refused, Register returns an error, and no
 	// operation moves the bytes by CPU. A message or a receive with more pieces than a work
-	// request may have completes with EOPNOTSUPP; other memory is
-	// packed. Calls that ask for the CPU still use it: ReadAt, WriteAt, FlagInject.
+	// request may have completes with EOPNOTSUPP; with another policy its bytes are packed.
+	// ReadAt, WriteAt and FlagInject still use the CPU.
 	DirectOnly
 	// StagedOnly always stages, for comparison.
 	StagedOnly
@@ -63,10 +63,10 @@ type BufferOptions struct {
 	// (gpualloc.Segment.Addr) if neither the NIC's provider nor the kernel registers dma-bufs:
 	// with RDMA drivers of MLNX_OFED or DOCA and the GPU driver's peer-memory client, such as
 	// nvidia-peermem. Path.Route is then [ibvfd.RoutePeerDirect]. The dma-buf is not used: only
-	// the client holds the memory, and a prover may know nothing of it.
+	// the client holds the memory, and a prover may have no events of it.
 	PeerDirect bool
 
-	// Name names the memory in messages: "cuda:0". Without it they have the Buffer's ID.
+	// Name names the memory in messages: "cuda:0". Without it messages have the Buffer's ID.
 	Name string
 
 	// Owned, if not nil, is closed when the memory is free. Register does not close it if it
@@ -123,7 +123,7 @@ func (n *NIC) register(src Source, opt BufferOptions) (*core, error) {
 	c := &core{nic: n, src: src, size: src.Size(), policy: opt.Policy, order: opt.Ordering, peer: opt.PeerDirect}
 	_, c.gpu = src.PCI()
 	if k, ok := src.(interface{ Kind() gpualloc.Kind }); ok && k.Kind() == gpualloc.KindSystem {
-		c.gpu = false // a GPU's driver has allocated it, in the host's memory
+		c.gpu = false // a GPU's driver has exported it, but it is the host's memory
 	}
 	err := c.open()
 	if err != nil {
@@ -186,9 +186,9 @@ func (n *NIC) RegisterHost(mem *hostmem.Buf, order Ordering, owned io.Closer) (*
 	return c.all(c.size), nil
 }
 
-// RegisterStaged makes a Buffer of the staging buffer of another NIC's: both stage the same
-// memory, and each sees what comes by the other. owned, if not nil, is closed when the
-// registration has ended.
+// RegisterStaged makes a Buffer that uses the staging buffer of another NIC's Buffer: both stage
+// the same memory, and each sees the bytes that arrive through the other. owned, if not nil, is
+// closed when the registration has ended.
 func (n *NIC) RegisterStaged(of *Buffer, owned io.Closer) (*Buffer, error) {
 	first := of.core
 	if first.staging == nil {
@@ -292,7 +292,7 @@ func (b *Buffer) Nearest() (ibdev.Near, error) {
 }
 
 // Slice returns a Buffer of size bytes of this one, from offset on: for parts of one piece of
-// memory that go to different peers. It keeps the memory. A range outside the Buffer is
+// memory that different peers use. It keeps the memory. A range outside the Buffer is
 // [dmabuf.ErrRange]. A slice of a read-only Buffer is read-only.
 func (b *Buffer) Slice(offset, size int64) (*Buffer, error) {
 	return b.slice(offset, size, b.readOnly, b.order)
@@ -424,9 +424,9 @@ func (b *Buffer) Release() error {
 }
 
 // Close closes the Buffer and frees its memory. If the Buffer is retained, it returns
-// [dmabuf.ErrInUse] and frees nothing; for a Buffer that Register or AllocHost made it does
-// so, too, while there are slices, operations under way or keys of peers on the memory. A
-// slice has no memory of its own to free, and is just closed. If the memory cannot be freed,
+// [dmabuf.ErrInUse] and frees nothing; for a Buffer that Register or AllocHost made it does so,
+// too, while there are slices, operations under way or keys of peers on the memory. Close of a
+// slice closes only the slice, which has no memory of its own. If the memory cannot be freed,
 // Close returns the reason, and another Close continues; once the registration has ended, the
 // Buffer cannot be used otherwise. After success Close does nothing.
 func (b *Buffer) Close() error {
@@ -456,12 +456,12 @@ func (b *Buffer) inUse(detail, remedy string) error {
 	return &dmabuf.Error{Op: "close", Device: b.String(), Detail: detail, Remedy: remedy, Err: dmabuf.ErrInUse}
 }
 
-// SetReady makes operations that read the Buffer's bytes wait until the function returns nil:
-// for memory that a GPU is still writing when the operation is posted. Its context ends with
-// the connection, and when the operation is withdrawn; an error of it is the operation's. The
-// function is called in a goroutine of its own, once for each operation. nil removes it.
+// SetReady makes operations that read the Buffer's bytes wait until the function returns nil: for
+// memory that a GPU is still writing when the operation is posted. Its context ends with the
+// connection, and when the operation is withdrawn; its error is the operation's. The function is
+// called in a goroutine of its own, once for each operation. nil removes it.
 //
-// It does not apply to what peers read.
+// Reads by peers do not wait for it.
 func (b *Buffer) SetReady(ready func(context.Context) error) {
 	if ready == nil {
 		b.ready.Store(nil)

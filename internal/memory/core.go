@@ -31,8 +31,8 @@ type core struct {
 	bytes   []*rc.Registration // a byte of each dma-buf, for the NIC's readBack; nil until Flush
 	reg     *rc.Registration   // of local
 	hostMem *hostmem.Buf       // the memory itself, or its staging buffer; nil if direct
-	lent    bool               // hostMem is another's
-	first   *core              // whose staging buffer this uses; nil if none
+	lent    bool               // hostMem belongs to another core or to the caller
+	first   *core              // the core whose staging buffer this one uses; nil if none
 	staging *stagingBuffer     // nil unless staged
 	release func()             // of src
 	owned   io.Closer          // src, if the core is to close it
@@ -67,6 +67,9 @@ func (c *core) open() (err error) {
 		// Stage only after a refusal: not if the NIC was closed.
 		if refused := (*ibvfd.RegError)(nil); c.policy == DirectOnly || !errors.As(err, &refused) {
 			c.release()
+			if refused != nil {
+				err = &dmabuf.Error{Op: "register a buffer", Detail: "DirectOnly", Remedy: "leave DirectOnly out, and the memory is staged", Err: err}
+			}
 			return err
 		}
 		c.path.Reason = err
@@ -188,7 +191,7 @@ func (c *core) busy() string {
 	return c.keeps(0)
 }
 
-// keeps is busy for callers that hold the mutex, without that many of the uses.
+// keeps is busy for callers that hold the mutex. It leaves out known uses.
 func (c *core) keeps(known int) string {
 	switch {
 	case c.uses > known:
@@ -210,8 +213,8 @@ func (c *core) free() error {
 	return nil
 }
 
-// letGo ends a Buffer, and frees the memory after the last one: later, if operations are still
-// under way on it, or if the memory cannot be freed.
+// letGo ends a Buffer, and frees the memory after the last one. While operations are under way on
+// it, or if it cannot be freed, the memory is freed later.
 func (c *core) letGo() error { return c.decrement(&c.handles) }
 
 // unuse ends a use.

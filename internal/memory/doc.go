@@ -8,9 +8,9 @@
 // count, and reports whether the NIC reaches its bytes directly. Otherwise the Buffer is
 // staged: the NIC uses pinned host memory in its place, and operations copy the bytes.
 //
-// A Region is a list of buffers seen through a layout, which can be assigned anew between any
-// two operations; a View is the same with a layout that never changes. A Span is a part of one
-// of them, and an Operand is a Span while an operation uses it.
+// A Region is a list of buffers with a layout, which can be replaced between any two operations;
+// a View is the same with a layout that never changes. A Span is a part of one of them, and an
+// Operand is a Span while an operation uses it.
 //
 // NIC.Grant makes keys with which a peer reaches memory of this side, and a RemoteBuffer, which
 // describes that memory to the peer in a few bytes.

@@ -22,9 +22,9 @@ type Flusher interface {
 }
 
 // Flush makes peers' writes to the Buffer visible to work that its GPU already runs, such as a
-// kernel that waits in a loop, and returns when they are. It is for writes that have completed
-// on this side: a message, data of a write, or a completion of a local operation came after
-// them. Work that is launched after such a completion sees the writes without Flush, and so
+// kernel that waits in a loop, and returns when they are visible. It is for writes that have
+// completed on this side: a message, data of a write, or a completion of a local operation came
+// after them. Work that is launched after such a completion sees the writes without Flush, and so
 // does the CPU.
 //
 // The method depends on the memory. Flush asks CUDA whether the GPU orders such writes, and
@@ -65,7 +65,7 @@ type readBack struct {
 	link  rc.Link
 	sink  *hostmem.Buf
 	into  *rc.Registration
-	wake  chan struct{}         // an event, or the end of the link
+	wake  chan struct{}         // gets a value at an event, and at the end of the link
 	end   atomic.Pointer[error] // the error that ended it
 }
 

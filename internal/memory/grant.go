@@ -18,7 +18,7 @@ import (
 // Grant is the keys that were made for a RemoteBuffer of this side's memory. It keeps the
 // memory until the keys are withdrawn.
 type Grant struct {
-	Owner any // of those who gave the keys
+	Owner any // for the caller that has made the keys
 
 	regs []*rc.Registration
 	bufs []*Buffer
@@ -42,8 +42,8 @@ func (g *Grant) Withdraw() error {
 }
 
 // Grant makes keys for local memory, and its description for the peer. The token names the
-// connection, or the endpoint, with which the keys end. Of a Buffer it grants just the span. A
-// Region and a View are granted as a whole.
+// connection, or the endpoint, with which the keys end. Of a Buffer it grants only the span, of a
+// Region or a View all buffers.
 func (n *NIC) Grant(s Span, access ibvfd.Access, token uint64) (*RemoteBuffer, error) {
 	if err := n.grantable(&s, access); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (n *NIC) Grant(s Span, access ibvfd.Access, token uint64) (*RemoteBuffer, e
 		return nil, err
 	}
 	defer o.Drop()
-	for _, b := range o.bufs() { // the peer gets keys for all, whatever the layout reaches
+	for _, b := range o.bufs() { // the peer gets keys for all of each, whatever bytes the layout takes
 		if b.readOnly && access != ibvfd.AccessRemoteRead {
 			return nil, b.denied(op)
 		}

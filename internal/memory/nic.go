@@ -91,8 +91,8 @@ func (n *NIC) Stats() Stats {
 	return Stats{Pinned: n.pinned, Staged: n.staged.Load()}
 }
 
-// NeedAtomics refuses an operation if the NIC has no atomics: otherwise the queue pair would go
-// into an error state.
+// NeedAtomics refuses an operation if the NIC has no atomics: otherwise the operation would put
+// the queue pair into the error state.
 func (n *NIC) NeedAtomics(what string) error {
 	if n.dev.Atomics() {
 		return nil
@@ -174,7 +174,7 @@ func (n *NIC) Pin(size int64, what string) error {
 	return nil
 }
 
-// ErrPinned means that as much host memory is pinned as may be. It is dmabuf.ErrLimit.
+// ErrPinned means that NICOptions.MaxPinned would be exceeded. It is dmabuf.ErrLimit.
 var ErrPinned = fmt.Errorf("%w of pinned memory", dmabuf.ErrLimit)
 
 // Unpin gives host memory back.
@@ -184,7 +184,7 @@ func (n *NIC) Unpin(size int64) {
 	n.pinned -= size
 }
 
-// End calls what. After an error, Close calls it again.
+// End calls a function. If it returns an error, Close calls it again.
 func (n *NIC) End(what func() error) error {
 	err := what()
 	if err != nil {
@@ -207,7 +207,7 @@ func (n *NIC) later(what func() error) {
 	}()
 }
 
-// Keep makes Close call what.
+// Keep makes Close call a function.
 func (n *NIC) Keep(what func() error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -226,9 +226,9 @@ func (n *NIC) endKept() (err error) {
 	return err
 }
 
-// Close closes the device. While buffers or endpoints of it are open it returns
-// [dmabuf.ErrInUse] and closes nothing; a second Close does nothing. Close first tries again
-// to free resources that could not be freed before: released memory, ended connections.
+// Close closes the device. While buffers or endpoints of it are open it returns [dmabuf.ErrInUse]
+// and closes nothing; a second Close does nothing. Close first tries again to free memory and
+// connections that could not be freed before.
 func (n *NIC) Close() error {
 	err := n.close()
 	n.mu.Lock()

@@ -173,7 +173,7 @@ func (o *Operand) copy(p []byte, do func(c *core, p []byte, off int64) (int, err
 	return nil
 }
 
-// AppendReady appends what says that the operand's bytes may be read.
+// AppendReady appends the functions that wait until the operand's bytes may be read.
 func (o *Operand) AppendReady(list []func(context.Context) error) []func(context.Context) error {
 	for _, b := range o.bufs() {
 		if f := b.ready.Load(); f != nil {

@@ -37,7 +37,7 @@ func (d Direct) String() string {
 // Path describes how the NIC reaches a Buffer's bytes.
 type Path struct {
 	Direct Direct
-	Route  ibvfd.Route         // the component that registered the dma-buf, or RoutePeerDirect; "" if staged
+	Route  ibvfd.Route         // the component that registered the memory, or RoutePeerDirect; "" if staged
 	Reason error               // why it is staged: the *ibvfd.RegError, or nil if the policy said so
 	Proof  placement.Placement // the prover's last answer; Unknown if no prover was asked
 }
@@ -76,9 +76,9 @@ func (b *Buffer) GPUDirect() bool {
 var ErrStaged = errors.New("the buffer is staged")
 
 // Prove asks a prover where the bytes are, and keeps the answer for Path. The prover must have
-// watched the kernel since before the Buffer was registered. The Buffer is Proven if every one
-// of its MRs is; otherwise the answer is that of the first MR that is not. For a staged Buffer
-// Prove returns an error.
+// been started before the Buffer was registered. The Buffer is Proven if every one of its MRs is;
+// otherwise the answer is that of the first MR that is not. For a staged Buffer Prove returns an
+// error.
 func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Placement, error) {
 	if err := b.Use(); err != nil {
 		return placement.Placement{}, err

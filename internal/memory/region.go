@@ -13,9 +13,9 @@ import (
 	"github.com/gpurdma/gpurdma/layout"
 )
 
-// Region is a list of Buffers seen through a layout, whose sources they are: the MR of
-// ibv_rereg_mr_sg and ibv_rereg_mr_interleaved. Operations take any part of its run, in the
-// place of a Buffer.
+// Region is a list of Buffers with a layout, whose sources they are: the MR of ibv_rereg_mr_sg
+// and ibv_rereg_mr_interleaved. An operation takes any part of the layout's bytes, as it takes a
+// part of a Buffer.
 //
 // Assigning another layout needs neither a system call nor the NIC. It applies to operations
 // that are posted after it; operations under way keep their layout. A read-only Buffer limits
@@ -159,8 +159,8 @@ func (r *Region) open() (layout.Layout, error) {
 	return r.layout, nil
 }
 
-// each copies extent after extent. Before that it takes every Buffer that it reaches into use:
-// if that fails for one, no byte moves.
+// each copies extent after extent. Before that it calls use for every Buffer that the bytes lie
+// in: if one call fails, no byte is copied.
 func (r *Region) each(l layout.Layout, p []byte, off int64, use func(*Buffer) error, do func(*core, []byte, int64) (int, error)) (n int, err error) {
 	used := make([]bool, len(r.bufs))
 	defer func() {

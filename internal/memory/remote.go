@@ -56,7 +56,7 @@ func (r *RemoteBuffer) Access() ibvfd.Access { return r.access }
 // Layout returns the layout of the memory.
 func (r *RemoteBuffer) Layout() layout.Layout { return r.layout }
 
-// Token returns what names the connection, or the endpoint, with which the keys end.
+// Token returns the number of the connection, or the endpoint, with which the keys end.
 func (r *RemoteBuffer) Token() uint64 { return r.token }
 
 // Grant returns the keys, if they are for memory of this side; nil otherwise.
@@ -73,7 +73,7 @@ func (r *RemoteBuffer) View(l layout.Layout) (*RemoteBuffer, error) {
 	return &v, nil
 }
 
-// Weight returns about how much memory a descriptor takes.
+// Weight returns about how many bytes of memory a descriptor takes.
 func (r *RemoteBuffer) Weight() int {
 	n := 256
 	for _, s := range r.spaces {

@@ -44,7 +44,7 @@ func (r *RemoteSpan) Check(op string, need ibvfd.Access) error {
 	return nil
 }
 
-// Window returns the remote memory for the lowering.
+// Window returns the remote memory for package lower.
 func (r *RemoteSpan) Window() lower.Window {
 	return lower.Window{Layout: r.Buf.layout, Spaces: r.Buf.spaces, Off: r.Offset, Len: r.Length}
 }

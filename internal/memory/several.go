@@ -13,9 +13,9 @@ import (
 // Memory that several NICs have registered.
 
 // RegisterWith registers memory with several NICs by a function, and returns a Buffer for each.
-// The function gets what the Buffer is to own: the last NIC to unregister the memory closes owned.
-// If one NIC has to stage the memory, all of them use its staging buffer: otherwise a NIC would
-// not see what came by another one.
+// The function gets the io.Closer that the Buffer owns; when the last NIC has unregistered the
+// memory, owned is closed. If one NIC has to stage the memory, all of them use its staging
+// buffer: otherwise a NIC would not see the bytes that arrive through another one.
 func RegisterWith(nics []*NIC, owned []io.Closer, register func(*NIC, io.Closer) (*Buffer, error)) (list []*Buffer, err error) {
 	o := &owner{list: owned}
 	hold := o.add()
@@ -68,8 +68,9 @@ func stageTogether(nics []*NIC, list []*Buffer, o *owner) error {
 	return nil
 }
 
-// Retire makes Buffers of the same memory by several NICs unusable, all of them or none: if
-// something besides them keeps the memory, it returns what. Each is then to be released.
+// Retire makes the Buffers of one memory by several NICs unusable, all of them or none. If
+// something else keeps the memory, it returns a text that names it. After success the caller
+// releases each Buffer.
 func Retire(list []*Buffer) (busy string) {
 	for _, b := range list {
 		b.mu.Lock()

@@ -20,8 +20,8 @@ type Span struct {
 // All returns all bytes of the Buffer.
 func (b *Buffer) All() Span { return Span{Buf: b, Length: b.size} }
 
-// All returns all bytes of the region's current layout. The Span keeps this layout when the
-// region is assigned another one.
+// All returns all bytes of the region's current layout. The Span keeps this layout when Assign
+// replaces the region's.
 func (r *Region) All() Span {
 	l := r.Layout()
 	return Span{Region: r, Length: l.Size(), layout: l}
@@ -38,7 +38,7 @@ func (s *Span) where() string {
 	return "local region"
 }
 
-// shape returns the layout through which the Region is seen.
+// shape returns the layout of the Region for this Span.
 func (s *Span) shape() layout.Layout {
 	if s.layout.Size() > 0 {
 		return s.layout

@@ -12,10 +12,10 @@ import (
 	"sync/atomic"
 )
 
-// stagingBuffer is pinned host memory that the NIC and peers use in place of a source. Both
-// may change at any time: the staging buffer by a peer, the source by a GPU. seen holds the
-// bytes that both had when they were last equal; a difference from it shows which side has
-// changed. A write of the same bytes again cannot be seen: see [Buffer.Sync].
+// stagingBuffer is pinned host memory that the NIC and peers use in place of a source. Both may
+// change at any time: a peer may write to the staging buffer, and a GPU to the source. seen holds
+// the bytes that both had when they were last equal; a difference from it shows which side has
+// changed. A write of the same bytes again makes no difference: see [Buffer.Sync].
 type stagingBuffer struct {
 	src   Source
 	mem   []byte
@@ -75,8 +75,8 @@ func (s *stagingBuffer) arrived(off, length int64) (moved int64, err error) {
 	})
 }
 
-// chunk compares one chunk. It reads theirs and ours once each: the NIC may write meanwhile,
-// and a later sync will see that. It returns how many bytes it has copied.
+// chunk compares one chunk. It reads theirs and ours once each: the NIC may write meanwhile, and
+// a later sync finds the difference. It returns how many bytes it has copied.
 func (s *stagingBuffer) chunk(off, n int64) (moved int64, err error) {
 	theirs, ours := s.buf[0][:n], s.buf[1][:n]
 	mem, seen := s.mem[off:off+n], s.seen[off:off+n]

@@ -6,7 +6,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
-// What keeps a Buffer's memory while operations and peers use it.
+// The uses that keep a Buffer's memory: operations under way, and keys of peers.
 
 // Use keeps the memory until core.unuse.
 func (b *Buffer) Use() error {

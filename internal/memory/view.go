@@ -10,8 +10,8 @@ import (
 	"github.com/gpurdma/gpurdma/layout"
 )
 
-// View is buffers seen through a layout, whose sources they are. It never changes, and does
-// not keep the buffers: after the Close of one an operation returns os.ErrClosed.
+// View is a list of buffers with a layout, whose sources they are. It never changes, and does not
+// keep the buffers: when one of them is closed, operations on the View return os.ErrClosed.
 type View struct {
 	bufs   []*Buffer
 	spaces []lower.Space

@@ -20,7 +20,7 @@ type Completion struct {
 	Value   uint64 // the old value, of an atomic that has no memory for it
 	Flags   Flags
 	Err     error // nil, or an *Error
-	Held    bool  // the NIC may still use the memory; a Releaser learns when it does not any more
+	Held    bool  // the NIC may still use the memory; a Releaser gets Released when it does not any more
 }
 
 // Sink gets the completions of works in place of the endpoint's list. Complete is called with
@@ -30,8 +30,8 @@ type Sink interface {
 	Complete(c Completion)
 }
 
-// Releaser is a Sink that learns when the NIC uses the memory of a work no more whose completion
-// was Held. Released is called as Complete is, with the work's context.
+// Releaser is a Sink for completions with Held. Released is called when the NIC does not use the
+// work's memory any more, as Complete is called, with the work's context.
 type Releaser interface {
 	Released(context any)
 }

@@ -18,7 +18,8 @@ var (
 	// ErrPeerBehind is ErrQueueFull of a connection whose operations wait for the peer's program
 	// to take messages.
 	ErrPeerBehind = fmt.Errorf("%w: the peer's program does not take messages", ErrQueueFull)
-	// ErrStaleKey means that a RemoteBuffer is of another connection: keys end with theirs.
+	// ErrStaleKey means that a RemoteBuffer is of another connection: keys end with their
+	// connection.
 	ErrStaleKey = errors.New("key of another connection")
 )
 
@@ -46,7 +47,7 @@ func (e *Error) Error() string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Remedy returns advice by the NIC's event or the completion's status; "" if there is none.
+// Remedy returns advice for the NIC's event or the completion's status; "" if there is none.
 func Remedy(err error) string {
 	var w *ibvfd.WCError
 	var e *rc.EventError

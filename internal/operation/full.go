@@ -4,10 +4,11 @@ package operation
 
 import "fmt"
 
-// Full is ErrQueueFull with the limit that is reached. It is allocated with what it limits.
+// Full is ErrQueueFull with the limit that is reached. It is allocated with the object that it
+// limits, so that a full queue costs no allocation.
 type Full struct {
 	Most   int
-	Format string
+	Format string // of the text, with Most
 }
 
 // The texts of Full.
@@ -17,7 +18,7 @@ const (
 	FullMessages = "queue full: %d operations of the connection are under way, which is Config.Depth, and the first of them that waits needs the peer's program to take messages or notifications, of which it has as many as its Config.Messages"
 )
 
-// Error says which limit is reached, and what changes it.
+// Error names the limit, and what changes it.
 func (f *Full) Error() string { return fmt.Sprintf(f.Format, f.Most) }
 
 // Is makes it ErrQueueFull.

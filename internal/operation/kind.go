@@ -26,8 +26,8 @@ const (
 	// FlagFence starts the operation when all operations posted before it to that peer have
 	// completed.
 	FlagFence
-	// FlagMore says that another operation follows at once: the NIC gets both together, or at
-	// the next Poll or Wait.
+	// FlagMore says that another operation follows at once: the NIC gets it together with that
+	// one, or at the next Poll or Wait.
 	FlagMore
 	// FlagRemoteCQData sends Msg.Data to the peer with a write or a message.
 	FlagRemoteCQData
@@ -38,9 +38,9 @@ const (
 	// the operation. Every completion says so.
 	FlagTransmitComplete
 	// FlagDeliveryComplete means that the completion says that the bytes are in the peer's
-	// memory. After a write a byte is read back; the read does not overtake the bytes before
-	// it. The RemoteBuffer must allow reads. Reads and atomics are always complete in this
-	// sense; for messages the flag is refused.
+	// memory. After a write a byte is read back; the read does not overtake the bytes before it.
+	// The RemoteBuffer must allow reads. The completion of a read or an atomic always says so.
+	// Messages refuse the flag.
 	FlagDeliveryComplete
 	// FlagCommitComplete means that the completion says that the bytes would survive a loss of
 	// power. It is refused: RDMA FLUSH to persistence is not used.

@@ -21,10 +21,10 @@ type Call struct {
 
 // The states of a call.
 const (
-	looks     int32 = iota // the goroutine polls
-	sleeps                 // it waits for the signal
+	looks     int32 = iota // its goroutine polls
+	sleeps                 // its goroutine waits for the signal
 	ended                  // the operation has completed
-	abandoned              // the context has ended before
+	abandoned              // the context has ended before the operation
 )
 
 // Calls are the calls of a connection, and the sink of their operations. The zero value is usable.

@@ -13,7 +13,7 @@ import (
 
 // completions are the completions that the program has not taken.
 type completions struct {
-	wake     chan struct{} // a goroutine that takes its value looks for completions
+	wake     chan struct{} // the goroutine that takes a value of it looks for completions
 	sleepers atomic.Int32  // goroutines asleep in Wait
 
 	mu     sync.Mutex

@@ -21,8 +21,8 @@ func (p *Progress) Poll(dst []operation.Completion) (int, error) {
 	if have < len(dst) || len(dst) == 0 {
 		p.Make()
 	} else {
-		// There are enough completions. More of them, and new receives, would pile up if the
-		// program takes them slowly.
+		// There are enough completions. If the program takes them slowly, a poll would only add
+		// more, and post more receives.
 		p.held.post()
 	}
 	return p.done.take(dst)
@@ -30,8 +30,8 @@ func (p *Progress) Poll(dst []operation.Completion) (int, error) {
 
 // Wait waits until there is at least one completion, and takes up to len(dst) of them. If ctx
 // ends first it returns ctx's error; operations under way continue. It polls for a short time,
-// and then sleeps until a NIC raises an event. Several goroutines may wait; each completion
-// goes to one of them.
+// and then sleeps until a NIC raises an event. Several goroutines may wait; each completion is
+// returned to one of them.
 func (p *Progress) Wait(ctx context.Context, dst []operation.Completion) (int, error) {
 	if len(dst) == 0 {
 		return 0, nil
@@ -56,7 +56,7 @@ func (p *Progress) Wait(ctx context.Context, dst []operation.Completion) (int, e
 }
 
 // PollGood is Poll for callers that take completions with an error by PollFailed: it takes
-// completions up to the first one with an error, and reports whether that one is the next.
+// completions before the first one with an error, and reports whether that one is the next.
 func (p *Progress) PollGood(dst []operation.Completion) (n int, failed bool, err error) {
 	if err := p.want(len(dst)); err != nil {
 		return 0, false, err

@@ -14,13 +14,13 @@ import (
 	"github.com/gpurdma/gpurdma/internal/spin"
 )
 
-// Progress is an endpoint's completions, and its completion queues. Its methods may be called
+// Progress has an endpoint's completions, and its completion queues. Its methods may be called
 // from several goroutines at once.
 //
 // With Run it makes progress without calls of the program: Run sleeps until a NIC raises an
 // event, and takes completions then. A goroutine that waits for an operation takes them itself
-// for a short time, and then sleeps. While such goroutines take completions, Run does not ask
-// for events: each would wake it for nothing. It checks every lookEvery whether such goroutines
+// for a short time, and then sleeps. While such goroutines take completions, Run does not ask for
+// events, which would wake it for nothing. It checks every lookEvery whether such goroutines
 // remain, and asks for events again if not.
 type Progress struct {
 	queues *cqueue.Set
@@ -101,7 +101,7 @@ func (p *Progress) Look() {
 	p.look()
 }
 
-// look takes completions, unless another goroutine is doing that.
+// look takes completions, unless another goroutine is taking them.
 func (p *Progress) look() {
 	for _, q := range *p.queues.All() {
 		q.TryPoll()
@@ -132,7 +132,8 @@ func Await(ctx context.Context, list []*Progress, a, b <-chan struct{}) error {
 	}
 }
 
-// Asleep makes the goroutines of endpoints wait for events, because the caller looks no longer.
+// Asleep makes the Run goroutines of endpoints ask for events again, because the caller stops
+// looking.
 func Asleep(list []*Progress) {
 	for _, p := range list {
 		select {
@@ -174,7 +175,7 @@ func lookUntil(list []*Progress, end End) bool {
 	}
 }
 
-// signals is the value of one of two channels, of which the second may be nil.
+// signals is the End that is a value of one of two channels; b may be nil.
 type signals struct{ a, b <-chan struct{} }
 
 // Ended takes a value.
@@ -199,7 +200,7 @@ func (p *Progress) Sleep(ctx context.Context) {
 	p.Make() // a completion before arming raises no event
 	p.done.sleepers.Add(1)
 	defer p.done.sleepers.Add(-1)
-	// Other goroutines woke no sleeper for changes that they made until now.
+	// For earlier changes other goroutines have woken no sleeper.
 	if n, closed := p.done.state(); n > 0 || closed || p.held.some.Load() || p.queues.All() != queues {
 		return
 	}

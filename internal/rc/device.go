@@ -15,8 +15,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
-// Device is the part of ibvfd that a NIC needs. Tests have a device in memory, for cases that
-// a NIC cannot be made to produce.
+// Device is the part of ibvfd that a NIC needs. Package memnic implements it in memory, also for
+// cases that tests cannot make a NIC produce.
 type Device interface {
 	Name() string
 	Atomics() bool // fetch-and-add and compare-and-swap
@@ -24,8 +24,8 @@ type Device interface {
 	Host(mem *hostmem.Buf, off, length int64, access ibvfd.Access) (*Registration, error)
 	// Source registers a part of a buffer's dma-bufs.
 	Source(src Source, off, length int64, access ibvfd.Access) (*Registration, error)
-	// Queue makes a completion queue. It calls event when an armed queue has a completion, and
-	// broke if there are no events any more; neither may block.
+	// Queue makes a completion queue. The queue calls event when it is armed and has a
+	// completion, and broke when it can raise no more events; neither may block.
 	Queue(depth int, event func(), broke func(why error)) (CompletionQueue, error)
 	// QueueDepth returns depth, or the device's maximum if that is smaller.
 	QueueDepth(depth int) int
@@ -135,7 +135,7 @@ func (d *Verbs) Source(src Source, off, length int64, access ibvfd.Access) (*Reg
 	return registered(r.MRs(d.pd), r.Close), nil
 }
 
-// RegionAttr describes the part of a source to register.
+// RegionAttr returns the attributes to register a part of a source.
 func RegionAttr(src Source, off, length int64, access ibvfd.Access) region.Attr {
 	attr := region.Attr{Offset: uint64(off), Length: uint64(length), IOVA: uint64(off), Access: access, Owner: src}
 	for _, s := range src.Segments() {

@@ -33,7 +33,7 @@ type Link interface {
 	Recv(wrs []ibvfd.RecvWR) (int, error)
 	Fail() error  // flushes outstanding work requests
 	Down() error  // why the port carries nothing; nil if it works, or if that is not known
-	Close() error // after it the NIC touches no memory for the link; may be tried again
+	Close() error // after success the NIC accesses no memory for the link; after an error it may be called again
 }
 
 // Attr describes a link to make.
@@ -65,8 +65,8 @@ func (a *Attr) follow(path *ibvfd.ManagedAttr) {
 	c.Global = c.Global || path.Global
 }
 
-// to returns the address of a queue pair of the peer's: rdma_cm knows the LID of a router on
-// the path, and the peer knows only its own.
+// to returns the address of a queue pair of the peer's: rdma_cm knows the LID of a router on the
+// path; the peer has sent only its own LID.
 func (a *Attr) to(remote ibvfd.Endpoint) ibvfd.Endpoint {
 	if a.Path != nil {
 		remote.LID = a.Path.Remote.LID

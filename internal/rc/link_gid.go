@@ -64,7 +64,7 @@ func (t *GIDSelector) candidates() (list []wish) {
 		}
 		list = append(list, wish{w, why, own.IsValid()})
 	}
-	// The peer's GID is not its TCP address: TCP's path does not matter then.
+	// The peer's GID is not its TCP address: then TCP's path does not decide.
 	otherNetwork := t.Peer.IsValid() && t.Peer != t.theirs
 	if t.own.IsValid() && !otherNetwork {
 		add(t.theirs, t.own, "TCP comes through it")
@@ -75,7 +75,7 @@ func (t *GIDSelector) candidates() (list []wish) {
 	case t.theirs.IsValid() && !t.theirs.IsLinkLocalUnicast(): // which belongs to another link
 		add(t.theirs, netip.Addr{}, "TCP's other end is "+t.theirs.String())
 	}
-	// TCP uses a loopback address: the order of the GID table decides.
+	// The TCP connection has loopback addresses: the order of the GID table decides.
 	last := "how TCP goes says nothing of the NIC's networks"
 	switch {
 	case t.Peer.IsValid():

@@ -8,9 +8,9 @@ import (
 )
 
 // InProcess is the Network of a net.Addr whose connections do not leave this process.
-const InProcess = "memory"
+const InProcess = "in-process"
 
-// Network makes the connections by which endpoints find each other, in place of TCP.
+// Network makes the streams of exchanges, in place of TCP.
 type Network interface {
 	Dial(ctx context.Context, addr string) (net.Conn, error)
 	Listen(addr string) (net.Listener, error)

@@ -16,8 +16,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// EventError says that the NIC has given up a connection by itself: by an asynchronous event
-// of its queue pairs or their completion queue, or by the end of the device.
+// EventError means that the NIC has given up a connection: it has reported an asynchronous event
+// of its queue pairs or their completion queue, or the device has ended.
 type EventError struct {
 	NIC   string
 	Event ibvfd.Event
@@ -50,7 +50,7 @@ func watchDevice(ctx *ibvfd.Context, heard func(ibvfd.Event)) *watch {
 func (w *watch) listen(events iter.Seq2[ibvfd.Event, error]) {
 	for e, err := range events {
 		if err != nil {
-			if errors.Is(err, unix.EIO) || errors.Is(err, unix.ENODEV) { // uverbs has released the device
+			if errors.Is(err, unix.EIO) || errors.Is(err, unix.ENODEV) { // uverbs has released the device, which is removed
 				w.lose(err)
 			}
 			return
@@ -76,10 +76,10 @@ func (w *watch) listen(events iter.Seq2[ibvfd.Event, error]) {
 // number of looks a millisecond apart.
 const answerLooks = 250
 
-// answered waits until a queue pair that has refused a request is in the error state. rxe
-// reports the event before it sends the NAK; if software has put the queue pair into the error
-// state before, it sends none, and the peer would see only a lost connection, not which of its
-// requests was refused, and why.
+// answered waits until a queue pair that has refused a request is in the error state. rxe reports
+// the event before it sends the NAK. If software has put the queue pair into the error state
+// before, rxe sends no NAK: the peer would see only a lost connection, not which of its requests
+// was refused, and why.
 func (w *watch) answered(q *ibvfd.QP) {
 	if q == nil { // closed meanwhile
 		return
@@ -115,7 +115,7 @@ func (w *watch) lose(why error) {
 	}
 }
 
-// add adds a link that is to be ended by events; remove removes it.
+// add adds a link that events may end; remove removes it.
 func (w *watch) add(l *verbsLink) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

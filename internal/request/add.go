@@ -16,7 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/slab"
 )
 
-// AddLocal adds local memory: of several spans, one follows the other.
+// AddLocal adds local memory, after the spans that were added before.
 func (r *Request) AddLocal(s *memory.Span) error {
 	write := r.Kind != operation.Write && r.Kind != operation.Send
 	x, err := s.Use(r.home.NIC, r.Kind.String(), write)
@@ -107,7 +107,7 @@ func (r *Request) gather(p []byte) error {
 	return nil
 }
 
-// AddRemote adds the peer's memory: of several spans, one follows the other.
+// AddRemote adds the peer's memory, after the spans that were added before.
 func (r *Request) AddRemote(s *memory.RemoteSpan) error {
 	need := ibvfd.AccessRemoteRead
 	switch r.Kind {
@@ -142,7 +142,7 @@ func (r *Request) AddRemote(s *memory.RemoteSpan) error {
 	return nil
 }
 
-// SetAtomic sets an atomic's numbers: to add, or to compare with and to swap for.
+// SetAtomic sets an atomic's numbers: the one to add or to compare with, and the one to swap in.
 func (r *Request) SetAtomic(add, swap uint64) { r.add, r.swap = add, swap }
 
 // SetData sets the data for the peer, if the request has FlagRemoteCQData.
@@ -176,7 +176,7 @@ func (r *Request) Prepare() error {
 	if err := r.check(); err != nil || r.Flags&operation.FlagDeliveryComplete == 0 {
 		return err
 	}
-	return r.home.Slab.Need() // a byte is read into the slab's sink
+	return r.home.Slab.Need() // Delivered reads a byte into the slab's sink
 }
 
 func (r *Request) check() error {

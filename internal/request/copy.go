@@ -49,7 +49,7 @@ func (r *Request) packs(a *rc.Attr) (bool, error) {
 	return true, nil
 }
 
-// MustPack reports whether a message can be packed for a connection, and must be.
+// MustPack reports whether a message must be packed for a connection, and can be.
 func (r *Request) MustPack(a *rc.Attr) bool { return r.pieces() > a.SGE && r.refusesPack() == nil }
 
 // refusesPack returns a Buffer of the message whose bytes the CPU must not move, nil if there
@@ -81,7 +81,7 @@ func (r *Request) Pack() error {
 	if err := pack.Use(); err != nil {
 		return err
 	}
-	_ = pack.Release() // from here on Free frees it
+	_ = pack.Release() // now the use keeps it, until Free
 	r.pack = pack
 	if r.Kind == operation.Send {
 		if err := r.gather(pack.HostBytes()); err != nil {

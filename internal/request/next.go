@@ -15,7 +15,7 @@ import (
 // Begin prepares work requests within the limits of a connection. If it returns true, Pack must
 // run before the first one is made.
 func (r *Request) Begin(a *rc.Attr) (pack bool, err error) {
-	if a.ReadsOut == 0 && r.reads() { // otherwise it would wait for ever, or end the connection
+	if a.ReadsOut == 0 && r.reads() { // otherwise the request would wait for ever, or end the connection
 		return false, &dmabuf.Error{
 			Op: r.Kind.String(), Detail: "no READs or atomics may be on their way", Err: unix.EOPNOTSUPP,
 			Remedy: "leave the number of READs at its default, here and at the peer (MaxRead)",

@@ -30,7 +30,7 @@ type Request struct {
 	there int64 // bytes of the peer's memory
 	moved int64 // bytes that were copied between staged or packed memory and its source
 
-	ready []func(context.Context) error // what says that the sources may be read
+	ready []func(context.Context) error // wait until the sources may be read
 
 	operands []memory.Operand
 	local    []lower.Window // of the operands, or of the memory sent in their place
@@ -46,7 +46,7 @@ type Request struct {
 	result   bool           // an atomic's old value goes to the slot
 	pack     *memory.Buffer // memory of a message with more pieces than a work request may have
 	staged   bool           // the NIC reads staged memory, which must be synced first
-	flushing bool           // of delivery-complete: only the byte must be read back
+	flushing bool           // of FlagDeliveryComplete: only the byte must be read back
 	made     bool           // all work requests are made
 }
 

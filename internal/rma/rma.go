@@ -12,7 +12,8 @@ import (
 type Endpoint interface {
 	NewWork(kind operation.Kind, flags operation.Flags, context any) (*workqueue.Work, error)
 	Drop(o *workqueue.Work)
-	// Submit takes a work over. If it returns an error the work is gone, and makes no completion.
+	// Submit takes a work over. If it returns an error, it has dropped the work, which makes no
+	// completion.
 	Submit(to operation.Peer, o *workqueue.Work) error
 }
 

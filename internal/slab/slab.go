@@ -28,7 +28,7 @@ type Slab struct {
 	sink   lower.Piece
 }
 
-// Slot is one of a chunk.
+// Slot is a slot of a chunk.
 type Slot struct {
 	chunk *memory.Buffer
 	off   int64
@@ -37,8 +37,8 @@ type Slot struct {
 // ResultSize is the size of an atomic's result in bytes, which every slot has room for.
 const ResultSize = 8
 
-// New returns a slab that has no memory yet. A chunk is to have that many slots, each of which
-// has room for an inject.
+// New returns a slab that has no memory yet. A chunk has that many slots, each with room for an
+// inject.
 func New(n *memory.NIC, slots, inject int) *Slab {
 	return &Slab{nic: n, slots: slots, inject: int64(inject)}
 }
@@ -53,8 +53,8 @@ func (s *Slab) Need() error {
 	return s.grow()
 }
 
-// Sink returns memory for bytes that are read only for the sake of the read. Need must have
-// been called.
+// Sink returns memory for bytes whose values nothing uses, as FlagDeliveryComplete reads them.
+// Need must have been called.
 func (s *Slab) Sink() lower.Piece { return s.sink }
 
 // grow adds a chunk. The caller holds the mutex.

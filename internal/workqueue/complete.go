@@ -53,7 +53,7 @@ func (q *Queue) complete(wcs []ibvfd.WC) {
 		}
 	}
 	if q.state == dead {
-		return // EndLink waits for them
+		return // EndLink takes their completions
 	}
 	if failed != nil {
 		q.abort(failed)
@@ -83,7 +83,7 @@ func (q *Queue) finish(o *Work, err error) {
 	q.deliver()
 }
 
-// deliver hands ended ops to the program, in order.
+// deliver passes ended ops to the program, in order.
 func (q *Queue) deliver() {
 	for q.done.Len() > 0 && !(*q.done.Front()).busy {
 		q.hand(q.done.Pop())
@@ -128,7 +128,7 @@ func (q *Queue) hand(o *Work) {
 	} else {
 		done.Value = o.Value()
 	}
-	q.recycle(o) // before the program knows of the end: then it may free the memory
+	q.recycle(o) // before the program gets the completion, after which it may free the memory
 	if sink != nil {
 		sink.Complete(done)
 	} else {

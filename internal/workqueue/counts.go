@@ -64,6 +64,22 @@ func (c *Counts) Total() (sum KindCounts) {
 	return sum
 }
 
+// Sum is the Counts of connections of a NIC, or of several NICs, and what is to be seen beside them.
+type Sum struct {
+	Counts
+	Conns  int   // connections that are open
+	Pinned int64 // bytes of host memory that are pinned
+	Copied int64 // bytes that were copied between staged memory and its source, for operations and otherwise
+}
+
+// Add adds another sum.
+func (s *Sum) Add(x *Sum) {
+	s.Counts.Add(&x.Counts)
+	s.Conns += x.Conns
+	s.Pinned += x.Pinned
+	s.Copied += x.Copied
+}
+
 // counters are a connection's Counts while it goes on. A reader takes no lock.
 type counters [Kinds]struct {
 	failed              atomic.Uint64
@@ -103,6 +119,14 @@ func (q *Queue) AddCounts(sum *Counts) {
 		for b := range x.latency {
 			k.Latency[b] += x.latency[b].Load()
 		}
+	}
+}
+
+// AddTo adds the connection, and what it has done so far, to a sum. It takes no lock.
+func (q *Queue) AddTo(sum *Sum) {
+	q.AddCounts(&sum.Counts)
+	if !q.Over() {
+		sum.Conns++
 	}
 }
 

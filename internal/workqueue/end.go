@@ -34,8 +34,8 @@ func (q *Queue) refusal() error {
 	return q.shut
 }
 
-// Err returns the error of a connection that is ending, from the moment on that its operations
-// complete with it; nil before that.
+// Err returns why a connection is ending, from the moment on at which operations complete because
+// of it; nil before.
 func (q *Queue) Err() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -52,8 +52,8 @@ func (q *Queue) Gone() error {
 	return q.end.gone()
 }
 
-// Cause returns why the connection has ended, and whether operations were under way then that may
-// or may not have reached the peer.
+// Cause returns why the connection has ended, and whether the peer may have received operations
+// that were under way then.
 func (q *Queue) Cause() (cause error, unknown bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -73,9 +73,9 @@ func (q *Queue) Hear(why error) error {
 	return q.end.farewell
 }
 
-// AwaitReason waits for the peer's reason, which Hear gets, if this side knows none: a NIC that has
-// refused a request of the peer's flushes its own, and only the peer learns of the refusal. over
-// is closed when no reason comes any more.
+// AwaitReason waits until Hear gets the peer's reason, if this side knows none: a NIC that has
+// refused a request of the peer flushes its own requests, and reports the refusal to the peer
+// only. over is closed when no reason can come any more.
 func (q *Queue) AwaitReason(over <-chan struct{}) {
 	q.mu.Lock()
 	known := !errors.Is(q.end.cause, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr})
@@ -95,8 +95,8 @@ func (q *Queue) AwaitReason(over <-chan struct{}) {
 	}
 }
 
-// Abort ends the connection. From here on nothing is posted. Config.Aborted, in a goroutine of its
-// own, does the slow part: EndLink, and then Finish.
+// Abort ends the connection. From here on nothing is posted. Config.Aborted does the slow part in
+// a goroutine of its own: EndLink, and then Finish.
 func (q *Queue) Abort(cause error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -128,7 +128,7 @@ func (q *Queue) Broke(why error) {
 		cq := q.cq
 		q.mu.Unlock()
 		if cq != nil {
-			cq.Poll() // earlier completions may say more
+			cq.Poll() // an earlier completion may have the cause
 			if e := (*rc.EventError)(nil); errors.As(why, &e) && e.Event.Type == ibvfd.EventCQErr {
 				cq.Retire()
 			}

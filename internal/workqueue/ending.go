@@ -13,11 +13,11 @@ import (
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
-// ErrRemoved is the cause if the program has removed the connection: it gets no completion that
-// says so.
+// ErrRemoved is the cause if the program has removed the connection. No automatic receive reports
+// it.
 var ErrRemoved = fmt.Errorf("%w: removed", rc.ErrNotConnected)
 
-// ending is why a connection has ended.
+// ending has the reasons for a connection's end.
 type ending struct {
 	cause    error
 	down     error         // the state of the port, or the path, if the connection ended because of it
@@ -34,8 +34,8 @@ func (e *ending) gone() error {
 	return e.unanswered(fmt.Errorf("%w: %w", rc.ErrNotConnected, e.cause))
 }
 
-// unanswered makes an error ErrPeerGone if the connection has ended because the peer does not
-// answer: its NIC, or its host.
+// unanswered makes an error ErrPeerGone if the connection has ended because the peer's NIC or
+// host does not answer.
 func (e *ending) unanswered(err error) error {
 	if unanswered(e.cause) {
 		return unansweredError{err}
@@ -65,14 +65,14 @@ func (e *ending) flushed(err error) error {
 	return fmt.Errorf("%w; %w", e.gone(), err)
 }
 
-// behind is the error of an operation that the NIC has flushed because another one has failed. It
-// is what the connection's error is, but for the other operation's status.
+// behind is the error of an operation that the NIC has flushed because another one has failed.
+// errors.Is finds in it the connection's error, without the other operation's status.
 type behind struct{ gone, err error }
 
 func (b *behind) Error() string { return b.gone.Error() + "; " + b.err.Error() }
 func (b *behind) Unwrap() error { return b.err }
 
-// Is makes it what the connection's error is.
+// Is reports whether the connection's error is target.
 func (b *behind) Is(target error) bool {
 	_, status := target.(*ibvfd.WCError)
 	return !status && errors.Is(b.gone, target)

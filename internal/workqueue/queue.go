@@ -65,13 +65,13 @@ type Queue struct {
 	now     int64             // the clock, while completions are taken; otherwise 0
 	mail    mailbox.Box
 	vacancy chan struct{}     // closed when there is room for a work; nil unless a goroutine waits
-	signals []chan<- struct{} // get a value then
+	signals []chan<- struct{} // get a value when there is room
 	life    context.Context   // ends when the connection begins to end
 	stop    context.CancelFunc
 
 	stuck     bool    // closing the link failed
 	kept      []*Work // operations that have ended since; the NIC may still touch their memory
-	letSlabGo func()  // releases the slab, which the NIC may touch beyond the endpoint's end
+	letSlabGo func()  // releases the slab, which the NIC may access after the endpoint's end
 }
 
 type state int
@@ -162,7 +162,8 @@ func (q *Queue) Accepted() bool {
 	return true
 }
 
-// Post takes a work over. If it returns an error the work is gone, and makes no completion.
+// Post takes a work over. If it returns an error, it has dropped the work, which makes no
+// completion.
 func (q *Queue) Post(o *Work) (Ticket, error) {
 	if o.Kind != operation.Recv {
 		o.since = clock()
@@ -230,8 +231,8 @@ func (q *Queue) permits(rb *memory.RemoteBuffer) error {
 	}
 }
 
-// MustPack reports whether a receive must be packed before it is posted: its caller waits for
-// the memory, and the receive is to be posted when the call returns.
+// MustPack reports whether a receive must be packed before it is posted. Its caller then waits
+// for the memory, so that the receive is posted when the call returns.
 func (q *Queue) MustPack(o *Work) bool {
 	if o.Kind != operation.Recv {
 		return false
@@ -249,8 +250,8 @@ func (q *Queue) PostHeld() {
 	q.send.kick()
 }
 
-// TakeMessage returns the next message of the kind that has arrived. over says that none will
-// follow; then all goroutines that wait for one are woken.
+// TakeMessage returns the next message of the kind that has arrived. over reports that no message
+// will follow: all goroutines that wait for one are then woken.
 func (q *Queue) TakeMessage(kind mailbox.Kind, over bool) (p []byte, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -295,7 +296,8 @@ func (q *Queue) hasRoom() bool {
 	return q.state == dead || q.shut != nil || q.send.posted < q.cfg.Depth
 }
 
-// SignalRoom gives a channel a value, if it takes one, when HasRoom is true: now, or once later.
+// SignalRoom sends a value to a channel, without blocking, when HasRoom is true: now, or once
+// later.
 func (q *Queue) SignalRoom(signal chan<- struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -307,7 +309,8 @@ func (q *Queue) SignalRoom(signal chan<- struct{}) {
 	}
 }
 
-// vacate tells those who wait that the connection takes a work, or none any more.
+// vacate wakes the goroutines that wait for room: there is room, or the connection takes no works
+// any more.
 func (q *Queue) vacate() {
 	if q.vacancy != nil {
 		close(q.vacancy)
@@ -329,7 +332,7 @@ func (q *Queue) Ready() <-chan struct{} { return q.ready }
 // Over reports whether the connection is ending, or has ended.
 func (q *Queue) Over() bool { return q.over.Load() }
 
-// State is what a Queue has under way.
+// State describes the works that a Queue has under way.
 type State struct {
 	Link        rc.Link // nil before Adopt
 	Up          bool    // works are taken and posted
@@ -338,7 +341,7 @@ type State struct {
 	Outstanding int     // groups of work requests that the NIC has and that have not completed
 }
 
-// State returns what is under way.
+// State returns the current state.
 func (q *Queue) State() State {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -17,8 +17,8 @@ type sender struct {
 	posted  int               // operations that have not completed
 	active  int               // operations that have begun and not completed
 	turn    uint64            // calls of kick
-	holding bool              // the next Poll posts the operations
-	unknown bool              // some operations may or may not have reached the peer, when the connection ended
+	holding bool              // operations wait for the next Poll, which posts them
+	unknown bool              // the peer may have received operations that were under way when the connection ended
 	queues  [rc.Queues]sendQueue
 
 	wrs   []ibvfd.SendWR // a batch
@@ -32,7 +32,7 @@ type sendQueue struct {
 	groups  fifo.Queue[group]
 	first   uint64 // number of the oldest group
 	next    uint64
-	seen    uint64 // groups before this number have completed, or one after them has
+	seen    uint64 // groups before this number have completed, by their own completion or a later one's
 	failed  bool
 	refused bool // the peer's NIC has refused a request: it carried out none after it
 }
@@ -80,7 +80,7 @@ func (s *sender) take(o *Work) {
 		s.holding = true
 		q.cfg.Progress.Hold(q)
 	}
-	if q.cfg.Progress.Sleepers() > 0 { // a sleeping goroutine does not poll
+	if q.cfg.Progress.Sleepers() > 0 { // a goroutine that sleeps in Wait does not poll
 		s.kick()
 	}
 }
@@ -103,7 +103,7 @@ func (s *sender) kick() {
 	s.payCredits()
 	for q.state == up && s.pending.Len() > 0 {
 		o := *s.pending.Front()
-		if !o.started && o.turn+1 < s.turn { // a work that was just posted has not waited
+		if !o.started && o.turn+1 < s.turn { // a work that was just posted has not waited for its limit
 			o.expired()
 		}
 		if o.busy || !o.started && o.err == nil && (o.Flags&operation.FlagFence != 0 && s.active > 0 || !q.mail.MayStart(&o.letter)) {

@@ -10,10 +10,10 @@ import (
 	"github.com/gpurdma/gpurdma/internal/fifo"
 )
 
-// slowWorks is what takes long: a goroutine copies between staged memory and its source, and
-// registers memory into which messages are packed; other goroutines wait until sources are ready.
-// Until that is done, the operation and those behind it wait. The Queue's mutex guards it, and is
-// not held meanwhile.
+// slowWorks does the parts of operations that take long. One goroutine copies between staged
+// memory and its source, and registers memory into which messages are packed; other goroutines
+// wait until sources are ready. Until then the operation waits, and so do the operations posted
+// after it. The Queue's mutex guards the fields, and is not held during the slow work.
 type slowWorks struct {
 	q      *Queue
 	list   fifo.Queue[slowWork]

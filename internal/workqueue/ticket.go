@@ -9,8 +9,9 @@ type Ticket struct {
 	use uint32
 }
 
-// Cancel withdraws a work as far as the NIC does not have it: why becomes its error. It returns
-// true if the NIC has got nothing of it, and false if it has, or if the work has ended.
+// Cancel withdraws the work requests of a work that the NIC does not have: why becomes the work's
+// error. It returns true if the NIC had none of them, and false if it had some, or if the work
+// has ended.
 func (t Ticket) Cancel(why error) bool {
 	q := t.q
 	if q == nil {
@@ -81,8 +82,8 @@ func (q *Queue) cancel(o *Work, why error) bool {
 	return !begun
 }
 
-// Shut makes the connection take no works any more, and withdraws all works as far as the NIC
-// does not have them: why becomes their error, and that of calls that come later.
+// Shut makes the connection take no works any more, and cancels all works as Cancel does: why
+// becomes their error, and the error of later calls.
 func (q *Queue) Shut(why error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -26,7 +26,7 @@ type Work struct {
 	auto    bool // an automatic receive (AutoReceive)
 	queue   int
 
-	letter mailbox.Letter     // the message that it sends, or that follows its bytes
+	letter mailbox.Letter     // the message that the work sends, or that follows its bytes
 	cancel context.CancelFunc // ends the wait until the sources may be read
 	limit  time.Time          // the work is not begun after it; zero if there is none
 	turn   uint64             // the sender's, when it was posted
@@ -54,9 +54,8 @@ func (o *Work) expired() {
 	}
 }
 
-// SetMessage makes a message the work's: of a send the message itself, of a write the note that
-// follows its bytes. p is copied when the message is posted: until the completion it must not
-// change.
+// SetMessage sets the message that a send sends, or the note that follows a write's bytes. p is
+// copied when the message is posted: it must not change until the completion.
 func (o *Work) SetMessage(q *Queue, p []byte) error {
 	kind := mailbox.Message
 	if o.Kind == operation.Write {
@@ -96,8 +95,8 @@ func NewPool(home request.Home, most int, selective bool) *Pool {
 	return &Pool{home: home, most: most, selective: selective}
 }
 
-// New returns a work, whose memory the caller adds, and which is then posted, or given back by
-// Put. The sink, if it is not nil, gets the completion, with the context.
+// New returns a work. The caller adds its memory, and then posts it, or gives it back by Put. The
+// sink, if it is not nil, gets the completion, with the context.
 func (p *Pool) New(kind operation.Kind, flags operation.Flags, context any, sink operation.Sink) (*Work, error) {
 	if err := flags.Check(kind); err != nil {
 		return nil, err
@@ -133,7 +132,7 @@ func (p *Pool) automatic() *Work {
 	return o
 }
 
-// Put frees all that a work has kept.
+// Put frees the memory that a work holds, and keeps the work for New.
 func (p *Pool) Put(o *Work) {
 	if o.cancel != nil {
 		o.cancel()
