@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"net"
 	"os"
 	"slices"
@@ -45,7 +44,6 @@ type rail struct {
 	nic      *memory.NIC
 	endpoint *engine.Endpoint
 	alone    [1]*progress.Progress // the endpoint's
-	ended    workqueue.Counts      // of connections that have ended; the fabric's mutex guards it
 }
 
 // Open opens NICs by their names, as in "mlx5_0". A connection uses one of them: the first,
@@ -76,7 +74,7 @@ func newFabric(nics []*memory.NIC) (*Fabric, error) {
 		if err != nil {
 			return nil, errors.Join(err, closeAll(f.nics, nics))
 		}
-		f.nics = append(f.nics, &rail{index: i, nic: n, endpoint: e, alone: [1]*progress.Progress{e.Progress}})
+		f.nics = append(f.nics, &rail{i, n, e, [1]*progress.Progress{e.Progress}})
 	}
 	return f, nil
 }
@@ -159,14 +157,11 @@ func (f *Fabric) Dial(ctx context.Context, addr string, cfg Config) (*Conn, erro
 	return f.newConn(r, ec)
 }
 
-// forget removes a connection that has nothing to report any more, and keeps its counts.
+// forget removes a connection that has nothing to report any more.
 func (f *Fabric) forget(c *Conn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, ok := f.conns[c]; ok {
-		delete(f.conns, c)
-		c.c.Works.AddCounts(&c.rail.ended)
-	}
+	delete(f.conns, c)
 }
 
 // add runs a function that adds something to close; if the fabric is closed, it returns false.
@@ -220,21 +215,11 @@ type Stats struct {
 // Stats returns the sum of all NICs, and of all connections, those that have ended included. No
 // operation waits for it.
 func (f *Fabric) Stats() Stats {
-	sums, byNIC, all := make([]workqueue.Sum, len(f.nics)), map[string]Stats{}, workqueue.Sum{}
-	f.mu.Lock()
-	for i, r := range f.nics {
-		sums[i].Counts = r.ended
-	}
-	conns := slices.Collect(maps.Keys(f.conns))
-	f.mu.Unlock()
-	for _, c := range conns {
-		c.c.Works.AddTo(&sums[c.rail.index])
-	}
-	for i, r := range f.nics {
-		n := r.nic.Stats()
-		sums[i].Pinned, sums[i].Copied = n.Pinned, n.Staged
-		all.Add(&sums[i])
-		byNIC[r.nic.Name()] = stats(&sums[i])
+	all, byNIC := workqueue.Sum{}, map[string]Stats{}
+	for _, r := range f.nics {
+		n := r.endpoint.Counts()
+		all.Add(&n)
+		byNIC[r.nic.Name()] = stats(&n)
 	}
 	s := stats(&all)
 	s.ByNIC = byNIC
@@ -266,7 +251,8 @@ func (f *Fabric) Close() error {
 		return f.err
 	}
 	f.closed, f.done = true, make(chan struct{})
-	listeners, conns, buffers := maps.Clone(f.listeners), maps.Clone(f.conns), maps.Clone(f.buffers)
+	listeners, conns, buffers := f.listeners, f.conns, f.buffers
+	f.listeners, f.conns, f.buffers = nil, nil, nil // to delete from these does nothing
 	f.mu.Unlock()
 	defer close(f.done)
 	var errs []error

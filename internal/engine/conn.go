@@ -63,6 +63,7 @@ func (e *Endpoint) newConn(p *peer, opt *EndpointOptions) *Conn {
 		Peer: p.id, Depth: opt.Depth, RecvDepth: opt.RecvDepth, Room: opt.room(), AutoReceive: opt.AutoReceive,
 	})
 	p.conn = c
+	e.live[c] = struct{}{}
 	e.tasks.Add(1)
 	return c
 }

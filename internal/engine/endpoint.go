@@ -42,6 +42,8 @@ type Endpoint struct {
 	table     table
 	listeners []*Listener
 	shares    map[*share]struct{} // for any peer
+	live      map[*Conn]struct{}  // the connections that have not ended
+	ended     workqueue.Counts    // of those that have
 }
 
 // NewEndpoint makes an endpoint of a NIC.
@@ -53,7 +55,7 @@ func NewEndpoint(n *memory.NIC, opt EndpointOptions) (*Endpoint, error) {
 		return nil, err
 	}
 	e := &Endpoint{
-		nic: n, opt: opt, token: memory.NewID(), shares: map[*share]struct{}{}, accepted: make(chan *peer, opt.MaxPeers),
+		nic: n, opt: opt, token: memory.NewID(), shares: map[*share]struct{}{}, live: map[*Conn]struct{}{}, accepted: make(chan *peer, opt.MaxPeers),
 		pending: handshake.New(pendingHandshakes), slab: slab.New(n, opt.Depth, opt.InjectSize),
 		table: table{nic: n.Name(), most: opt.MaxPeers},
 	}

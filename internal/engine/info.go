@@ -4,11 +4,29 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/gpurdma/gpurdma/internal/exchange"
+	"github.com/gpurdma/gpurdma/internal/workqueue"
 )
+
+// Counts returns the counters of the NIC, and of all connections of the endpoint, those that have
+// ended included. No operation of a Conn waits for it.
+func (e *Endpoint) Counts() workqueue.Sum {
+	e.mu.Lock()
+	sum := workqueue.Sum{Counts: e.ended}
+	live := slices.Collect(maps.Keys(e.live))
+	e.mu.Unlock()
+	for _, c := range live { // if one ends now, its counters stay
+		c.Works.AddTo(&sum)
+	}
+	n := e.nic.Stats()
+	sum.Pinned, sum.Copied = n.Pinned, n.Staged
+	return sum
+}
 
 // Peer returns what is known of the peer.
 func (c *Conn) Peer() PeerInfo {

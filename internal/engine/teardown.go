@@ -87,6 +87,10 @@ func (c *Conn) teardown() {
 	c.Works.EndLink()
 	c.withdraw()
 	free := c.Works.Finish()
+	c.e.mu.Lock()
+	delete(c.e.live, c)
+	c.Works.AddCounts(&c.e.ended) // they do not change any more
+	c.e.mu.Unlock()
 	c.mu.Lock()
 	onEnd := c.onEnd
 	c.finished = true

@@ -64,7 +64,7 @@ func (c *Counts) Total() (sum KindCounts) {
 	return sum
 }
 
-// Sum is the Counts of connections of a NIC, or of several NICs, and what is to be seen beside them.
+// Sum is the Counts of the connections of a NIC, or of several NICs, and of the NICs themselves.
 type Sum struct {
 	Counts
 	Conns  int   // connections that are open
@@ -125,7 +125,7 @@ func (q *Queue) AddCounts(sum *Counts) {
 // AddTo adds the connection, and what it has done so far, to a sum. It takes no lock.
 func (q *Queue) AddTo(sum *Sum) {
 	q.AddCounts(&sum.Counts)
-	if !q.Over() {
+	if q.begun.Load() && !q.Over() {
 		sum.Conns++
 	}
 }

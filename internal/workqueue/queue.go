@@ -38,6 +38,7 @@ type Config struct {
 type Queue struct {
 	cfg   Config
 	ready chan struct{} // closed when the connection is up, or begins to end
+	begun atomic.Bool   // the connection is up, or was
 	over  atomic.Bool   // the connection is ending, or has ended
 
 	counters counters // written with the mutex held, and read without it
@@ -146,6 +147,7 @@ func (q *Queue) Up(peer operation.Peer, accepted bool) error {
 		return err
 	}
 	q.peer, q.unaccepted, q.state = peer, !accepted, up
+	q.begun.Store(true)
 	close(q.ready)
 	q.send.kick()
 	return nil
