@@ -107,7 +107,7 @@ var mayTestImport = map[string][]string{
 	"internal/mailbox":     {"internal/memnic"},
 	"internal/memory":      {"internal/layouttest", "internal/memnic"},
 	"internal/lower":       {"internal/layouttest"},
-	"internal/conformance": {"", "fabrictest", "ibvfd", "dmabuf", "internal"},
+	"internal/conformance": {"", "fabrictest", "internal/memstream", "ibvfd", "dmabuf", "internal"},
 }
 
 // p2pLevels are the packages of room p2p, from the highest to the lowest: each may
