@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpurdma/gpurdma/internal/memnic"
+	"github.com/gpurdma/gpurdma/internal/memstream"
 )
 
 // Close waits for the writes that the NIC has, also while the peer exports memory.
@@ -49,7 +49,7 @@ func TestFabricCloseReportsTheUnknown(t *testing.T) {
 	mine := w.host(w.a, 8)
 	_, remote := w.lend("m", 8)
 	w.net.Cut(w.da, w.db)
-	w.net.CutExchanges(memnic.Silent)
+	w.net.CutExchanges(memstream.Silent)
 	if err := w.ca.Write(limited(t), remote, mine.All()); err == nil {
 		t.Fatal("a write over a path that is cut")
 	}

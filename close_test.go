@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/internal/memnic"
+	"github.com/gpurdma/gpurdma/internal/memstream"
 )
 
 // Close does not claim that writes have landed, or cannot land any more, if it does not know.
@@ -19,10 +19,10 @@ func TestCloseWithoutAnswer(t *testing.T) {
 		cut     func(w *world)
 		unknown bool
 	}{
-		"all is cut":        {func(w *world) { w.net.Cut(w.da, w.db); w.net.CutExchanges(memnic.Silent) }, true},
+		"all is cut":        {func(w *world) { w.net.Cut(w.da, w.db); w.net.CutExchanges(memstream.Silent) }, true},
 		"only RDMA is cut":  {func(w *world) { w.net.Cut(w.da, w.db) }, false},
 		"nothing is cut":    {func(*world) {}, false},
-		"the hosts are cut": {func(w *world) { w.net.CutExchanges(memnic.Silent) }, false},
+		"the hosts are cut": {func(w *world) { w.net.CutExchanges(memstream.Silent) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, Config{PeerTimeout: time.Second})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/internal/memnic"
+	"github.com/gpurdma/gpurdma/internal/memstream"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -71,8 +72,8 @@ func randomEnd(t *testing.T, seed uint64) {
 		func() { outcomes <- w.ca.Close() },
 		func() { outcomes <- w.cb.Close() },
 		func() { w.net.Cut(w.da, w.db); outcomes <- w.ca.Close() },
-		func() { w.net.CutExchanges(memnic.Silent); outcomes <- w.cb.Close() },
-		func() { w.net.CutExchanges(memnic.Reset) },
+		func() { w.net.CutExchanges(memstream.Silent); outcomes <- w.cb.Close() },
+		func() { w.net.CutExchanges(memstream.Reset) },
 		func() { w.da.Remove() },
 		func() { outcomes <- w.a.Close() },
 		func() { outcomes <- w.b.Close() },

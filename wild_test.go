@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/internal/memnic"
+	"github.com/gpurdma/gpurdma/internal/memstream"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -58,9 +59,9 @@ func (m *mess) run() {
 		m.net.Cut(as[0], bs[0])
 		m.net.Cut(as[1], bs[0])
 	case 1:
-		m.net.CutExchanges(memnic.Reset)
+		m.net.CutExchanges(memstream.Reset)
 	case 2:
-		m.net.CutExchanges(memnic.Silent)
+		m.net.CutExchanges(memstream.Silent)
 	case 3:
 		bs[0].Remove()
 	case 4:

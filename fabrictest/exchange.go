@@ -5,6 +5,7 @@ package fabrictest
 import (
 	"github.com/gpurdma/gpurdma"
 	"github.com/gpurdma/gpurdma/internal/memnic"
+	"github.com/gpurdma/gpurdma/internal/memstream"
 )
 
 // Loss is the way in which cut connections over TCP end.
@@ -20,9 +21,9 @@ const (
 // prevents new ones: those of all machines, those of the one that among names, or those between
 // the several that it names. RDMA continues until a side detects the cut.
 func (n *Network) CutExchanges(how Loss, among ...*gpurdma.Fabric) {
-	loss := memnic.Reset
+	loss := memstream.Reset
 	if how == Silent {
-		loss = memnic.Silent
+		loss = memstream.Silent
 	}
 	var devices []*memnic.Device
 	for _, f := range among {

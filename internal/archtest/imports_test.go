@@ -52,7 +52,7 @@ var mayImport = map[string][]string{
 	"cmd":        {"", "internal/engine", "internal/rma", "internal/operation", "internal/memory", "p2p", "canary", "trace", "gpualloc", "ibvfd", "drm", "dmabuf", "placement", "pciaddr", "internal"},
 	"examples":   {"", "fabrictest", "gpualloc", "dmabuf"},
 	"":           {"internal/bridge", "internal/engine", "internal/workqueue", "internal/mailbox", "internal/progress", "internal/operation", "internal/memory", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
-	"fabrictest": {"", "fi", "internal/bridge", "internal/memory", "internal/memnic", "internal/rc", "gpualloc", "ibvfd", "dmabuf", "pciaddr", "internal"},
+	"fabrictest": {"", "fi", "internal/bridge", "internal/memory", "internal/memnic", "internal/memstream", "internal/rc", "gpualloc", "ibvfd", "dmabuf", "pciaddr", "internal"},
 	"fi":         {"internal/bridge", "internal/engine", "internal/rma", "internal/operation", "internal/memory", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
 	"layout":     {"dmabuf", "internal", "internal/wire"},
 	"p2p":        {"canary", "gpualloc", "ibvfd", "trace", "drm", "dmabuf", "placement", "pciaddr", "internal"},
@@ -82,7 +82,8 @@ var mayImport = map[string][]string{
 	"internal/memory":      {"internal/rc", "internal/lower", "internal/wire", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
 	"internal/cmstream":    {"internal/rc", "internal/wire", "ibvfd", "dmabuf", "internal"},
 	"internal/rc":          {"internal/lower", "gpualloc", "ibvfd", "dmabuf", "internal"},
-	"internal/memnic":      {"internal/rc", "internal/lower", "gpualloc", "ibvfd", "dmabuf", "pciaddr", "internal"},
+	"internal/memstream":   {"internal/rc", "internal"},
+	"internal/memnic":      {"internal/memstream", "internal/rc", "internal/lower", "gpualloc", "ibvfd", "dmabuf", "pciaddr", "internal"},
 	"internal/lower":       {"layout", "ibvfd", "dmabuf", "internal"},
 	"internal/wire":        {"dmabuf", "internal"},
 	"internal/layouttest":  {"internal/lower", "layout", "internal"},
@@ -93,7 +94,7 @@ var mayImport = map[string][]string{
 // that makes the buffers they register, that registers what they make, or that
 // watches the kernel do it.
 var mayTestImport = map[string][]string{
-	"":         {"internal/memnic", "fabrictest"},
+	"":         {"internal/memnic", "internal/memstream", "fabrictest"},
 	"examples": {"internal"},
 	"layout":   {"internal/layouttest"},
 	"fi":       {"internal/memnic", "internal/rc", "internal/wire"},
@@ -101,12 +102,12 @@ var mayTestImport = map[string][]string{
 	"ibvfd":    {"gpualloc", "drm"},
 	"trace":    {"gpualloc", "ibvfd"},
 
-	"internal/engine":      {"trace", "internal/layouttest", "internal/memnic", "internal/lower", "internal/wire", "layout", "gpualloc", "placement", "pciaddr"},
+	"internal/engine":      {"trace", "internal/layouttest", "internal/memnic", "internal/memstream", "internal/lower", "internal/wire", "layout", "gpualloc", "placement", "pciaddr"},
 	"internal/cqueue":      {"internal/memnic"},
 	"internal/mailbox":     {"internal/memnic"},
 	"internal/memory":      {"internal/layouttest", "internal/memnic"},
 	"internal/lower":       {"internal/layouttest"},
-	"internal/conformance": {"", "fabrictest", "ibvfd", "dmabuf", "internal"},
+	"internal/conformance": {"", "fabrictest", "internal/memstream", "ibvfd", "dmabuf", "internal"},
 }
 
 // p2pLevels are the packages of room p2p, from the highest to the lowest: each may

@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memnic"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/memstream"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/rma"
@@ -77,7 +78,7 @@ func TestLiveMachineLost(t *testing.T) {
 	w := s.world(t, EndpointOptions{PeerTimeout: 50 * time.Millisecond})
 	a, b := deviceOf(w.a), deviceOf(w.b)
 	f.Cut(a, b)
-	f.CutExchanges(memnic.Silent, b)
+	f.CutExchanges(memstream.Silent, b)
 	if err := w.a.Lost(limited(t), w.ab); !errors.Is(err, ErrNotConnected) || !errors.Is(err, unix.ETIMEDOUT) {
 		t.Errorf("%v", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/memstream"
 )
 
 // Network connects devices. Its methods may be called from several goroutines at once.
@@ -34,7 +35,7 @@ type Network struct {
 	onAtomic func(Atomic)
 	placed   uint64 // the number of the last placement
 
-	streams streams
+	streams *memstream.Network
 }
 
 // span is two devices.
@@ -52,9 +53,7 @@ type options struct {
 	manual    bool
 	scale     float64
 	exchanges bool
-	silence   time.Duration
-	buffer    int
-	hosts     bool
+	streams   memstream.Options
 }
 
 // Option configures a network.
@@ -72,30 +71,29 @@ func Exchanges() Option { return func(o *options) { o.exchanges = true } }
 
 // Hosts makes endpoints treat hosts as they do with TCP: only loopback addresses and localhost
 // may be used without TLS. Without Hosts every address counts as one of this process.
-func Hosts() Option { return func(o *options) { o.hosts = true } }
+func Hosts() Option { return func(o *options) { o.streams.Hosts = true } }
 
 // Silence sets the time after which a stream to a machine that is lost in silence fails with
-// ETIMEDOUT, unless [Stream.SetSilence] sets another. The default is 15 seconds. The time scale
+// ETIMEDOUT, unless [memstream.Stream.SetSilence] sets another. The default is 15 seconds. The time scale
 // does not change it.
-func Silence(d time.Duration) Option { return func(o *options) { o.silence = d } }
+func Silence(d time.Duration) Option { return func(o *options) { o.streams.Silence = d } }
 
 // StreamBuffer sets the number of bytes that a stream holds in each direction. The default is
 // 64 KiB.
-func StreamBuffer(size int) Option { return func(o *options) { o.buffer = max(size, 1) } }
+func StreamBuffer(size int) Option { return func(o *options) { o.streams.Buffer = max(size, 1) } }
 
 // New makes a network without devices. A network needs no Close: the goroutines of a link end
 // with the link.
 func New(opts ...Option) *Network {
 	n := &Network{
-		opt:  options{scale: 1, silence: 15 * time.Second, buffer: 64 << 10},
+		opt:  options{scale: 1},
 		keys: map[uint32]*region{}, pairs: map[uint32]*pair{}, cut: map[span]bool{}, mute: map[span]bool{}, hold: map[span]bool{}, key: 100,
 	}
 	n.idle.L = &n.mu
-	n.streams.init()
 	for _, o := range opts {
 		o(&n.opt)
 	}
-	n.streams.hosts = n.opt.hosts
+	n.streams = memstream.New(n.opt.streams)
 	return n
 }
 

@@ -324,8 +324,10 @@ func (q *Queue) vacate() {
 		default: // it has one
 		}
 	}
-	clear(q.signals)
-	q.signals = q.signals[:0]
+	if len(q.signals) > 0 {
+		clear(q.signals)
+		q.signals = q.signals[:0]
+	}
 }
 
 // Ready returns a channel that is closed when the connection is up, or begins to end.

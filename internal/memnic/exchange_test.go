@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/memnic"
+	"github.com/gpurdma/gpurdma/internal/memstream"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -36,14 +37,14 @@ func network(t testing.TB, d *memnic.Device) rc.Network {
 }
 
 // streamsOf returns the ends of a stream between two devices.
-func streamsOf(t testing.TB, a, b *memnic.Device) (*memnic.Stream, *memnic.Stream) {
+func streamsOf(t testing.TB, a, b *memnic.Device) (*memstream.Stream, *memstream.Stream) {
 	t.Helper()
 	l := must(network(t, b).Listen("b:0"))(t)
 	defer l.Close()
 	c := must(network(t, a).Dial(limited(t), l.Addr().String()))(t)
 	d := must(l.Accept())(t)
 	t.Cleanup(func() { _, _ = c.Close(), d.Close() })
-	return c.(*memnic.Stream), d.(*memnic.Stream)
+	return c.(*memstream.Stream), d.(*memstream.Stream)
 }
 
 func twoDevices(opts ...memnic.Option) (*memnic.Network, *memnic.Device, *memnic.Device) {
@@ -151,7 +152,7 @@ func TestStream(t *testing.T) {
 		sent[i] = byte(i * 7)
 	}
 	var all sync.WaitGroup
-	for _, s := range []*memnic.Stream{a, b} {
+	for _, s := range []*memstream.Stream{a, b} {
 		all.Go(func() {
 			if k, err := s.Write(sent); k != len(sent) || err != nil {
 				t.Error(k, err)
@@ -258,8 +259,8 @@ func TestCutExchanges(t *testing.T) {
 		n, da, db := twoDevices()
 		a, b := streamsOf(t, da, db)
 		other, there := streamsOf(t, db, db)
-		n.CutExchanges(memnic.Reset, da)
-		for _, s := range []*memnic.Stream{a, b} {
+		n.CutExchanges(memstream.Reset, da)
+		for _, s := range []*memstream.Stream{a, b} {
 			for _, err := range []error{second(s.Read(make([]byte, 1))), second(s.Write([]byte{1}))} {
 				if !errors.Is(err, unix.ECONNRESET) {
 					t.Error(err)
@@ -283,11 +284,11 @@ func TestCutExchanges(t *testing.T) {
 	t.Run("silence", func(t *testing.T) {
 		n, da, db := twoDevices(memnic.Silence(20 * time.Millisecond))
 		a, b := streamsOf(t, da, db)
-		n.CutExchanges(memnic.Silent, da, db)
+		n.CutExchanges(memstream.Silent, da, db)
 		if _, err := a.Write([]byte{1}); err != nil {
 			t.Error(err)
 		}
-		for _, s := range []*memnic.Stream{a, b} {
+		for _, s := range []*memstream.Stream{a, b} {
 			if _, err := s.Read(make([]byte, 1)); !errors.Is(err, unix.ETIMEDOUT) {
 				t.Error(err)
 			}
@@ -302,7 +303,7 @@ func TestCutExchanges(t *testing.T) {
 		if _, err := a.Write([]byte("before")); err != nil {
 			t.Error(err)
 		}
-		n.CutExchanges(memnic.Silent)
+		n.CutExchanges(memstream.Silent)
 		if _, err := a.Write([]byte(" and after")); err != nil {
 			t.Error(err)
 		}

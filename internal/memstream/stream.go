@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package memnic
+package memstream
 
 import (
 	"errors"
@@ -39,8 +39,8 @@ func loopback(addr string) bool {
 }
 
 // is returns an address as one of the network.
-func (s *streams) is(a Addr) net.Addr {
-	if s.hosts {
+func (s *Network) is(a Addr) net.Addr {
+	if s.opt.Hosts {
 		return HostAddr{a}
 	}
 	return a
@@ -62,19 +62,19 @@ type Stream struct {
 
 // streamPair is the two ends of a connection.
 type streamPair struct {
-	streams *streams
+	streams *Network
 	ends    [2]*Stream
-	at      [2]*adapter // the devices; nil for those without
+	at      [2]Host // the devices; nil for those without
 
 	mu   sync.Mutex
 	open int
 }
 
-func newStreamPair(s *streams, opt *options, local, remote Addr, at [2]*adapter) *streamPair {
-	there, back := newHalf(opt.buffer), newHalf(opt.buffer)
+func newStreamPair(s *Network, local, remote Addr, at [2]Host) *streamPair {
+	there, back := newHalf(s.opt.Buffer), newHalf(s.opt.Buffer)
 	p := &streamPair{streams: s, at: at, open: 2}
-	p.ends[0] = &Stream{pair: p, local: local, remote: remote, in: back, out: there, silence: opt.silence}
-	p.ends[1] = &Stream{pair: p, local: remote, remote: local, in: there, out: back, silence: opt.silence}
+	p.ends[0] = &Stream{pair: p, local: local, remote: remote, in: back, out: there, silence: s.opt.Silence}
+	p.ends[1] = &Stream{pair: p, local: remote, remote: local, in: there, out: back, silence: s.opt.Silence}
 	return p
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package memnic
+package memstream
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -30,30 +31,44 @@ const (
 	Silent             // nothing arrives; after some time both ends get ETIMEDOUT
 )
 
-// streams are the connections of bytes of a network.
-type streams struct {
+// Host is a machine, or a device of one, by which streams are cut. Any comparable value is one; nil
+// is no host.
+type Host any
+
+// Options tune a network. The zero value is usable.
+type Options struct {
+	Silence time.Duration // the time after which a silence ends an end of a stream, unless Stream.SetSilence sets another; default 15 s
+	Buffer  int           // bytes that a stream holds in each direction; default 64 KiB
+	Hosts   bool          // the host of an address counts: only loopback addresses and localhost are of this machine
+}
+
+// Network is connections of bytes in memory. Its methods may be called from several goroutines at
+// once.
+type Network struct {
+	opt Options
+
 	mu        sync.Mutex
 	listeners map[string]*Listener
 	pairs     map[*streamPair]bool
-	port      int // the last port that choose has returned
+	port      int // the last that was chosen
 	cuts      []streamCut
-	mended    chan struct{} // closed and replaced by MendExchanges
-	hosts     bool          // as Hosts says
+	mended    chan struct{} // closed and replaced by Mend
 }
 
-func (s *streams) init() {
-	s.listeners, s.pairs, s.mended = map[string]*Listener{}, map[*streamPair]bool{}, make(chan struct{})
-	s.port = 1 << 15
+// New makes a network.
+func New(opt Options) *Network {
+	opt.Silence, opt.Buffer = cmp.Or(opt.Silence, 15*time.Second), cmp.Or(opt.Buffer, 64<<10)
+	return &Network{opt: opt, listeners: map[string]*Listener{}, pairs: map[*streamPair]bool{}, mended: make(chan struct{}), port: 1 << 15}
 }
 
-// streamCut is a call of CutExchanges.
+// streamCut is a call of Cut.
 type streamCut struct {
 	how   Loss
-	among []*adapter
+	among []Host
 }
 
 // covers reports whether a cut concerns a stream between two devices.
-func (c *streamCut) covers(at [2]*adapter) bool {
+func (c *streamCut) covers(at [2]Host) bool {
 	a, b := slices.Contains(c.among, at[0]), slices.Contains(c.among, at[1])
 	switch len(c.among) {
 	case 0:
@@ -64,14 +79,10 @@ func (c *streamCut) covers(at [2]*adapter) bool {
 	return a && b
 }
 
-// CutExchanges cuts streams, and prevents new ones: all streams of the network; those of one
-// device, as if its machine were lost; or those between two or more devices.
-func (n *Network) CutExchanges(how Loss, among ...*Device) {
-	c := streamCut{how: how}
-	for _, d := range among {
-		c.among = append(c.among, d.adapter)
-	}
-	s := &n.streams
+// Cut cuts streams, and prevents new ones: all streams of the network; those of one host, as if its
+// machine were lost; or those between two or more hosts.
+func (s *Network) Cut(how Loss, among ...Host) {
+	c := streamCut{how: how, among: among}
 	s.mu.Lock()
 	s.cuts = append(s.cuts, c)
 	var concerned []*streamPair
@@ -86,10 +97,8 @@ func (n *Network) CutExchanges(how Loss, among ...*Device) {
 	}
 }
 
-// MendExchanges undoes all calls of CutExchanges. Silent streams continue, unless they have
-// failed meanwhile.
-func (n *Network) MendExchanges() {
-	s := &n.streams
+// Mend undoes all calls of Cut. Silent streams go on, unless they have failed meanwhile.
+func (s *Network) Mend() {
 	s.mu.Lock()
 	s.cuts = nil
 	close(s.mended)
@@ -105,7 +114,7 @@ func (n *Network) MendExchanges() {
 }
 
 // cut returns how a path between two devices is cut.
-func (s *streams) cut(at [2]*adapter) (how Loss, cut bool) {
+func (s *Network) cut(at [2]Host) (how Loss, cut bool) {
 	for _, c := range s.cuts {
 		if c.covers(at) {
 			return c.how, true
@@ -116,18 +125,16 @@ func (s *streams) cut(at [2]*adapter) (how Loss, cut bool) {
 
 // Listener accepts streams. It implements net.Listener.
 type Listener struct {
-	streams *streams
+	streams *Network
 	addr    Addr
-	at      *adapter
+	at      Host
 	queue   chan *Stream
 	done    chan struct{}
 }
 
-// Listen listens on an address, "host:port"; port 0 chooses one. A host that is empty or
-// unspecified, as in ":1" and "0.0.0.0:1", stands for all hosts.
-func (n *Network) Listen(addr string) (net.Listener, error) { return n.listen(addr, nil) }
-
-func (n *Network) listen(addr string, at *adapter) (net.Listener, error) {
+// Listen listens on an address of a host, "host:port"; port 0 chooses one. A host part that is empty
+// or unspecified, as in ":1" and "0.0.0.0:1", stands for all hosts.
+func (s *Network) Listen(addr string, at Host) (net.Listener, error) {
 	failed := func(err error) error {
 		return &net.OpError{Op: "listen", Net: rc.InProcess, Addr: Addr(addr), Err: err}
 	}
@@ -135,7 +142,6 @@ func (n *Network) listen(addr string, at *adapter) (net.Listener, error) {
 	if err != nil {
 		return nil, failed(err)
 	}
-	s := &n.streams
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if port == "0" {
@@ -150,7 +156,7 @@ func (n *Network) listen(addr string, at *adapter) (net.Listener, error) {
 }
 
 // choose returns a port.
-func (s *streams) choose() int {
+func (s *Network) choose() int {
 	s.port++
 	return s.port
 }
@@ -166,8 +172,8 @@ func (l *Listener) key() string {
 }
 
 // numeric returns an address with 127.0.0.1 in place of localhost, with the option Hosts.
-func (s *streams) numeric(addr string) string {
-	if host, port, _ := net.SplitHostPort(addr); s.hosts && host == "localhost" {
+func (s *Network) numeric(addr string) string {
+	if host, port, _ := net.SplitHostPort(addr); s.opt.Hosts && host == "localhost" {
 		return net.JoinHostPort("127.0.0.1", port)
 	}
 	return addr
@@ -217,14 +223,11 @@ func (l *Listener) Close() error {
 // Addr returns the address that the listener has.
 func (l *Listener) Addr() net.Addr { return l.streams.is(l.addr) }
 
-// DialContext connects to a listener. It returns ECONNREFUSED if the address has no listener.
-func (n *Network) DialContext(ctx context.Context, addr string) (net.Conn, error) {
-	return n.dial(ctx, addr, nil)
-}
-
-func (n *Network) dial(ctx context.Context, addr string, from *adapter) (net.Conn, error) {
+// Dial connects a host, which has that name in its own address, to a listener. It returns
+// ECONNREFUSED if the address has no listener.
+func (s *Network) Dial(ctx context.Context, addr string, from Host, name string) (net.Conn, error) {
 	for {
-		c, again, err := n.streams.dial(&n.opt, addr, from)
+		c, again, err := s.dial(addr, from, name)
 		if again == nil {
 			if err != nil {
 				return nil, &net.OpError{Op: "dial", Net: rc.InProcess, Addr: Addr(addr), Err: err}
@@ -244,7 +247,7 @@ func (n *Network) dial(ctx context.Context, addr string, from *adapter) (net.Con
 }
 
 // dial connects, or returns a channel that is closed when another try may succeed.
-func (s *streams) dial(opt *options, addr string, from *adapter) (_ net.Conn, again <-chan struct{}, err error) {
+func (s *Network) dial(addr string, from Host, name string) (_ net.Conn, again <-chan struct{}, err error) {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, nil, err
@@ -258,24 +261,22 @@ func (s *streams) dial(opt *options, addr string, from *adapter) (_ net.Conn, ag
 	if l == nil {
 		return nil, nil, unix.ECONNREFUSED
 	}
-	at := [2]*adapter{from, l.at}
+	at := [2]Host{from, l.at}
 	if how, cut := s.cut(at); cut {
 		if how == Reset {
 			return nil, nil, unix.EHOSTUNREACH
 		}
 		return nil, s.mended, nil
 	}
-	host := "memory"
-	if dialled, _, _ := net.SplitHostPort(addr); s.hosts && (dialled == "" || loopback(addr)) {
+	host := name
+	if dialled, _, _ := net.SplitHostPort(addr); s.opt.Hosts && (dialled == "" || loopback(addr)) {
 		host = "127.0.0.1" // as with TCP
-	} else if from != nil {
-		host = (&Device{adapter: from}).GID().String()
 	}
 	local := Addr(net.JoinHostPort(host, fmt.Sprint(s.choose())))
-	if s.hosts && strings.HasPrefix(addr, ":") {
+	if s.opt.Hosts && strings.HasPrefix(addr, ":") {
 		addr = host + addr
 	}
-	p := newStreamPair(s, opt, local, Addr(addr), at)
+	p := newStreamPair(s, local, Addr(addr), at)
 	select {
 	case l.queue <- p.ends[1]:
 		s.pairs[p] = true
@@ -283,23 +284,4 @@ func (s *streams) dial(opt *options, addr string, from *adapter) (_ net.Conn, ag
 	default:
 		return nil, s.mended, nil
 	}
-}
-
-// Network returns the streams of the device, nil if endpoints are to use TCP.
-func (d *Device) Network() rc.Network {
-	if !d.net.opt.exchanges {
-		return nil
-	}
-	return exchange{d}
-}
-
-// exchange is a device as an rc.Network.
-type exchange struct{ d *Device }
-
-func (x exchange) Dial(ctx context.Context, addr string) (net.Conn, error) {
-	return x.d.net.dial(ctx, addr, x.d.adapter)
-}
-
-func (x exchange) Listen(addr string) (net.Listener, error) {
-	return x.d.net.listen(addr, x.d.adapter)
 }
