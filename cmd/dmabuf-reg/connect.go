@@ -35,6 +35,7 @@ type connectFlags struct {
 	ops   []string
 	sizes []string
 	both  bool
+	watch bool
 	count int
 	seed  uint64
 
@@ -97,6 +98,12 @@ The target holds the complement of what is expected before each operation, and
 the bytes behind it must stay as they were. Atomics are fetch-and-add and
 compare-and-swap on 8 bytes, whatever the sizes.
 
+With --watch all of that is repeated until Ctrl-C, or until something is wrong.
+Once a second a line for each rail (a port of a NIC) says whether it is up, how
+many operations and bytes a second this side has carried out, and how many have
+failed; a terminal shows the last one only. The server's requests are not among
+them. The table at the end is of the last time that was complete.
+
 The exit status is 0 only if everything was carried out and was right.`,
 		Example: `  dmabuf-reg connect 127.0.0.1:7471 --both
   dmabuf-reg connect 10.0.0.1:7471 --tls-cert b.pem --tls-key b.key --tls-ca ca.pem
@@ -109,6 +116,7 @@ The exit status is 0 only if everything was carried out and was right.`,
 	flags.StringSliceVar(&f.ops, "ops", []string{"write", "read", "send", "atomic"}, "operations, comma separated: write, read, send, atomic")
 	flags.StringSliceVar(&f.sizes, "sizes", []string{"64", "4KiB", "1MiB"}, "sizes of one operation, comma separated")
 	flags.BoolVar(&f.both, "both", false, "the server carries out each operation as well, towards this side")
+	flags.BoolVar(&f.watch, "watch", false, "repeat it until Ctrl-C, and write rails, rates and errors once a second")
 	flags.IntVar(&f.count, "count", 16, fmt.Sprintf("how often each operation is carried out at each size, up to %d times", maxAtOnce))
 	flags.Uint64Var(&f.seed, "seed", 0, "repeat a run's bytes (default: random; printed)")
 	completeWords(cmd, "ops", "write", "read", "send", "atomic")
@@ -373,32 +381,6 @@ func (a *app) doConnect(ctx context.Context, f *connectFlags) (r result, err err
 		return a.tryAll(ctx, f, c, done)
 	})
 	return r, err
-}
-
-func (a *app) tryAll(ctx context.Context, f *connectFlags, c *client, r *connectResult) (err error) {
-	plan := f.plan()
-	r.Planned = len(plan)
-	if f.both {
-		if err := c.within(ctx, "offer the buffer to "+f.addr, c.offer); err != nil {
-			r.interrupted = ctx.Err() != nil
-			return ended(ctx, err)
-		}
-	}
-	t := &trial{client: c, seed: f.seed}
-	for i, p := range plan {
-		a.progress.Draw(fmt.Sprintf("%v %s of %s", p.op, p.direction, bytesize.Format(p.size)), int64(i), int64(len(plan)))
-		row, broken, rerr := t.row(ctx, p, f.count)
-		if broken && ctx.Err() != nil { // that is no verdict on the operation
-			r.interrupted = true
-			return ended(ctx, errors.Join(err, rerr))
-		}
-		r.Rows = append(r.Rows, row)
-		err = errors.Join(err, rerr)
-		if broken {
-			return err
-		}
-	}
-	return errors.Join(err, c.bye(ctx))
 }
 
 // offer gives the server access to this side's buffer.

@@ -3,11 +3,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,14 +26,16 @@ const defaultListen = "127.0.0.1:7471"
 
 type serveFlags struct {
 	stationFlags
-	addr string
-	once bool
+	addr    string
+	metrics string
+	once    bool
 }
 
 // serveResult is what `serve` offers.
 type serveResult struct {
 	Listen     string `json:"listen"`
 	Protection string `json:"protection"` // TLS, loopback, none
+	Metrics    string `json:"metrics"`    // where metrics are served; "" if they are not
 	Local      side   `json:"local"`
 }
 
@@ -47,20 +51,31 @@ the buffer; it is served until it is done, until it says nothing for as long as
 
 Keys are exchanged over TCP, or over a connection of rdma_cm's if the address
 begins with rdma_cm://: by mutual TLS, or on loopback, or in the clear with
---plaintext.`,
+--plaintext.
+
+With --metrics it answers requests for http://ADDR/metrics with the counters of
+all clients' connections, in Prometheus' text format. They have no address of a
+client; who reaches ADDR may read them.`,
 		Example: `  dmabuf-reg serve --gpu drm:renderD128
   dmabuf-reg serve --listen 10.0.0.1:7471 --tls-cert a.pem --tls-key a.key --tls-ca ca.pem
-  dmabuf-reg serve --policy staged --once`,
+  dmabuf-reg serve --policy staged --once
+  dmabuf-reg serve --metrics :9839`,
 		Args: cobra.NoArgs,
 	}
 	f.add(cmd)
 	f.addPolicy(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.addr, "listen", defaultListen, "address to listen on, TCP's HOST:PORT or rdma_cm://HOST:PORT; port 0 chooses one")
+	flags.StringVar(&f.metrics, "metrics", "", "address at which metrics are served by HTTP, HOST:PORT; without HOST on this machine only, port 0 chooses one")
 	flags.BoolVar(&f.once, "once", false, "end after the first client that had the buffer; the exit status says how it went")
 	cmd.RunE = a.action(func(ctx context.Context) (result, error) {
 		if err := checkAddr(f.addr); err != nil {
 			return nil, &cli.UsageError{Err: fmt.Errorf("--listen %w", err)}
+		}
+		if f.metrics != "" {
+			if err := checkAddr(f.metrics); err != nil || strings.HasPrefix(f.metrics, overCM) {
+				return nil, &cli.UsageError{Err: fmt.Errorf("--metrics %w", cmp.Or(err, errNoTCP))}
+			}
 		}
 		return a.doServe(ctx, f)
 	})
@@ -99,11 +114,28 @@ func (a *app) doServe(ctx context.Context, f serveFlags) (_ result, err error) {
 		return nil, listening(f.addr, err)
 	}
 	r := &serveResult{Listen: addr.String(), Protection: f.protection(addr), Local: st.side}
+	if f.metrics != "" {
+		l, lerr := listenMetrics(ctx, f.metrics)
+		if lerr != nil {
+			return nil, lerr
+		}
+		r.Metrics = l.Addr().String()
+		serving, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- st.serveMetrics(serving, l) }()
+		defer func() {
+			stop()
+			err = errors.Join(err, <-ended)
+		}()
+	}
 	if err := a.early("serve", r); err != nil {
 		return nil, err
 	}
 	return nil, s.serve(ctx)
 }
+
+// errNoTCP is of an address of rdma_cm where HTTP is served.
+var errNoTCP = errors.New("is served over TCP: write HOST:PORT")
 
 // maxClients are connected at a time; one of them has the buffer.
 const maxClients = 32
@@ -131,6 +163,9 @@ func (f *stationFlags) protection(addr net.Addr) string {
 
 func (r *serveResult) text(w io.Writer) error {
 	fmt.Fprintf(w, "listen:  %s (%s)\n", r.Listen, protections[r.Protection])
+	if r.Metrics != "" {
+		fmt.Fprintf(w, "metrics: http://%s/metrics\n", r.Metrics)
+	}
 	return r.Local.text(w)
 }
 

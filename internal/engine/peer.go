@@ -82,6 +82,18 @@ func (e *Endpoint) Peers() []operation.Peer {
 	return list
 }
 
+// Up reports whether the connection to a peer can be used, as Conn.Up does; false if there is none.
+func (e *Endpoint) Up(id operation.Peer) bool {
+	e.mu.Lock()
+	p, err := e.table.lookup(id)
+	var c *Conn
+	if err == nil {
+		c = p.conn
+	}
+	e.mu.Unlock()
+	return c != nil && c.Up()
+}
+
 // ConnPath returns the path of the connection to a peer, even after its end. It returns
 // ErrNotConnected if there was no connection.
 func (e *Endpoint) ConnPath(id operation.Peer) (ConnPath, error) {

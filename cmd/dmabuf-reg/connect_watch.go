@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/gpurdma/gpurdma/internal/human"
+	"github.com/gpurdma/gpurdma/internal/workqueue"
+)
+
+// rail is one path of a connection, and what was done over it.
+type rail struct {
+	name   string
+	up     bool
+	counts workqueue.KindCounts // of all kinds
+}
+
+// railLines writes a line for each rail, with the rates since the lines before. On a terminal the lines
+// take the place of those before.
+type railLines struct {
+	out    io.Writer
+	redraw bool
+	rails  func() []rail
+
+	last  []rail
+	at    time.Time
+	drawn int // lines
+}
+
+// every is the time between the lines of --watch.
+const every = time.Second
+
+// begin keeps the counters that the first rates begin with.
+func (m *railLines) begin(now time.Time) { m.last, m.at = m.rails(), now }
+
+// draw writes the lines.
+func (m *railLines) draw(now time.Time) {
+	seconds := now.Sub(m.at).Seconds()
+	rails, text := m.rails(), ""
+	if m.redraw && m.drawn > 0 {
+		text = fmt.Sprintf("\x1b[%dA", m.drawn)
+	}
+	for i, r := range rails {
+		was := workqueue.KindCounts{}
+		if i < len(m.last) {
+			was = m.last[i].counts
+		}
+		if m.redraw {
+			text += "\x1b[K"
+		}
+		text += r.line(&was, seconds) + "\n"
+	}
+	m.last, m.at, m.drawn = rails, now, len(rails)
+	_, _ = io.WriteString(m.out, text)
+}
+
+// line is a rail in words, with the rates since its counters were others.
+func (r *rail) line(was *workqueue.KindCounts, seconds float64) string {
+	state, bytes := "up", "0 MB/s"
+	if !r.up {
+		state = "down"
+	}
+	operations := 0.0
+	if seconds > 0 {
+		operations = float64(r.counts.Done()-was.Done()) / seconds
+		if n := r.counts.Bytes - was.Bytes; n > 0 {
+			bytes = human.Rate(float64(n) / seconds)
+		}
+	}
+	return fmt.Sprintf("%s  %-4s  %9.0f operations/s  %12s  %s", r.name, state, operations, bytes, human.Plural(int(r.counts.Failed), "error"))
+}
+
+// run draws once a second until ctx ends, and then once more.
+func (m *railLines) run(ctx context.Context) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			m.draw(now)
+		case <-ctx.Done():
+			m.draw(time.Now())
+			return
+		}
+	}
+}
+
+// startWatch writes what a connection does until stop is called.
+func (a *app) startWatch(ctx context.Context, c *client) (stop func()) {
+	m := &railLines{out: a.stdout, rails: func() []rail {
+		up, sum := c.ep.Up(c.peer), c.ep.Counts()
+		return []rail{{name: fmt.Sprintf("port %d of %s", c.way.Port, c.NIC), up: up, counts: sum.Total()}}
+	}}
+	if a.json {
+		m.out = a.stderr // stdout has the document
+	}
+	if f, ok := m.out.(*os.File); ok {
+		m.redraw = term.IsTerminal(int(f.Fd()))
+	}
+	m.begin(time.Now())
+	ctx, cancel := context.WithCancel(ctx)
+	var task sync.WaitGroup
+	task.Go(func() { m.run(ctx) })
+	return func() {
+		cancel()
+		task.Wait()
+	}
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"net"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/exposition"
+	"github.com/gpurdma/gpurdma/p2p/agent"
+)
+
+// metricsAt returns where metrics are served. Without a host it is on this machine only.
+func metricsAt(addr string) string {
+	if strings.HasPrefix(addr, ":") {
+		return "127.0.0.1" + addr
+	}
+	return addr
+}
+
+// listenMetrics listens for those who ask for metrics.
+func listenMetrics(ctx context.Context, addr string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", metricsAt(addr))
+	if err != nil {
+		return nil, &dmabuf.Error{Op: "listen", Device: addr, Remedy: "choose another --metrics HOST:PORT; port 0 chooses one that is free", Err: err}
+	}
+	return l, nil
+}
+
+// serveMetrics answers requests at /metrics until ctx ends. It closes the listener.
+func (s *station) serveMetrics(ctx context.Context, l net.Listener) error {
+	return agent.Serve(ctx, l, agent.Share(func(context.Context) agent.Answer { return agent.Answer{Metrics: s.metrics()} }, 0))
+}
+
+// metrics returns the counters of all clients.
+func (s *station) metrics() string {
+	sum := s.ep.Counts()
+	var b strings.Builder
+	exposition.Write(&b, s.NIC, &sum)
+	return b.String()
+}

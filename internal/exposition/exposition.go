@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package exposition writes the counters of a NIC's connections in Prometheus' text format, for
+// commands, which do without Prometheus' library. The metrics are those of package metrics, whose
+// test compares the two. Change it to add a metric, in both places.
+package exposition
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/workqueue"
+)
+
+// kinds are the kinds of operations, in the order of their names.
+var kinds = []operation.Kind{operation.CompareSwap, operation.FetchAdd, operation.Read, operation.Send, operation.Write}
+
+// Write writes all metrics of a NIC.
+func Write(b *strings.Builder, nic string, sum *workqueue.Sum) {
+	byNIC := func(name, kind, help string, value int64) {
+		head(b, name, kind, help)
+		fmt.Fprintf(b, "gpurdma_%s{nic=%s} %d\n", name, quoted(nic), value)
+	}
+	byKind := func(name, help string, value func(*workqueue.KindCounts) uint64) {
+		head(b, name, "counter", help)
+		for _, k := range kinds {
+			fmt.Fprintf(b, "gpurdma_%s{kind=%s,nic=%s} %d\n", name, quoted(k.String()), quoted(nic), value(&sum.Counts[k]))
+		}
+	}
+	byKind("bytes_total", "Bytes of the operations that were carried out.", func(k *workqueue.KindCounts) uint64 { return uint64(k.Bytes) })
+	byNIC("connections", "gauge", "Connections that are open.", int64(sum.Conns))
+	byNIC("copied_bytes_total", "counter", "Bytes that the CPU has copied between staging buffers and their sources, for operations and otherwise.", sum.Copied)
+	byKind("errors_total", "Operations of this side that have failed, or were withdrawn, wholly or in part.", func(k *workqueue.KindCounts) uint64 { return k.Failed })
+	durations(b, nic, sum)
+	byKind("operations_total", "Operations of this side that were carried out.", (*workqueue.KindCounts).Done)
+	byNIC("pinned_bytes", "gauge", "Host memory that is pinned for the NIC.", sum.Pinned)
+	byKind("staged_bytes_total", "Bytes that the CPU has copied between staging buffers and their sources for operations.", func(k *workqueue.KindCounts) uint64 { return uint64(k.Staged) })
+}
+
+func head(b *strings.Builder, name, kind, help string) {
+	fmt.Fprintf(b, "# HELP gpurdma_%s %s\n# TYPE gpurdma_%s %s\n", name, help, name, kind)
+}
+
+// durations writes the histogram of times.
+func durations(b *strings.Builder, nic string, sum *workqueue.Sum) {
+	const name = "operation_duration_seconds"
+	head(b, name, "histogram", "Time from posting to completion of the operations that were carried out.")
+	for _, kind := range kinds {
+		k := &sum.Counts[kind]
+		labels := fmt.Sprintf("kind=%s,nic=%s", quoted(kind.String()), quoted(nic))
+		n := uint64(0)
+		for i, x := range k.Latency {
+			n += x
+			bound := "+Inf"
+			if i < len(k.Latency)-1 {
+				bound = number((time.Microsecond << i).Seconds())
+			}
+			fmt.Fprintf(b, "gpurdma_%s_bucket{%s,le=%s} %d\n", name, labels, quoted(bound), n)
+		}
+		fmt.Fprintf(b, "gpurdma_%s_sum{%s} %s\ngpurdma_%s_count{%s} %d\n", name, labels, number(k.Time.Seconds()), name, labels, n)
+	}
+}
+
+func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+
+// escaped has the escapes that the format knows in a label's value, and no others.
+var escaped = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+// quoted is a label's value.
+func quoted(s string) string { return `"` + escaped.Replace(s) + `"` }
