@@ -46,7 +46,7 @@ func TestRoomsOfP2PAreNamed(t *testing.T) {
 }
 
 // mentioned are files and folders of the repository as pages name them, in code or as links.
-var mentioned = regexp.MustCompile("[`(]((?:\\.\\./)*(?:bench|canary|cmd|deploy|dmabuf|docs|drm|fi|gpualloc|ibvfd|internal|kernel|layout|mk|p2p|pciaddr|placement|testbed|trace)/[A-Za-z0-9_./-]+\\.(?:go|md|sh|json|yml|yaml|mk))[`)#]")
+var mentioned = regexp.MustCompile("[`(]((?:\\.\\./)*(?:bench|canary|cmd|deploy|dmabuf|docs|drm|fi|gpualloc|ibvfd|internal|kernel|layout|metrics|mk|p2p|pciaddr|placement|testbed|trace)/[A-Za-z0-9_./-]+\\.(?:go|md|sh|json|yml|yaml|mk))[`)#]")
 
 // A page names no file that is not there.
 func TestPagesNameFiles(t *testing.T) {

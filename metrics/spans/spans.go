@@ -26,7 +26,7 @@ import (
 // Name is the name of the tracer.
 const Name = "github.com/gpurdma/gpurdma"
 
-// Conn is a connection whose blocking calls make spans. What is not blocking is the connection's own.
+// Conn is a connection whose blocking calls make spans. Its other methods are those of gpurdma.Conn.
 type Conn struct {
 	*gpurdma.Conn
 	tracer trace.Tracer
