@@ -60,8 +60,8 @@ type stationFlags struct {
 
 func (f *stationFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	onceVar(cmd, &f.gpu, "gpu", "SPEC", "auto", "allocator: a spec that dmabuf-reg devices lists, auto, or host for memory of the host")
-	onceVar(cmd, &f.nic, "nic", "NIC", "auto", "RDMA device; auto picks the nearest that registers dma-bufs and says why")
+	cli.OnceVar(cmd, &f.gpu, "gpu", "SPEC", "auto", "allocator: a spec that dmabuf-reg devices lists, auto, or host for memory of the host")
+	cli.OnceVar(cmd, &f.nic, "nic", "NIC", "auto", "RDMA device; auto picks the nearest that registers dma-bufs and says why")
 	f.size = 4 << 20
 	flags.Var(&f.size, "size", "bytes to allocate")
 	flags.BoolVar(&f.force, "force", false, "allocate even if the memory seems not to be there; the kernel's OOM killer may disagree")

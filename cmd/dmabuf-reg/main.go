@@ -9,6 +9,12 @@ import (
 	"os"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+
+	// The vendors' runtimes register their allocators (cuda:N, rocm:N, ze:N). Their libraries are
+	// loaded when used.
+	_ "github.com/gpurdma/gpurdma/gpualloc/cuda"
+	_ "github.com/gpurdma/gpurdma/gpualloc/levelzero"
+	_ "github.com/gpurdma/gpurdma/gpualloc/rocm"
 )
 
 // version is set by the build.

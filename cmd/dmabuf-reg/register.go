@@ -122,9 +122,9 @@ to the kernel, to see what it says.`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	onceVar(cmd, &f.gpu, "gpu", "SPEC", "auto", "allocator: a spec that dmabuf-reg devices lists, or auto")
+	cli.OnceVar(cmd, &f.gpu, "gpu", "SPEC", "auto", "allocator: a spec that dmabuf-reg devices lists, or auto")
 	flags.IntVar(&f.fd, "fd", -1, "register this open dma-buf descriptor, inherited from the parent, instead of allocating")
-	onceVar(cmd, &f.nic, "nic", "NIC", "auto", "RDMA device; auto picks the nearest that registers dma-bufs and says why")
+	cli.OnceVar(cmd, &f.nic, "nic", "NIC", "auto", "RDMA device; auto picks the nearest that registers dma-bufs and says why")
 	flags.Var(&f.size, "size", "bytes to allocate; rounded up to what the exporter can do")
 	flags.Var(&f.offset, "offset", "start of the range in the buffer")
 	flags.Var(&f.length, "length", "length of the range (default: to the end of the buffer)")

@@ -100,8 +100,8 @@ The exit status is 0 only if everything that could be tried passed.`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	onceVar(cmd, &f.gpu, "gpu", "SPEC", "all", "allocator: a spec that dmabuf-reg devices lists, auto, or all")
-	onceVar(cmd, &f.nic, "nic", "NIC", "auto", "RDMA device; auto picks the nearest to the memory, all tries each")
+	cli.OnceVar(cmd, &f.gpu, "gpu", "SPEC", "all", "allocator: a spec that dmabuf-reg devices lists, auto, or all")
+	cli.OnceVar(cmd, &f.nic, "nic", "NIC", "auto", "RDMA device; auto picks the nearest to the memory, all tries each")
 	flags.Var(&f.size, "size", "bytes to allocate")
 	flags.Uint64Var(&f.seed, "seed", 0, "repeat a run's bytes and ranges (default: random; printed)")
 	flags.StringArrayVar(&f.cases, "case", nil, "run this case only; repeat for more ("+strings.Join(canary.CaseNames(), "; ")+")")

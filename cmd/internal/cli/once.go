@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package cli
 
 import (
 	"fmt"
@@ -15,7 +15,8 @@ type once struct {
 	given bool
 }
 
-func onceVar(cmd *cobra.Command, to *string, name, kind, value, usage string) {
+// OnceVar defines a flag whose word may be given once. kind is what --help shows for the word.
+func OnceVar(cmd *cobra.Command, to *string, name, kind, value, usage string) {
 	*to = value
 	cmd.Flags().Var(&once{to: to, kind: kind}, name, usage)
 }
