@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"golang.org/x/sys/unix"
@@ -219,5 +220,22 @@ func TestFullTexts(t *testing.T) {
 	}
 	for k := 0; k < 2; {
 		k += must(q.Wait(limited(t), done))(t)
+	}
+}
+
+// Calls whose time is over say what they have waited for.
+func TestDeadlinesSayWhatWasAwaited(t *testing.T) {
+	w := newWorld(t, Config{})
+	for what, call := range map[string]func(context.Context) error{
+		"no caller has connected":           func(ctx context.Context) error { _, err := w.ln.Accept(ctx); return err },
+		"the peer has sent no message":      func(ctx context.Context) error { _, err := w.ca.Receive(ctx); return err },
+		"the peer has sent no notification": func(ctx context.Context) error { _, err := w.ca.ReceiveNotification(ctx); return err },
+		"the peer has not exported it":      func(ctx context.Context) error { _, err := w.ca.Import(ctx, "x"); return err },
+	} {
+		ctx, cancel := context.WithTimeout(limited(t), time.Millisecond)
+		if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: %v", what, err)
+		}
+		cancel()
 	}
 }

@@ -4,9 +4,11 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync"
 
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/mailbox"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
@@ -94,7 +96,7 @@ func (c *Conn) Receive(ctx context.Context, kind mailbox.Kind) ([]byte, error) {
 			return nil, c.Works.Gone()
 		}
 		if err := c.e.Await(ctx, c.Works.MessageSignal(kind), c.ended); err != nil {
-			return nil, err
+			return nil, &dmabuf.Error{Op: "receive", Detail: fmt.Sprintf("the peer has sent no %v", kind), Err: err}
 		}
 	}
 }

@@ -343,7 +343,7 @@ func (e *Endpoint) accept(ctx context.Context, accepted chan *peer, done chan st
 				return p, nil
 			}
 		case <-ctx.Done():
-			return nil, errs.Ended(ctx)
+			return nil, &dmabuf.Error{Op: "accept", Detail: "no caller has connected", Err: errs.Ended(ctx)}
 		case <-done:
 			return nil, errs.Closed("listener")
 		case <-e.life.Done():

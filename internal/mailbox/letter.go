@@ -14,6 +14,14 @@ const (
 	receive // of a Letter: a receive for any message
 )
 
+// String returns "message" or "notification".
+func (k Kind) String() string {
+	if k == Note {
+		return "notification"
+	}
+	return "message"
+}
+
 // Sizes of a message's kind, and of the number of credits, in bytes.
 const (
 	headSize   = 1
