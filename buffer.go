@@ -113,18 +113,22 @@ func PeerDirect() BufferOption {
 // The backends cuda, rocm and levelzero must be imported by the program. The Buffer owns the
 // memory, and frees it.
 func (f *Fabric) Alloc(ctx context.Context, spec string, size int64, opts ...BufferOption) (*Buffer, error) {
-	if err := errs.Ended(ctx); err != nil {
+	opt, err := chosen(opts)
+	if err == nil {
+		err = errs.Ended(ctx)
+	}
+	if err != nil {
 		return nil, err
 	}
 	switch {
 	case spec == "host":
-		return f.allocHost(size, opts)
+		return f.allocHost(size, opt)
 	case f.alloc != nil:
 		src, err := f.alloc(ctx, spec, size)
 		if err != nil {
 			return nil, err
 		}
-		return f.register(ctx, src.(Source), spec, size, []io.Closer{src.(io.Closer)}, opts)
+		return f.register(ctx, src.(Source), spec, size, []io.Closer{src.(io.Closer)}, opt)
 	}
 	a, err := gpualloc.Open(spec, gpualloc.Env{})
 	if err != nil {
@@ -134,19 +138,16 @@ func (f *Fabric) Alloc(ctx context.Context, spec string, size int64, opts ...Buf
 	if err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
-	return f.register(ctx, mem, spec, size, []io.Closer{mem, a}, opts)
+	return f.register(ctx, mem, spec, size, []io.Closer{mem, a}, opt)
 }
 
 // allocHost makes one piece of host memory, which all NICs register.
-func (f *Fabric) allocHost(size int64, opts []BufferOption) (*Buffer, error) {
-	opt, err := chosen(opts)
-	if err == nil && opt.Policy == memory.StagedOnly {
-		err = &dmabuf.Error{Op: "allocate host memory", Detail: "StagedOnly", Remedy: "leave it out: NICs reach host memory", Err: unix.EINVAL}
-	} else if err == nil && size <= 0 {
-		err = &dmabuf.Error{Op: "allocate host memory", Detail: fmt.Sprintf("%d bytes", size), Err: dmabuf.ErrRange}
+func (f *Fabric) allocHost(size int64, opt memory.BufferOptions) (*Buffer, error) {
+	if opt.Policy == memory.StagedOnly {
+		return nil, &dmabuf.Error{Op: "allocate host memory", Detail: "StagedOnly", Remedy: "leave it out: NICs reach host memory", Err: unix.EINVAL}
 	}
-	if err != nil {
-		return nil, err
+	if size <= 0 {
+		return nil, &dmabuf.Error{Op: "allocate host memory", Detail: fmt.Sprintf("%d bytes", size), Err: dmabuf.ErrRange}
 	}
 	for _, r := range f.nics {
 		if err := r.nic.Pin(size, "a buffer of host memory"); err != nil {
@@ -188,14 +189,14 @@ func (f *Fabric) Register(ctx context.Context, src Source, opts ...BufferOption)
 	if s, ok := src.(interface{ Spec() string }); ok {
 		name = s.Spec()
 	}
-	return f.register(ctx, src, name, src.Size(), nil, opts)
-}
-
-func (f *Fabric) register(ctx context.Context, src Source, name string, size int64, owned []io.Closer, opts []BufferOption) (*Buffer, error) {
 	opt, err := chosen(opts)
 	if err != nil {
 		return nil, err
 	}
+	return f.register(ctx, src, name, src.Size(), nil, opt)
+}
+
+func (f *Fabric) register(ctx context.Context, src Source, name string, size int64, owned []io.Closer, opt memory.BufferOptions) (*Buffer, error) {
 	return f.make(size, owned, func(n *memory.NIC, x io.Closer) (*memory.Buffer, error) {
 		if err := errs.Ended(ctx); err != nil {
 			return nil, err

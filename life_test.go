@@ -18,6 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/pciaddr"
+	"golang.org/x/sys/unix"
 )
 
 // bytesSource is memory that NICs cannot register. As with a GPU's, the program may write it while
@@ -400,6 +401,13 @@ func TestContradictions(t *testing.T) {
 	w := newWorld(t, Config{})
 	if _, err := w.a.Register(limited(t), newSource(8), DirectOnly(), StagedOnly()); err == nil {
 		t.Error("DirectOnly and StagedOnly")
+	}
+	w.a.alloc = func(context.Context, string, int64) (any, error) {
+		t.Error("Alloc allocates before it reads its options")
+		return nil, ErrRange
+	}
+	if _, err := w.a.Alloc(limited(t), "cuda:0", 8, DirectOnly(), StagedOnly()); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("DirectOnly and StagedOnly: %v", err)
 	}
 	w.a.SetMaxPinned(1 << 20)
 	if _, err := w.a.Alloc(limited(t), "host", 1<<40); !errors.Is(err, ErrLimit) {
