@@ -71,16 +71,23 @@ func (q *pair) carryOut() outcome {
 		peer.arrive()
 		from.copyTo(local)
 		return as(ibvfd.WCSuccess)
-	case ibvfd.OpWrite, ibvfd.OpWriteImm:
-		return q.write(wr, peer, local.gather(), total)
-	case ibvfd.OpSend:
-		return peer.take(ibvfd.WC{Opcode: ibvfd.WCOpRecv, ByteLen: uint32(total)}, local.gather())
-	case ibvfd.OpSendImm:
-		return peer.take(ibvfd.WC{Opcode: ibvfd.WCOpRecv, ByteLen: uint32(total), Flags: ibvfd.WCWithImm, Imm: wr.Imm}, local.gather())
+	case ibvfd.OpWrite, ibvfd.OpWriteImm, ibvfd.OpSend, ibvfd.OpSendImm:
+		return q.deliver(wr, peer, local.gather(), total)
 	case ibvfd.OpFetchAdd, ibvfd.OpCompareSwap:
 		return q.atomic(*wr, peer, local)
 	}
 	return as(ibvfd.WCLocQPOpErr)
+}
+
+// deliver carries out a WRITE or a SEND, whose bytes are data.
+func (q *pair) deliver(wr *request, peer *pair, data []byte, total int) outcome {
+	switch wr.Op {
+	case ibvfd.OpSend:
+		return peer.take(ibvfd.WC{Opcode: ibvfd.WCOpRecv, ByteLen: uint32(total)}, data)
+	case ibvfd.OpSendImm:
+		return peer.take(ibvfd.WC{Opcode: ibvfd.WCOpRecv, ByteLen: uint32(total), Flags: ibvfd.WCWithImm, Imm: wr.Imm}, data)
+	}
+	return q.write(wr, peer, data, total)
 }
 
 // write carries out a WRITE. One with immediate data that finds no receive writes nothing.

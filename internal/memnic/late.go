@@ -79,12 +79,8 @@ func (p *packet) arrive() bool {
 	}
 	o := noAnswer
 	switch p.Op {
-	case ibvfd.OpWrite, ibvfd.OpWriteImm:
-		o = p.from.write(&p.request, peer, p.data, p.total)
-	case ibvfd.OpSend:
-		o = peer.take(ibvfd.WC{Opcode: ibvfd.WCOpRecv, ByteLen: uint32(p.total)}, p.data)
-	case ibvfd.OpSendImm:
-		o = peer.take(ibvfd.WC{Opcode: ibvfd.WCOpRecv, ByteLen: uint32(p.total), Flags: ibvfd.WCWithImm, Imm: p.Imm}, p.data)
+	case ibvfd.OpWrite, ibvfd.OpWriteImm, ibvfd.OpSend, ibvfd.OpSendImm:
+		o = p.from.deliver(&p.request, peer, p.data, p.total)
 	case ibvfd.OpFetchAdd, ibvfd.OpCompareSwap:
 		at, _ := peer.target(&p.request, atomicSize, ibvfd.AccessRemoteAtomic)
 		if at == nil {
