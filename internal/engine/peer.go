@@ -56,19 +56,25 @@ func (e *Endpoint) Remove(id operation.Peer) error {
 // including those of the peer's operations before the end, and the keys that the peer was
 // given are withdrawn.
 func (e *Endpoint) Lost(ctx context.Context, id operation.Peer) error {
-	e.mu.Lock()
-	p, err := e.table.lookup(id)
-	var c *Conn
-	if err == nil {
-		if c = p.conn; c == nil {
-			err = fmt.Errorf("peer %d: %w: no operation has needed it yet", id, ErrNotConnected)
-		}
-	}
-	e.mu.Unlock()
+	c, err := e.lastConn(id)
 	if err != nil {
 		return err
 	}
+	if c == nil {
+		return fmt.Errorf("peer %d: %w: no operation has needed it yet", id, ErrNotConnected)
+	}
 	return c.lost(ctx)
+}
+
+// lastConn returns the connection to a peer, even after its end, nil if no operation has needed it yet.
+func (e *Endpoint) lastConn(id operation.Peer) (*Conn, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p, err := e.table.lookup(id)
+	if err != nil {
+		return nil, err
+	}
+	return p.conn, nil
 }
 
 // Peers returns the peers in the table.
@@ -84,26 +90,14 @@ func (e *Endpoint) Peers() []operation.Peer {
 
 // Up reports whether the connection to a peer can be used, as Conn.Up does; false if there is none.
 func (e *Endpoint) Up(id operation.Peer) bool {
-	e.mu.Lock()
-	p, err := e.table.lookup(id)
-	var c *Conn
-	if err == nil {
-		c = p.conn
-	}
-	e.mu.Unlock()
-	return c != nil && c.Up()
+	c, err := e.lastConn(id)
+	return err == nil && c != nil && c.Up()
 }
 
 // ConnPath returns the path of the connection to a peer, even after its end. It returns
 // ErrNotConnected if there was no connection.
 func (e *Endpoint) ConnPath(id operation.Peer) (ConnPath, error) {
-	e.mu.Lock()
-	p, err := e.table.lookup(id)
-	var c *Conn
-	if err == nil {
-		c = p.conn
-	}
-	e.mu.Unlock()
+	c, err := e.lastConn(id)
 	if err != nil {
 		return ConnPath{}, err
 	}
