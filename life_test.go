@@ -390,6 +390,9 @@ func TestExportBesideUnexport(t *testing.T) {
 			}
 		}
 		w.ok(<-ended)
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			t.Fatal(err)
+		}
 		if err == nil {
 			must(w.ca.Import(limited(t), name))(t)
 		}
