@@ -204,7 +204,7 @@ func (c *Conn) Close() error {
 func (c *Conn) Done() <-chan struct{} { return c.c.Done() }
 
 // Err returns why the connection has ended, and nil before that. It is not nil once an operation
-// has failed because of the end.
+// has failed because of the end. Until Done is closed the reason may become more precise.
 func (c *Conn) Err() error { return plain(c.c.Err()) }
 
 // LocalAddr returns this side's address of the exchange.

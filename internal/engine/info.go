@@ -86,8 +86,8 @@ func (c *Conn) OnEnd(f func()) {
 	}
 }
 
-// Err returns why the connection has ended: from the moment on at which operations complete
-// because of it. It returns nil before.
+// Err returns why the connection has begun to end, nil before that. Until Done is closed the reason
+// may still become more precise.
 func (c *Conn) Err() error { return c.Works.Err() }
 
 // rejectedHere is the error of a caller that this side's program has rejected. It is ErrRejected.

@@ -34,12 +34,12 @@ func (q *Queue) refusal() error {
 	return q.shut
 }
 
-// Err returns why a connection is ending, from the moment on at which operations complete because
-// of it; nil before.
+// Err returns why a connection has begun to end, nil before that. Until its ops are completed the
+// reason may still become more precise.
 func (q *Queue) Err() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.end.final {
+	if q.state != dead {
 		return nil
 	}
 	return q.end.gone()
@@ -220,7 +220,6 @@ func (q *Queue) drain() {
 func (q *Queue) Finish() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.end.final = true
 	q.slow.rest()
 	var left []*Work
 	add := func(o *Work) {

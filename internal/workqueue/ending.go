@@ -23,7 +23,6 @@ type ending struct {
 	down     error         // the state of the port, or the path, if the connection ended because of it
 	farewell error         // the peer's reason for the end; nil before it comes
 	heard    chan struct{} // closed when farewell is set
-	final    bool          // cause does not change any more
 }
 
 // gone returns the error of a connection that cannot be used.
