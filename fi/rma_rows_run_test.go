@@ -228,10 +228,7 @@ func (o *ourRMA) event(c completion) rmaEvent {
 	}
 	e.Flags = c.Flags.String()
 	if c.Flags&RemoteCQData != 0 {
-		e.Data = c.Data
-		if !o.connectionless { // ofi_rxm does not report these
-			e.Len = c.Len
-		}
+		e.Data, e.Len = c.Data, c.Len
 	}
 	return e
 }

@@ -70,31 +70,10 @@ run() {
 archive=$(archive_uri)
 [ -n "$archive" ] || fail "no Debian archive among the sources that apt is configured with"
 
-# Not every mirror has every suite: go on with what there is. The first that has the
-# version is taken, and of what it has the newest.
-exact='' apt='' offered=''
-for s in "${suites[@]}"; do
-	apt=$apts/$s
-	archive_apt "$apt" deb-src "$archive" "$s"
-	if ! why=$(archive_update "$apt"); then
-		echo "rxe provider $version: $s cannot be read: $why" >&2
-		continue
-	fi
-	versions=$(APT_CONFIG=$apt/apt.conf apt-cache showsrc --only-source rdma-core 2>/dev/null | sed -n 's/^Version: //p' | sort -Vu)
-	exact=$(grep "^$version\\." <<<"$versions" | tail -n 1) && break
-	offered+=" $(xargs <<<"$versions")"
-done
-[ -n "$exact" ] ||
-	fail "the source of rdma-core $version can not be had: of ${suites[*]}, those that can be read have:${offered:- no version at all}"
-
-# The tarball alone. Debian's own additions are not needed, and a mirror may
-# lack them; the hash of each file is in the signed index.
-fetch() (
-	archive_dir "$work/dl"
-	cd "$work/dl"
-	APT_CONFIG=$apt/apt.conf apt-get --download-only --tar-only source "rdma-core=$exact"
-)
-run "fetch the source of rdma-core $exact" fetch ||
+archive_find "$apts" "$archive" "^$version\\." rdma-core "${suites[@]}" ||
+	fail "the source of rdma-core $version can not be had: of ${suites[*]}, those that can be read have:${source_offered:- no version at all}"
+exact=$source_version
+run "fetch the source of rdma-core $exact" archive_tarball rdma-core "$work/dl" ||
 	fail "the source of rdma-core $exact is listed but can not be downloaded"
 
 extract() {
@@ -129,7 +108,7 @@ collect() {
 }
 run "build the C program against it" collect || fail "the C program does not build against rdma-core $exact"
 
-archive_record source -o "$new/.downloads.json" -for "rxe-provider $version" -lists "$apt/lists" \
+archive_record source -o "$new/.downloads.json" -for "rxe-provider $version" -lists "$source_apt/lists" \
 	-name rdma-core -version "$exact" "$work"/dl/rdma-core_*.orig.tar.*
 echo "$exact" >"$new/version"
 echo "$hash" >"$new/inputs"

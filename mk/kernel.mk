@@ -15,9 +15,16 @@ rxe-provider: ## build libibverbs with a patched rxe provider, where its source 
 	@BUILD=$(BUILD) kernel/rxe-provider.sh $(RXE_PROVIDER)
 	@$(DOWNLOADS) manifest -build $(BUILD)
 
+# With IF_AVAILABLE, a machine that cannot have it says so, and goes on without it.
+.PHONY: libfabric
+libfabric: ## build libfabric 2.x and what tests it, where its source can be had
+	@BUILD=$(BUILD) testbed/libfabric.sh || { status=$$?; [ $$status = 77 ] && [ -n "$(IF_AVAILABLE)" ] || exit $$status; }
+	@$(DOWNLOADS) manifest -build $(BUILD)
+
 # The independent C program: libibverbs and raw ioctls, no Go. It needs the
 # headers of libibverbs-dev, which nothing else here does.
 CPROG ?= $(BUILD)/bin/dmabuf-mr
+FI_RMA ?= $(BUILD)/bin/fi-rma
 CPROG_SRC := $(addprefix testbed/cprog/,bench.c bufinfo.c errname.c exporter.c \
 	json.c loopback.c main.c mr.c options.c pattern.c selftest.c \
 	selftest_atomic.c selftest_lifetime.c selftest_refusal.c \
@@ -25,7 +32,7 @@ CPROG_SRC := $(addprefix testbed/cprog/,bench.c bufinfo.c errname.c exporter.c \
 CPROG_CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes
 
 .PHONY: cprog
-cprog: $(CPROG) $(BUILD)/bin/bar-search $(BUILD)/bin/fi-rma $(BUILD)/bin/preload.so ## build the independent C programs
+cprog: $(CPROG) $(BUILD)/bin/bar-search $(FI_RMA) $(BUILD)/bin/preload.so ## build the independent C programs
 
 $(BUILD)/bin/bar-search: testbed/cprog/bar-search.c mk/kernel.mk
 	@mkdir -p $(@D)
@@ -39,8 +46,8 @@ $(BUILD)/bin/preload.so: $(addprefix testbed/cprog/,preload.c exporter.c mr.c ex
 	$(CC) $(CPPFLAGS) $(CPROG_CFLAGS) -fPIC -shared $(LDFLAGS) -o $@ $(filter %.c,$^) \
 		-Wl,--no-as-needed -libverbs -ldl
 
-# What Debian's libfabric does, for the root package's tests.
-$(BUILD)/bin/fi-rma: $(addprefix testbed/cprog/,fi-rma.c errname.c errname.h) mk/kernel.mk
+# What libfabric does, for the tests of package fi: Debian's, or the one of testbed/libfabric.sh.
+$(FI_RMA): $(addprefix testbed/cprog/,fi-rma.c errname.c exporter.c errname.h exporter.h) mk/kernel.mk
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CPROG_CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -lfabric
 

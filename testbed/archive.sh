@@ -3,7 +3,8 @@
 #
 # Debian's newer suites, for what Debian 12 does not have: from which archive, and an
 # apt of its own for them. And what all of set-up shares about apt. Sourced by
-# testbed/setup.sh, testbed/emulator.sh, kernel/buildroot.sh and kernel/rxe-provider.sh.
+# testbed/setup.sh, testbed/emulator.sh, testbed/libfabric.sh, kernel/buildroot.sh and
+# kernel/rxe-provider.sh.
 
 archive_keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
@@ -97,6 +98,40 @@ archive_dir() {
 	mkdir -p "$1"
 	[ "$(id -u)" -ne 0 ] || chown _apt "$1" || true
 }
+
+# archive_find APTS ARCHIVE PATTERN PACKAGE SUITE...: the newest version of a source package
+# that matches PATTERN, in the first of the suites that has one; oldest suite first. Its
+# version is left in source_version, and in source_apt the directory of an apt that can
+# fetch it. If it fails, source_offered has the versions that there are. Not every mirror
+# has every suite: those that cannot be read are named on standard error, and passed over.
+archive_find() {
+	local apts=$1 archive=$2 pattern=$3 package=$4 suite versions why
+	shift 4
+	source_version='' source_offered=''
+	for suite; do
+		source_apt=$apts/$suite
+		archive_apt "$source_apt" deb-src "$archive" "$suite"
+		if ! why=$(archive_update "$source_apt"); then
+			echo "$suite cannot be read: $why" >&2
+			continue
+		fi
+		versions=$(APT_CONFIG=$source_apt/apt.conf apt-cache showsrc --only-source "$package" 2>/dev/null |
+			sed -n 's/^Version: //p' | sort -Vu)
+		source_version=$(printf '%s\n' "$versions" | grep -e "$pattern" | tail -n 1) || true
+		[ -z "$source_version" ] || return 0
+		source_offered="$source_offered $(printf '%s\n' "$versions" | xargs)"
+	done
+	return 1
+}
+
+# archive_tarball PACKAGE DIR: downloads the upstream tarball of what archive_find has found.
+# Debian's own additions are not asked for, and a mirror may lack them; the hash of each
+# file is in the signed index.
+archive_tarball() (
+	archive_dir "$2"
+	cd "$2"
+	APT_CONFIG=$source_apt/apt.conf apt-get --download-only --tar-only source "$1=$source_version"
+)
 
 # Why mounts, which mmdebstrap makes, are not possible here; root of a container
 # may have no right to them. Empty: they are.

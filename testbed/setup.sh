@@ -27,8 +27,8 @@ libibverbs-dev librdmacm-dev ibverbs-providers ibverbs-utils rdmacm-utils
 rdma-core perftest python3-pyverbs libfabric-dev
 '
 # The BPF objects are committed; a test compiles them and compares. sparse and
-# perl check the kernel's part.
-[ "${1-}" != test ] || packages="$packages clang-14 llvm-14 sparse perl"
+# perl check the kernel's part. libfabric's source comes without a configure.
+[ "${1-}" != test ] || packages="$packages clang-14 llvm-14 sparse perl autoconf automake libtool"
 [ "${1-}" != bench ] || packages="$packages bpftrace pciutils hwloc-nox valgrind"
 
 fail() {

@@ -4,12 +4,14 @@
  * input, and says what came of it, so that package fi can be compared with it
  * operation by operation.
  *
- *   fi-rma ADDRESS             such as 10.9.0.1, of an RDMA device's network
+ *   fi-rma ADDRESS [EXPORTER]  such as 10.9.0.1, of an RDMA device's network
  *                              interface
  *
  * It has two endpoints and two buffers, of SIZE bytes each: what the first
  * endpoint posts concerns the first buffer, as local memory, and the second, as
- * remote memory. Words are separated by blanks.
+ * remote memory. With an exporter (exporter.h) they are parts of its dma-buf,
+ * and registered by FI_MR_DMABUF, which takes libfabric 2. Words are separated
+ * by blanks.
  *
  *   mode msg|rdm               connected endpoints, or connectionless ones by
  *                              ofi_rxm; it comes before all others
@@ -30,6 +32,7 @@
  */
 #define _GNU_SOURCE
 #include "errname.h"
+#include "exporter.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -110,6 +113,7 @@ static struct side near, far;
 static fi_addr_t peer = FI_ADDR_UNSPEC;
 
 static unsigned char *local, *remote, *scratch;
+static struct buffer exported = { .fd = -1, .owner_fd = -1 }; /* what has them, or nothing */
 static struct fid_mr *local_mr, *all_mr, *read_mr, *write_mr, *scratch_mr;
 
 static const char *posts[MAX_EVENTS];
@@ -179,14 +183,36 @@ static void fill(void)
 	}
 }
 
+static int reg_dmabuf(void *p, size_t len, uint64_t access, uint64_t key, struct fid_mr **mr)
+{
+#ifdef FI_MR_DMABUF
+	struct fi_mr_dmabuf part = {
+		.fd = exported.fd, .offset = (uint64_t)((uint8_t *)p - exported.map), .len = len, .base_addr = exported.map,
+	};
+	struct fi_mr_attr attr = {
+		.dmabuf = &part, .iov_count = 1, .access = access, .requested_key = key, .iface = FI_HMEM_SYSTEM,
+	};
+
+	return fi_mr_regattr(domain, &attr, FI_MR_DMABUF, mr);
+#else
+	(void)p, (void)len, (void)access, (void)key, (void)mr;
+	return -FI_ENOSYS;
+#endif
+}
+
 static struct fid_mr *reg(void *p, size_t len, uint64_t access)
 {
 	static uint64_t key;
 	struct fid_mr *mr;
-	int err = fi_mr_reg(domain, p, len, access, 0, ++key, 0, &mr, NULL);
+	int err;
 
+	key++;
+	if (exported.map)
+		err = reg_dmabuf(p, len, access, key, &mr);
+	else
+		err = fi_mr_reg(domain, p, len, access, 0, key, 0, &mr, NULL);
 	if (err)
-		die("fi_mr_reg", err);
+		die(exported.map ? "fi_mr_regattr with FI_MR_DMABUF" : "fi_mr_reg", err);
 	return mr;
 }
 
@@ -665,34 +691,55 @@ static void line(char **word, int words)
 /*
  * What the provider's library does when it starts takes an emulated processor
  * seconds: it looks for other networks' hardware, and twice for a symbol in all
- * of /proc/kallsyms. Nothing of that matters here.
+ * of /proc/kallsyms. Nothing of that matters here, except for dma-bufs: the
+ * provider takes them if it finds ib_umem_dmabuf_get.
  */
-static void quick_start(void)
+static void quick_start(bool dmabufs)
 {
 	setenv("FI_PROVIDER", "verbs,ofi_rxm", 1);
+	if (dmabufs)
+		return;
 	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 	    mount("/dev/null", "/proc/kallsyms", NULL, MS_BIND, NULL))
 		fprintf(stderr, "fi-rma: this is going to be slow: %s\n", strerror(errno));
+}
+
+/* Room for both buffers and scratch, from an exporter if there is one. */
+static void allocate(const char *exporter)
+{
+	const char *stage = "";
+	int err;
+
+	if (!exporter) {
+		local = mmap(NULL, 2 * SIZE + ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (local == MAP_FAILED)
+			die("mmap", errno);
+		return;
+	}
+	err = buffer_alloc(&exported, exporter, 2 * SIZE + ROOM, &stage);
+	if (err) {
+		fprintf(stderr, "fi-rma: %s: %s: %s\n", exporter, stage, strerror(err));
+		exit(1);
+	}
+	local = exported.map;
 }
 
 int main(int argc, char **argv)
 {
 	char text[1024];
 
-	if (argc != 2) {
-		fprintf(stderr, "usage: fi-rma ADDRESS <operations\n");
+	if (argc != 2 && argc != 3) {
+		fprintf(stderr, "usage: fi-rma ADDRESS [EXPORTER] <operations\n");
 		return 2;
 	}
 	address = argv[1];
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	quick_start();
+	quick_start(argc == 3);
 	/* The cache of registrations makes one of several, with the rights of all. */
 	setenv("FI_MR_CACHE_MONITOR", "disabled", 1);
 	/* ofi_rxm makes room for so many peers: more than the device's limit. */
 	setenv("FI_UNIVERSE_SIZE", "2", 1);
-	local = mmap(NULL, 2 * SIZE + ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (local == MAP_FAILED)
-		die("mmap", errno);
+	allocate(argv[2]);
 	remote = local + SIZE;
 	scratch = remote + SIZE;
 	fill();
@@ -706,5 +753,6 @@ int main(int argc, char **argv)
 			line(word, n);
 	}
 	stop();
+	buffer_free(&exported);
 	return 0;
 }

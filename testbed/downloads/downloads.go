@@ -59,7 +59,7 @@ const RecordFile = ".downloads.json"
 const ManifestFile = "manifest.json"
 
 // recordDirs are where records lie below a build directory.
-var recordDirs = []string{"host/*", "qemu", "kernels/*", "roots/*", "rxe-provider/*", "runtimes"}
+var recordDirs = []string{"host/*", "qemu", "kernels/*", "roots/*", "rxe-provider/*", "libfabric", "runtimes"}
 
 // ErrNone says that there is no list: nothing has been set up.
 var ErrNone = errors.New("set-up has left no list of what it downloaded")
