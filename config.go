@@ -105,9 +105,12 @@ func (c *Config) options(r *rail) (engine.EndpointOptions, error) {
 			return opt, refuse(fmt.Sprintf("Config.%s %d", x.name, x.value), fmt.Sprintf("0 to %d; 0 is the default", x.most))
 		}
 	}
-	for name, d := range map[string]time.Duration{"PeerTimeout": c.PeerTimeout, "ConnectTimeout": c.ConnectTimeout} {
-		if d != 0 && (d < time.Millisecond || d > 24*time.Hour) {
-			return opt, refuse(fmt.Sprintf("Config.%s %v", name, d), "1 ms to 24 h; 0 is the default")
+	for _, x := range []struct {
+		name  string
+		value time.Duration
+	}{{"PeerTimeout", c.PeerTimeout}, {"ConnectTimeout", c.ConnectTimeout}} {
+		if x.value != 0 && (x.value < time.Millisecond || x.value > 24*time.Hour) {
+			return opt, refuse(fmt.Sprintf("Config.%s %v", x.name, x.value), "1 ms to 24 h; 0 is the default")
 		}
 	}
 	if c.ServiceLevel > 15 {

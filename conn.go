@@ -220,9 +220,10 @@ func (c *Conn) Peer() PeerInfo { return c.peer }
 func (c *Conn) Stats() Stats {
 	var n workqueue.Sum
 	c.c.Works.AddCounts(&n.Counts)
-	s := stats(&n)
-	s.ByNIC = map[string]Stats{c.rail.nic.Name(): stats(&n)}
-	return s
+	one := stats(&n)
+	all := one
+	all.ByNIC = map[string]Stats{c.rail.nic.Name(): one}
+	return all
 }
 
 // Rail is the path of a connection over one NIC.

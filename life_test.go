@@ -331,6 +331,32 @@ func TestErrAfterAFailure(t *testing.T) {
 	}
 }
 
+// The error of a connection is there as soon as an operation has been refused because of its end.
+func TestErrAfterARefusal(t *testing.T) {
+	w := newWorld(t, Config{})
+	mine := w.host(w.a, 8)
+	m := w.host(w.b, 8)
+	for i := range 4 {
+		a, b := w.connect(Config{})
+		w.ok(b.Export("m", m.All(), ReadWrite))
+		remote := must(a.Import(limited(t), "m"))(t)
+		var ending sync.WaitGroup
+		ending.Go(func() { _ = b.Close() })
+		for {
+			_, err := a.Start(limited(t), Op{Kind: OpWrite, Local: mine.All(), Remote: remote})
+			if err == nil {
+				continue
+			}
+			if a.Err() == nil {
+				t.Fatalf("round %d: refused, and the connection has no error: %v", i, err)
+			}
+			break
+		}
+		ending.Wait()
+		_ = a.Close()
+	}
+}
+
 // An operation behind one that has failed has an error of the same kinds as the connection's.
 func TestErrorsBehindAFailure(t *testing.T) {
 	w := newWorld(t, Config{PeerTimeout: 200 * time.Millisecond})
@@ -423,8 +449,11 @@ func TestContradictions(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	_, err := w.a.Dial(limited(t), "b:1", Config{ConnectTimeout: time.Nanosecond + time.Millisecond})
-	if err != nil && !strings.Contains(err.Error(), "ConnectTimeout") {
-		t.Errorf("a connection without time: %v", err)
+	for _, slow := range []string{"b:2", "b:3"} {
+		cfg := Config{Admit: func(ctx context.Context, _ PeerInfo) error { <-ctx.Done(); return ctx.Err() }}
+		_ = must(w.b.Listen(slow, cfg))(t)
+		if _, err := w.a.Dial(limited(t), slow, Config{ConnectTimeout: time.Millisecond}); err == nil || !strings.Contains(err.Error(), "ConnectTimeout") {
+			t.Errorf("a connection without time: %v", err)
+		}
 	}
 }

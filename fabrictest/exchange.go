@@ -27,17 +27,9 @@ func (n *Network) CutExchanges(how Loss, among ...*gpurdma.Fabric) {
 	}
 	var devices []*memnic.Device
 	for _, f := range among {
-		for _, nic := range n.machine(f).nics {
-			devices = append(devices, nic.dev)
-		}
+		devices = append(devices, n.machine(f).nics[0].dev) // any of a machine's
 	}
-	if len(among) != 1 {
-		n.net.CutExchanges(loss, devices...)
-		return
-	}
-	for _, d := range devices { // each with all others
-		n.net.CutExchanges(loss, d)
-	}
+	n.net.CutExchanges(loss, devices...)
 }
 
 // MendExchanges undoes all calls of CutExchanges. Silent connections continue, unless they have

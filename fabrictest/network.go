@@ -83,7 +83,7 @@ func (n *Network) Open(names ...string) (*gpurdma.Fabric, error) {
 	m := &machine{net: n}
 	var nics []*memory.NIC
 	for _, name := range names {
-		dev := n.net.Device(name, memnic.Limits{NoAtomics: n.noAtomics})
+		dev := n.net.Device(name, memnic.Limits{NoAtomics: n.noAtomics, Machine: m})
 		m.nics = append(m.nics, &NIC{machine: m, name: name, dev: dev})
 		nics = append(nics, memory.NewNIC(device{dev}, memory.NICOptions{}))
 	}

@@ -20,7 +20,7 @@ func metricsAt(addr string) string {
 	return addr
 }
 
-// listenMetrics listens for those who ask for metrics.
+// listenMetrics listens for HTTP requests for metrics.
 func listenMetrics(ctx context.Context, addr string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", metricsAt(addr))
 	if err != nil {

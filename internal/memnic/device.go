@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/memstream"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
@@ -20,6 +21,7 @@ type Limits struct {
 	Inline     int   // bytes of inline data; default 64, and a negative number stands for none
 	MaxMsg     int64 // bytes of a work request; default 1 MiB
 	NoAtomics  bool  // there is no fetch-and-add, and no compare-and-swap
+	Machine    any   // what the exchanges of its devices have in common for CutExchanges; nil: this device alone
 }
 
 func (l Limits) maxSGE() int {
@@ -49,8 +51,9 @@ type adapter struct {
 	name   string
 	index  int // counted from 1
 	limits Limits
-	down   bool  // the port
-	gone   error // why the device has ended
+	host   memstream.Host // which exchanges are its own
+	down   bool           // the port
+	gone   error          // why the device has ended
 	links  []*Link
 	events func(ibvfd.Event)
 	held   []*placing // in order of their numbers
@@ -77,7 +80,10 @@ type Device struct {
 func (n *Network) Device(name string, l Limits) *Device {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	a := &adapter{net: n, name: name, index: len(n.adapters) + 1, limits: l}
+	a := &adapter{net: n, name: name, index: len(n.adapters) + 1, limits: l, host: l.Machine}
+	if a.host == nil {
+		a.host = a
+	}
 	n.adapters = append(n.adapters, a)
 	n.domain++
 	return &Device{adapter: a, domain: n.domain}

@@ -11,11 +11,12 @@ import (
 )
 
 // CutExchanges cuts streams, and prevents new ones: all streams of the network; those of one
-// device, as if its machine were lost; or those between two or more devices.
+// device's machine with others, as if it were lost; or those between the machines of two or more
+// devices.
 func (n *Network) CutExchanges(how memstream.Loss, among ...*Device) {
 	var hosts []memstream.Host
 	for _, d := range among {
-		hosts = append(hosts, d.adapter)
+		hosts = append(hosts, d.host)
 	}
 	n.streams.Cut(how, hosts...)
 }
@@ -44,9 +45,9 @@ func (d *Device) Network() rc.Network {
 type exchange struct{ d *Device }
 
 func (x exchange) Dial(ctx context.Context, addr string) (net.Conn, error) {
-	return x.d.net.streams.Dial(ctx, addr, x.d.adapter, x.d.GID().String())
+	return x.d.net.streams.Dial(ctx, addr, x.d.host, x.d.GID().String())
 }
 
 func (x exchange) Listen(addr string) (net.Listener, error) {
-	return x.d.net.streams.Listen(addr, x.d.adapter)
+	return x.d.net.streams.Listen(addr, x.d.host)
 }
