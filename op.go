@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/workqueue"
 	"golang.org/x/sys/unix"
@@ -146,7 +147,7 @@ func (c *Conn) fill(w *workqueue.Work, o *Op) error {
 		return refuse("Note without Notify")
 	case len(o.Inline) > maxInline:
 		return &dmabuf.Error{
-			Op: o.Kind.String(), Detail: fmt.Sprintf("Inline of %d bytes", len(o.Inline)), Err: dmabuf.ErrLimit,
+			Op: o.Kind.String(), Detail: fmt.Sprintf("Inline of %d bytes", len(o.Inline)), Err: memory.ErrTooLong,
 			Remedy: fmt.Sprintf("it has %d at most: write from a Buffer", maxInline),
 		}
 	}

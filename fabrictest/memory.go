@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/internal/memnic"
 	"github.com/gpurdma/gpurdma/pciaddr"
@@ -50,8 +51,8 @@ var specs = func() *regexp.Regexp {
 	return regexp.MustCompile(`^(auto|udmabuf|heap:[^/:]+|drm:[^/]+(/[a-z-]+)?|((cuda|rocm|ze):([0-9]+|` + pci + `|` + uuid + `)|` + uuid + `)(/[a-z-]+)?)$`)
 }()
 
-// checkSpec refuses a spec that no machine has, with the error of package gpualloc. Specs of a
-// [gpualloc.Runtime] of the program are valid, too.
+// checkSpec refuses a spec that no machine has. Specs of a [gpualloc.Runtime] of the program are
+// valid, too.
 func checkSpec(spec string) error {
 	if spec == "staged" || specs.MatchString(spec) {
 		return nil
@@ -62,6 +63,11 @@ func checkSpec(spec string) error {
 		return a.Close()
 	case errors.Is(err, gpualloc.ErrUnavailable):
 		return nil
+	case errors.Is(err, gpualloc.ErrUnknownSpec):
+		return &dmabuf.Error{
+			Op: "open allocator", Device: strconv.Quote(spec), Err: gpualloc.ErrUnknownSpec,
+			Remedy: "fabrictest takes all of package gpualloc, such as auto, cuda:0, drm:renderD128, heap:system and udmabuf, as well as host and staged",
+		}
 	}
 	return err
 }

@@ -53,7 +53,7 @@ func (e *Endpoint) FetchAtomic(operand uint64, result IOV, dest Addr, to RMAIOV,
 	if err != nil {
 		return err
 	}
-	return posted(e.ep.FetchAdd(result.engine(), p, to.engine(), operand, context))
+	return coded(e.ep.FetchAdd(result.engine(), p, to.engine(), operand, context))
 }
 
 // FetchAtomicMsg is FetchAtomic with flags (fi_fetch_atomicmsg).
@@ -68,7 +68,7 @@ func (e *Endpoint) FetchAtomicMsg(m MsgAtomic, flags Flags) error {
 	if err != nil {
 		return err
 	}
-	return posted(e.ep.FetchAddMsg(x, m.Operand, f))
+	return coded(e.ep.FetchAddMsg(x, m.Operand, f))
 }
 
 // CompareAtomic writes operand to the 8 bytes at to if they equal compare, and puts their old
@@ -82,7 +82,7 @@ func (e *Endpoint) CompareAtomic(operand, compare uint64, result IOV, dest Addr,
 	if err != nil {
 		return err
 	}
-	return posted(e.ep.CompareSwap(result.engine(), p, to.engine(), compare, operand, context))
+	return coded(e.ep.CompareSwap(result.engine(), p, to.engine(), compare, operand, context))
 }
 
 // CompareAtomicMsg is CompareAtomic with flags (fi_compare_atomicmsg).
@@ -97,7 +97,7 @@ func (e *Endpoint) CompareAtomicMsg(m MsgAtomic, compare uint64, flags Flags) er
 	if err != nil {
 		return err
 	}
-	return posted(e.ep.CompareSwapMsg(x, compare, m.Operand, f))
+	return coded(e.ep.CompareSwapMsg(x, compare, m.Operand, f))
 }
 
 // is refuses all operations but one.

@@ -14,7 +14,6 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/errno"
-	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
@@ -167,15 +166,6 @@ func coded(err error) error {
 		return queueFull
 	}
 	return withCode(err, codeOf(err))
-}
-
-// posted is coded for an operation: there dmabuf.ErrLimit means that a length is exceeded, unless
-// it is memory.ErrPinned.
-func posted(err error) error {
-	if err != nil && errors.Is(err, dmabuf.ErrLimit) && !errors.Is(err, memory.ErrPinned) {
-		return withCode(err, EMSGSIZE)
-	}
-	return coded(err)
 }
 
 func withCode(err error, code unix.Errno) error {

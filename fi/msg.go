@@ -32,7 +32,7 @@ func (e *Endpoint) send(l *lists, dest Addr, flags Flags, data uint64, context a
 	if err != nil {
 		return err
 	}
-	return posted(e.ep.SendMsg(m, f))
+	return coded(e.ep.SendMsg(m, f))
 }
 
 // Recv posts a receive for a message of one peer (fi_recv). Messages and writes with data take
@@ -58,5 +58,5 @@ func (e *Endpoint) recv(l *lists, src Addr, context any) error {
 	if err != nil {
 		return err
 	}
-	return posted(e.ep.RecvV(l.local, p, context))
+	return coded(e.ep.RecvV(l.local, p, context))
 }

@@ -24,7 +24,7 @@ func (e *Endpoint) Read(into IOV, src Addr, from RMAIOV, context any) error {
 	if err != nil {
 		return err
 	}
-	return posted(e.ep.Read(into.engine(), p, from.engine(), context))
+	return coded(e.ep.Read(into.engine(), p, from.engine(), context))
 }
 
 // Readv reads one range of the peer's memory into several parts of local memory (fi_readv).
@@ -49,7 +49,7 @@ func (e *Endpoint) read(l *lists, src Addr, flags Flags, context any) error {
 	if err != nil {
 		return err
 	}
-	return posted(e.ep.ReadMsg(m, f))
+	return coded(e.ep.ReadMsg(m, f))
 }
 
 // Write writes local memory to the peer's memory (fi_write). The completion has the context. The
@@ -59,7 +59,7 @@ func (e *Endpoint) Write(from IOV, dest Addr, to RMAIOV, context any) error {
 	if err != nil {
 		return err
 	}
-	return posted(e.ep.Write(from.engine(), p, to.engine(), context))
+	return coded(e.ep.Write(from.engine(), p, to.engine(), context))
 }
 
 // Writev writes several parts of local memory to one range of the peer's memory (fi_writev).
@@ -93,7 +93,7 @@ func (e *Endpoint) write(l *lists, dest Addr, flags Flags, data uint64, context 
 	if err != nil {
 		return err
 	}
-	return posted(e.ep.WriteMsg(m, f))
+	return coded(e.ep.WriteMsg(m, f))
 }
 
 // InjectWrite writes p, which the program may change when the call returns, and makes no
@@ -104,7 +104,7 @@ func (e *Endpoint) InjectWrite(p []byte, dest Addr, to RMAIOV) error {
 	if err != nil {
 		return err
 	}
-	return posted(e.ep.InjectWrite(p, peer, to.engine()))
+	return coded(e.ep.InjectWrite(p, peer, to.engine()))
 }
 
 // InjectWriteData is InjectWrite with data for the peer (fi_inject_writedata).
@@ -113,7 +113,7 @@ func (e *Endpoint) InjectWriteData(p []byte, data uint64, dest Addr, to RMAIOV) 
 	if err != nil {
 		return err
 	}
-	return posted(e.ep.InjectWriteData(p, data, peer, to.engine()))
+	return coded(e.ep.InjectWriteData(p, data, peer, to.engine()))
 }
 
 // lists are an operation's memory in the engine's types. They are reused.

@@ -139,6 +139,11 @@ func (e *Endpoint) dialed(ctx context.Context, c *Conn, addr string) error {
 	if err != nil {
 		return err
 	}
+	if c.opt.TLS != nil {
+		if _, err := c.opt.protection().Mutual(host, true); err != nil {
+			return err
+		}
+	}
 	var raw net.Conn
 	if rdma {
 		raw, err = dialStream(ctx, e.nic, c.opt, addr)

@@ -79,7 +79,7 @@ func TestMutualTLS(t *testing.T) {
 	same(t, "over TLS", theirs, want)
 
 	anonymous := good.config(t, good)
-	anonymous.Certificates = nil
+	anonymous.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return new(tls.Certificate), nil }
 	for name, cfg := range map[string]*tls.Config{
 		"plain":                      nil,
 		"of another authority":       evil.config(t, good),
@@ -117,6 +117,12 @@ func TestMutualTLS(t *testing.T) {
 		if _, err := e.Listen("127.0.0.1:0"); !errors.Is(err, ErrUnsafe) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	cfg := good.config(t, good)
+	cfg.Certificates = nil
+	e := s.endpoint(t, EndpointOptions{TLS: cfg})
+	if _, err := e.Connect(limited(t), "127.0.0.1:1"); !errors.Is(err, ErrUnsafe) { // it has not dialled
+		t.Errorf("a client without a certificate: %v", err)
 	}
 }
 

@@ -100,7 +100,7 @@ func (b *Box) Letter(what string, kind Kind, p []byte) (Letter, error) {
 	case b.depth == 0:
 		return refuse("the connection has no messages of its own", "make it with a number of messages", unix.EOPNOTSUPP)
 	case len(p) > b.longest:
-		return refuse(fmt.Sprintf("a message of %d bytes", len(p)), fmt.Sprintf("this connection takes %d at most, the smaller MessageSize of both sides: raise it, or write", b.longest), dmabuf.ErrLimit)
+		return refuse(fmt.Sprintf("a message of %d bytes", len(p)), fmt.Sprintf("this connection takes %d at most, the smaller MessageSize of both sides: raise it, or write", b.longest), memory.ErrTooLong)
 	}
 	return Letter{kind: kind, payload: p}, nil
 }

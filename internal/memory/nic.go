@@ -177,6 +177,16 @@ func (n *NIC) Pin(size int64, what string) error {
 // ErrPinned means that NICOptions.MaxPinned would be exceeded. It is dmabuf.ErrLimit.
 var ErrPinned = fmt.Errorf("%w of pinned memory", dmabuf.ErrLimit)
 
+// ErrTooLong (EMSGSIZE) means that a message, or the data of an inject, has more bytes than it may
+// have. It is dmabuf.ErrLimit.
+var ErrTooLong error = tooLong{}
+
+type tooLong struct{}
+
+func (tooLong) Error() string        { return "over the limit (EMSGSIZE)" }
+func (tooLong) Is(target error) bool { return target == dmabuf.ErrLimit }
+func (tooLong) Unwrap() error        { return unix.EMSGSIZE }
+
 // Unpin gives host memory back.
 func (n *NIC) Unpin(size int64) {
 	n.mu.Lock()

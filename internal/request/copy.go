@@ -31,7 +31,7 @@ func (r *Request) Stage() error {
 func (r *Request) packs(a *rc.Attr) (bool, error) {
 	if r.Length > a.MaxMsg {
 		return false, &dmabuf.Error{
-			Op: r.Kind.String(), Err: dmabuf.ErrLimit,
+			Op: r.Kind.String(), Err: memory.ErrTooLong,
 			Detail: fmt.Sprintf("%d bytes; a message of this connection has at most %d", r.Length, a.MaxMsg), Remedy: "write it, or send parts",
 		}
 	}

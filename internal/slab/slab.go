@@ -155,7 +155,7 @@ func (s *Slab) Fits(what string, n int64) error {
 		return nil
 	}
 	return &dmabuf.Error{
-		Op: what, Detail: fmt.Sprintf("inject of %d bytes", n), Err: dmabuf.ErrLimit,
+		Op: what, Detail: fmt.Sprintf("inject of %d bytes", n), Err: memory.ErrTooLong,
 		Remedy: fmt.Sprintf("inject takes %d at most: raise InjectSize", s.inject),
 	}
 }
