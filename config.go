@@ -68,6 +68,11 @@ type Config struct {
 	PeerTimeout time.Duration
 	// ConnectTimeout bounds the making of a connection; default 10 s.
 	ConnectTimeout time.Duration
+	// Outlive makes the connection outlive its link, if the peer's Config has it, too: see "Lost
+	// links" in the package's documentation. A link that is silent with operations under way is
+	// given up after about 3 s, or after PeerTimeout if that is shorter. PeerTimeout then bounds
+	// how long the connection waits for another link.
+	Outlive bool
 
 	// Depth is the number of operations that may be under way; default 256.
 	Depth int
@@ -91,7 +96,7 @@ func (c *Config) options(r *rail) (engine.EndpointOptions, error) {
 	opt := engine.EndpointOptions{
 		TLS: c.TLS, AllowPlaintext: c.AllowPlaintext, Hello: slices.Clone(c.Hello), Port: c.Port, GID: c.GID, MaxConns: c.MaxConns, PKey: ibdev.PKey(c.PKey),
 		PeerTimeout: cmp.Or(c.PeerTimeout, peerTimeout), ConnectTimeout: c.ConnectTimeout, Depth: c.Depth,
-		MailDepth: cmp.Or(c.Messages, defaultMessages), MailSize: c.MessageSize, MaxPeers: maxConns,
+		MailDepth: cmp.Or(c.Messages, defaultMessages), MailSize: c.MessageSize, MaxPeers: maxConns, Outlive: c.Outlive,
 		Connect: ibvfd.ConnectAttr{MTU: c.MTU, PathAttr: ibvfd.PathAttr{TrafficClass: c.TrafficClass, SL: c.ServiceLevel}},
 	}
 	refuse := func(detail, remedy string) error {
@@ -100,7 +105,7 @@ func (c *Config) options(r *rail) (engine.EndpointOptions, error) {
 	for _, x := range []struct {
 		name        string
 		value, most int
-	}{{"Messages", c.Messages, 1 << 12}, {"MessageSize", c.MessageSize, 64 << 10}, {"Depth", c.Depth, 1 << 20}, {"Port", c.Port, 255}, {"Backlog", c.Backlog, 1 << 16}, {"MaxConns", c.MaxConns, 1 << 20}} {
+	}{{"Messages", c.Messages, 1 << 12}, {"MessageSize", c.MessageSize, 64 << 10}, {"Depth", c.Depth, 1 << 20}, {"Port", c.Port, 255}, {"ServiceLevel", int(c.ServiceLevel), 15}, {"Backlog", c.Backlog, 1 << 16}, {"MaxConns", c.MaxConns, 1 << 20}} {
 		if x.value < 0 || x.value > x.most {
 			return opt, refuse(fmt.Sprintf("Config.%s %d", x.name, x.value), fmt.Sprintf("0 to %d; 0 is the default", x.most))
 		}
@@ -112,9 +117,6 @@ func (c *Config) options(r *rail) (engine.EndpointOptions, error) {
 		if x.value != 0 && (x.value < time.Millisecond || x.value > 24*time.Hour) {
 			return opt, refuse(fmt.Sprintf("Config.%s %v", x.name, x.value), "1 ms to 24 h; 0 is the default")
 		}
-	}
-	if c.ServiceLevel > 15 {
-		return opt, refuse(fmt.Sprintf("Config.ServiceLevel %d", c.ServiceLevel), "0 to 15")
 	}
 	if c.MTU != 0 && c.MTU != ibdev.MTUBytes(ibdev.MTUEnum(c.MTU)) {
 		return opt, refuse(fmt.Sprintf("Config.MTU %d", c.MTU), "256, 512, 1024, 2048, 4096, or 0 for what both ports have")

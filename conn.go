@@ -232,7 +232,8 @@ type Rail struct {
 	Port  int
 	Local netip.Addr // the port's GID; the IPv4 address that it holds, if it does
 	Peer  netip.Addr // the peer's
-	Up    bool       // the connection has not ended, and the port is active
+	Up    bool       // the connection has a link, and the port is active
+	Lost  int        // number of links that were lost and made again (Config.Outlive)
 	Why   string     // why this port and GID were chosen
 }
 
@@ -252,7 +253,7 @@ func (r Rail) String() string {
 // Rails returns the paths of the connection: one.
 func (c *Conn) Rails() []Rail {
 	p := c.c.Path()
-	return []Rail{{NIC: p.NIC, Port: p.Port, Local: p.GID, Peer: p.Peer, Up: c.c.Up(), Why: p.Why}}
+	return []Rail{{NIC: p.NIC, Port: p.Port, Local: p.GID, Peer: p.Peer, Up: c.c.Up(), Lost: c.c.Lost(), Why: p.Why}}
 }
 
 // String names the connection: "10.0.0.1:7471 by port 1 of mlx5_0, 10.0.0.2 to 10.0.0.1, up".
@@ -286,6 +287,7 @@ func (c *Conn) postWait(ctx context.Context, o *Op, more bool, tag any, sink ope
 		if c.noRoom(err) == nil {
 			return t, err
 		}
+		c.rail.endpoint.Look() // posts what waits for more
 		select {
 		case <-c.c.Works.Vacancy():
 		case <-ctx.Done():

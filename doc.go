@@ -54,6 +54,26 @@
 // Config.Messages, the next one waits, and so do the operations posted after it. A slow receiver
 // loses none of them.
 //
+// # Lost links
+//
+// A connection ends with its link, unless both sides set Config.Outlive. Then it outlives the
+// link: a queue pair that fails, a port that is down, an exchange over TCP that is cut. The side
+// that has called makes another link as soon as it can, through the same Listener, which must be
+// open. Operations that are under way, and new ones, wait meanwhile, for Config.PeerTimeout at
+// most, or until their contexts end. Keys, exported memory and imported memory stay valid.
+//
+// Both sides first destroy their queue pairs. So what the lost link has still kept in the network
+// reaches no memory any more. Then they compare which messages and notifications have arrived.
+// Each arrives once, in order. What was posted before the last of them is done. Writes after it
+// and reads are carried out again, in order: their bytes may be written twice, but not after the
+// peer's program has received a notification or a message that was posted after them. An atomic
+// that the NIC had returns ErrOutcomeUnknown, and is not carried out again. Rail.Lost counts the
+// links that were lost, Stats.Repeats the operations that were carried out again.
+//
+// An operation that the peer's NIC refuses, or that fails for a reason of its own, returns its
+// error and takes the link with it; the connection goes on with another link. A peer whose program
+// has started anew does not know the connection, which then ends with ErrPeerGone.
+//
 // # Lifetimes
 //
 // A peer may use exported memory until Unexport, or until the connection ends. Conn.Close reports

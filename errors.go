@@ -37,8 +37,9 @@ var (
 	ErrUnsafe = engine.ErrUnsafe
 	// ErrOutcomeUnknown means that operations were under way when the connection ended, and that
 	// the peer has not confirmed its end: its NIC may have carried them out, or may still do so.
-	// Close returns it, operations do not: a write that has failed may have been carried out,
-	// wholly or in part, unless the peer's NIC has refused it.
+	// Close returns it, and an atomic that was under way when a link was lost (Config.Outlive).
+	// Other operations do not: a write that has failed may have been carried out, wholly or in
+	// part, unless the peer's NIC has refused it.
 	ErrOutcomeUnknown = engine.ErrOutcomeUnknown
 
 	// ErrRange means that an offset, a length or a setting is outside of what there is. It is

@@ -79,6 +79,16 @@ func newFabric(nics []*memory.NIC) (*Fabric, error) {
 	return f, nil
 }
 
+func init() {
+	bridge.NewFabric = func(nics []*memory.NIC, alloc bridge.Alloc) (any, error) {
+		f, err := newFabric(nics)
+		if err == nil {
+			f.alloc = alloc
+		}
+		return f, err
+	}
+}
+
 // closeAll closes endpoints, and then NICs.
 func closeAll(rails []*rail, nics []*memory.NIC) (err error) {
 	for _, r := range rails {
@@ -205,6 +215,7 @@ type Stats struct {
 	Staged  int64            // bytes that the CPU has copied to and from staging buffers: of a Fabric and its NICs all, otherwise for these operations
 	Done    uint64           // operations of this side that were carried out, even after Cancel
 	Failed  uint64           // operations of this side that have failed, or were withdrawn, if only in part
+	Repeats uint64           // times that an operation was begun again on another link (Config.Outlive)
 	Bytes   int64            // of the operations in Done, without notes; an atomic has 8
 	Time    time.Duration    // the sum of the times of the operations in Done, from posting to completion
 	Latency []uint64         // Done by these times: those of Latency[i] are at most 2^i microseconds, and longer than those before; the last are longer than all others
@@ -229,7 +240,7 @@ func (f *Fabric) Stats() Stats {
 // stats returns the counters of all kinds, and of each.
 func stats(n *workqueue.Sum) Stats {
 	of := func(k workqueue.KindCounts) Stats {
-		return Stats{Staged: k.Staged, Done: k.Done(), Failed: k.Failed, Bytes: k.Bytes, Time: k.Time, Latency: k.Latency[:]}
+		return Stats{Staged: k.Staged, Done: k.Done(), Failed: k.Failed, Repeats: k.Repeats, Bytes: k.Bytes, Time: k.Time, Latency: k.Latency[:]}
 	}
 	s := of(n.Total())
 	s.Pinned, s.Conns, s.Staged, s.ByKind = n.Pinned, n.Conns, max(s.Staged, n.Copied), map[OpKind]Stats{}

@@ -158,7 +158,7 @@ func (b *Batch) Do(ctx context.Context) error {
 	for i := range ops {
 		g.members[i] = member{g, i}
 		g.add()
-		t, err := b.conn.postMore(ctx, &ops[i], i+1 < len(ops), &g.members[i])
+		t, err := b.conn.postWait(ctx, &ops[i], i+1 < len(ops), &g.members[i], groups{})
 		if err != nil {
 			g.end(i, err)
 			break
@@ -175,16 +175,6 @@ func (b *Batch) Do(ctx context.Context) error {
 		return fmt.Errorf("operation %d: %w", g.first, b.conn.failed(ops[g.first].Kind, g.err))
 	}
 	return nil
-}
-
-// postMore is postWait. Before it waits, it posts the operations that wait for more.
-func (c *Conn) postMore(ctx context.Context, o *Op, more bool, m *member) (workqueue.Ticket, error) {
-	t, err := c.post(ctx, o, more, m, groups{})
-	if c.noRoom(err) == nil {
-		return t, err
-	}
-	c.rail.endpoint.Look()
-	return c.postWait(ctx, o, more, m, groups{})
 }
 
 // group is the operations of a batch.

@@ -28,6 +28,7 @@ func NewCollector(fabrics ...*gpurdma.Fabric) *Collector {
 var (
 	operations  = byKind("operations_total", "Operations of this side that were carried out.")
 	failed      = byKind("errors_total", "Operations of this side that have failed, or were withdrawn, wholly or in part.")
+	repeats     = byKind("repeats_total", "Times that an operation was begun again on another link.")
 	moved       = byKind("bytes_total", "Bytes of the operations that were carried out.")
 	staged      = byKind("staged_bytes_total", "Bytes that the CPU has copied between staging buffers and their sources for operations.")
 	duration    = byKind("operation_duration_seconds", "Time from posting to completion of the operations that were carried out.")
@@ -46,7 +47,7 @@ func byNIC(name, help string) *prometheus.Desc {
 
 // Describe sends the descriptions of all metrics.
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{operations, failed, moved, staged, duration, copied, connections, pinned} {
+	for _, d := range []*prometheus.Desc{operations, failed, repeats, moved, staged, duration, copied, connections, pinned} {
 		to <- d
 	}
 }
@@ -78,6 +79,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 			s, name := kinds[kind], kind.String()
 			send(operations, prometheus.CounterValue, float64(s.Done), name)
 			send(failed, prometheus.CounterValue, float64(s.Failed), name)
+			send(repeats, prometheus.CounterValue, float64(s.Repeats), name)
 			send(moved, prometheus.CounterValue, float64(s.Bytes), name)
 			send(staged, prometheus.CounterValue, float64(s.Staged), name)
 			to <- prometheus.MustNewConstHistogram(duration, s.Done, s.Time.Seconds(), buckets(s.Latency), nic, name)
@@ -91,7 +93,7 @@ func sum(a, b gpurdma.Stats) gpurdma.Stats {
 	for i, n := range a.Latency {
 		latency[i] += n
 	}
-	return gpurdma.Stats{Done: a.Done + b.Done, Failed: a.Failed + b.Failed, Bytes: a.Bytes + b.Bytes, Staged: a.Staged + b.Staged, Time: a.Time + b.Time, Latency: latency}
+	return gpurdma.Stats{Done: a.Done + b.Done, Failed: a.Failed + b.Failed, Repeats: a.Repeats + b.Repeats, Bytes: a.Bytes + b.Bytes, Staged: a.Staged + b.Staged, Time: a.Time + b.Time, Latency: latency}
 }
 
 // buckets returns a histogram as Prometheus has it: of each bound in seconds, how many took at most

@@ -111,14 +111,15 @@ func TestCollector(t *testing.T) {
 	}
 	text := want("operations_total", "counter", "Operations of this side that were carried out.", by(map[string]int64{"write": 10, "read": 1, "fetch-and-add": 1, "compare-and-swap": 1})) +
 		want("errors_total", "counter", "Operations of this side that have failed, or were withdrawn, wholly or in part.", by(map[string]int64{"write": 1})) +
+		want("repeats_total", "counter", "Times that an operation was begun again on another link.", by(nil)) +
 		want("bytes_total", "counter", "Bytes of the operations that were carried out.", by(map[string]int64{"write": 1000, "read": 1000, "fetch-and-add": 8, "compare-and-swap": 8})) +
 		want("staged_bytes_total", "counter", "Bytes that the CPU has copied between staging buffers and their sources for operations.", by(map[string]int64{"read": 1000})) +
 		"# HELP gpurdma_connections Connections that are open.\n# TYPE gpurdma_connections gauge\ngpurdma_connections{nic=\"mlx5_0\"} 0\ngpurdma_connections{nic=\"mlx5_1\"} 0\n" +
 		fmt.Sprintf("# HELP gpurdma_pinned_bytes Host memory that is pinned for the NIC.\n# TYPE gpurdma_pinned_bytes gauge\ngpurdma_pinned_bytes{nic=\"mlx5_0\"} %d\ngpurdma_pinned_bytes{nic=\"mlx5_1\"} %d\n", pinned, p.a.Stats().ByNIC["mlx5_1"].Pinned)
-	if err := testutil.CollectAndCompare(c, strings.NewReader(text), "gpurdma_operations_total", "gpurdma_errors_total", "gpurdma_bytes_total", "gpurdma_staged_bytes_total", "gpurdma_connections", "gpurdma_pinned_bytes"); err != nil {
+	if err := testutil.CollectAndCompare(c, strings.NewReader(text), "gpurdma_operations_total", "gpurdma_errors_total", "gpurdma_repeats_total", "gpurdma_bytes_total", "gpurdma_staged_bytes_total", "gpurdma_connections", "gpurdma_pinned_bytes"); err != nil {
 		t.Error(err)
 	}
-	if n := testutil.CollectAndCount(c); n != 2*(3+5*5) {
+	if n := testutil.CollectAndCount(c); n != 2*(3+6*5) {
 		t.Errorf("%d series", n)
 	}
 }

@@ -65,6 +65,7 @@ var suite = []struct {
 	{"TLS", testTLS},
 	{"Listener", testListener},
 	{"Dial", testDial},
+	{"Outlive", testOutlive},
 	{"Goroutines", testGoroutines},
 	{"ManyConnections", testManyConnections},
 	{"BufferReferences", testBufferReferences},

@@ -27,6 +27,9 @@ type Conn struct {
 	token uint64        // names the connection to the peer
 	ended chan struct{} // closed when the teardown is complete, and the cause is final
 
+	addr      string     // that this side has called; "" if the peer has called
+	relinking sync.Mutex // held while the link and the exchange are closed or made
+
 	offering chan struct{} // a lock: the goroutine that has put a value into it may send an offer
 
 	mu   sync.Mutex
@@ -46,6 +49,10 @@ type Conn struct {
 	readDone chan struct{} // also closed if there was none
 	peerGone bool          // the peer's queue pairs are destroyed
 	cut      bool          // a message of the exchange was sent in part: no more can follow
+	session  uint64        // names the connection to a listener, if it outlives its links; otherwise 0
+	unlinked chan struct{} // closed while there is no link
+	links    uint32        // number of links after the first
+
 	onEnd    func()        // called at the end; nil if there is none
 	finished bool          // onEnd was called
 	closing  chan struct{} // nil until Close is called, closed when closeErr is set
@@ -58,10 +65,10 @@ func (e *Endpoint) newConn(p *peer, opt *EndpointOptions) *Conn {
 	c := &Conn{
 		e: e, opt: opt, peer: p.id, token: memory.NewID(), ended: make(chan struct{}),
 		offered: offered{arrived: make(chan struct{}, 1)}, offering: make(chan struct{}, 1), shares: map[*share]struct{}{},
-		readDone: make(chan struct{}), own: opt != &e.opt,
+		readDone: make(chan struct{}), own: opt != &e.opt, unlinked: make(chan struct{}),
 	}
 	c.Works = workqueue.New(workqueue.Config{
-		Pool: e.pool, Progress: e.Progress, Life: e.life, Aborted: c.teardown,
+		Pool: e.pool, Progress: e.Progress, Life: e.life, Aborted: c.teardown, Lost: c.lostLink,
 		Peer: p.id, Depth: opt.Depth, RecvDepth: opt.RecvDepth, Room: opt.room(), AutoReceive: opt.AutoReceive,
 	})
 	p.conn = c

@@ -19,6 +19,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/handshake"
 	"github.com/gpurdma/gpurdma/internal/mailbox"
+	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 	"golang.org/x/sys/unix"
@@ -134,6 +135,7 @@ func (e *Endpoint) dial(ctx context.Context, c *Conn, addr string) error {
 }
 
 func (e *Endpoint) dialed(ctx context.Context, c *Conn, addr string) error {
+	c.addr = addr
 	addr, rdma := cmstream.Cut(addr)
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -155,13 +157,13 @@ func (e *Endpoint) dialed(ctx context.Context, c *Conn, addr string) error {
 	if err != nil {
 		return err
 	}
-	return e.exchange(ctx, c.opt, raw, host, nil, func() (*Conn, error) { return c, nil })
+	return e.exchange(ctx, c.opt, raw, host, nil, func(*exchange.Hello, PeerInfo) (*Conn, error) { return c, nil })
 }
 
 // exchange connects two endpoints over a TCP or rdma_cm connection, which it takes over. It calls
 // whose to get the Conn; a listener's side does so after the caller's hello. caller is nil on the
 // side that has called.
-func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.Conn, host string, caller *calling, whose func() (*Conn, error)) (err error) {
+func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.Conn, host string, caller *calling, whose func(*exchange.Hello, PeerInfo) (*Conn, error)) (err error) {
 	client, through := caller == nil, raw
 	if !client {
 		through = caller.Caller
@@ -230,14 +232,14 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 		if peer, err = exchange.ReadText(tcp, theirs.Text); err != nil {
 			return err
 		}
-		if opt.Admit != nil {
+		if opt.Admit != nil && theirs.Link == 0 {
 			if err := opt.Admit(ctx, peer); err != nil {
 				return err
 			}
 		}
 		attr.GID.Peer = rc.AddrOf(theirs.Queues[rc.WriteQueue])
 	}
-	c, err := whose()
+	c, err := whose(&theirs, peer)
 	if err != nil {
 		return err
 	}
@@ -271,6 +273,23 @@ func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Co
 		Conn: c.token, Endpoint: e.token, Queues: l.Local(), ReadsIn: a.ReadsIn, ReadsOut: a.ReadsOut,
 		Mail: c.opt.mail(), Text: len(c.opt.Hello),
 	}
+	again := c.Works.Begun()
+	c.mu.Lock()
+	ours.Session = c.session
+	if again {
+		ours.Link = c.links + 1
+	}
+	c.mu.Unlock()
+	switch {
+	case again:
+		received, untaken := c.Works.Received()
+		ours.Received, ours.Untaken = received, uint16(untaken)
+	case client && c.opt.Outlive:
+		ours.Session = memory.NewID()
+	case !client && c.opt.Outlive && theirs.Session != 0:
+		ours.Session = theirs.Session
+		c.outlives(theirs.Session)
+	}
 	if client {
 		if err := exchange.WriteHello(tcp, &ours, c.opt.Hello); err != nil {
 			// A listener that has closed the stream may have sent its reason before.
@@ -295,9 +314,17 @@ func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Co
 		if peer, err = exchange.ReadText(tcp, theirs.Text); err != nil {
 			return err
 		}
+		switch {
+		case again && (theirs.Session != ours.Session || theirs.Link == 0 || !sameCertificate(c.Peer().TLS, peer.TLS)):
+			return &dmabuf.Error{Op: "connect again", Detail: "another listener has answered", Err: ErrRejected}
+		case !again && ours.Session != 0 && theirs.Session == ours.Session:
+			c.outlives(ours.Session)
+		}
 	}
-	if err := c.openMailbox(ours.Mail, theirs.Mail); err != nil {
-		return err
+	if !again {
+		if err := c.openMailbox(ours.Mail, theirs.Mail); err != nil {
+			return err
+		}
 	}
 	path := pathOver(e.nic.Name(), l, theirs.Queues)
 	if err := l.Connect(theirs.Queues, theirs.ReadsIn); err != nil {
@@ -321,7 +348,12 @@ func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Co
 			return err
 		}
 	}
-	if !client {
+	switch {
+	case again && !client:
+		return c.welcomeAgain(&theirs, caller)
+	case again:
+		return c.relink(&theirs)
+	case !client:
 		return e.enlist(c, caller)
 	}
 	c.mu.Lock()
@@ -360,6 +392,9 @@ func (c *Conn) start(peer operation.Peer, accepted bool) error {
 func (e *Endpoint) attachLink(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Conn, theirs exchange.Hello, peer PeerInfo, path *ConnPath) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tcp, c.path, c.info = tcp, path, peer
+	c.tcp, c.path = tcp, path
+	if c.info.Addr == nil {
+		c.info = peer
+	}
 	return c.Works.Adopt(l, q, [2]uint64{theirs.Conn, theirs.Endpoint}, path)
 }

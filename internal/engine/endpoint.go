@@ -43,6 +43,7 @@ type Endpoint struct {
 	listeners []*Listener
 	shares    map[*share]struct{} // for any peer
 	live      map[*Conn]struct{}  // the connections that have not ended
+	sessions  map[uint64]*Conn    // those that callers may name
 	ended     workqueue.Counts    // of those that have
 }
 
@@ -55,7 +56,7 @@ func NewEndpoint(n *memory.NIC, opt EndpointOptions) (*Endpoint, error) {
 		return nil, err
 	}
 	e := &Endpoint{
-		nic: n, opt: opt, token: memory.NewID(), shares: map[*share]struct{}{}, live: map[*Conn]struct{}{}, accepted: make(chan *peer, opt.MaxPeers),
+		nic: n, opt: opt, token: memory.NewID(), shares: map[*share]struct{}{}, live: map[*Conn]struct{}{}, sessions: map[uint64]*Conn{}, accepted: make(chan *peer, opt.MaxPeers),
 		pending: handshake.New(pendingHandshakes), slab: slab.New(n, opt.Depth, opt.InjectSize),
 		table: table{nic: n.Name(), most: opt.MaxPeers},
 	}

@@ -79,6 +79,11 @@ type EndpointOptions struct {
 	PeerTimeout time.Duration
 	keep        exchange.KeepAlive // of the exchange's stream
 
+	// Outlive makes a connection outlive its link: when the link is lost, the side that has called
+	// makes another one, and operations wait meanwhile, for PeerTimeout at most. The peer must set
+	// Outlive, too; otherwise the connection ends with its link.
+	Outlive bool
+
 	// Hello is sent to the peer, which finds it in PeerInfo.Hello. It has at most 4 KiB.
 	Hello []byte
 	// Admit, if not nil, is called before a listener connects a caller; its error rejects the
@@ -109,6 +114,9 @@ var (
 	keepCount = 5
 )
 
+// mostSilence is how long the link of a connection that outlives it may be silent.
+const mostSilence = 3 * time.Second
+
 // setPeerTimeout sets the options that follow from PeerTimeout. A NIC gives up after RetryCount+1
 // times of 4.096 us << Timeout, more or less.
 func (o *EndpointOptions) setPeerTimeout() {
@@ -118,14 +126,21 @@ func (o *EndpointOptions) setPeerTimeout() {
 		o.keep.Silence = o.PeerTimeout
 		return
 	}
+	patience := o.PeerTimeout
+	if o.Outlive { // a link is given up sooner than the peer
+		patience = min(patience, mostSilence)
+	}
 	const retries, unit = 6, 1 << 12 // rxe takes 7 retries for no limit
 	if o.Connect.Timeout == 0 && o.Connect.RetryCount == 0 {
 		o.Connect.RetryCount = retries
-		for o.Connect.Timeout = 8; o.Connect.Timeout < 31 && (retries+1)*unit<<(o.Connect.Timeout+1) <= int64(o.PeerTimeout); o.Connect.Timeout++ {
+		for o.Connect.Timeout = 8; o.Connect.Timeout < 31 && (retries+1)*unit<<(o.Connect.Timeout+1) <= int64(patience); o.Connect.Timeout++ {
 		}
 	}
-	k := exchange.KeepAlive{Silence: o.PeerTimeout, Every: max(o.PeerTimeout/10, time.Second), Count: 5}
-	k.Idle = max(o.PeerTimeout-time.Duration(k.Count)*k.Every, time.Second)
+	k := exchange.KeepAlive{Silence: patience, Every: max(patience/10, time.Second), Count: 5}
+	if o.Outlive {
+		k.Count = 2
+	}
+	k.Idle = max(patience-time.Duration(k.Count)*k.Every, time.Second)
 	o.keep = k
 }
 

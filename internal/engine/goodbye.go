@@ -79,7 +79,7 @@ func (c *Conn) leave(why error) {
 
 // ErrOutcomeUnknown means that operations were under way when the connection ended, and that the
 // peer has not confirmed its end: the peer's NIC may have carried them out, or may still do so.
-var ErrOutcomeUnknown = errors.New("it is not known what the peer's memory has got")
+var ErrOutcomeUnknown = operation.ErrOutcomeUnknown
 
 // Close ends the connection. It withdraws work requests that the NIC does not have yet, waits for
 // the others, for EndpointOptions.PeerTimeout at most, and sends the end to the peer. It returns
@@ -115,8 +115,11 @@ func (c *Conn) close() error {
 	if !unknown {
 		return nil
 	}
+	c.mu.Lock()
+	read := c.readDone // it does not change any more
+	c.mu.Unlock()
 	select {
-	case <-c.readDone:
+	case <-read:
 	case <-time.After(byeWait + goneWait):
 	}
 	c.mu.Lock()
@@ -133,7 +136,7 @@ func (c *Conn) close() error {
 // settle waits until no operation is under way.
 func (c *Conn) settle() {
 	for end := time.Now().Add(c.opt.PeerTimeout); time.Now().Before(end); time.Sleep(answerLook) {
-		if c.Works.Over() || c.Works.State().Posted == 0 {
+		if s := c.Works.State(); c.Works.Over() || s.Posted == 0 || s.Link == nil {
 			return
 		}
 		c.Works.Poll()
@@ -169,9 +172,15 @@ func (c *Conn) part(tcp net.Conn, free bool) {
 // readExchange takes the peer's messages until the exchange ends. It calls OnReject if Accept
 // has not returned the peer.
 func (c *Conn) readExchange(tcp net.Conn) {
+	c.mu.Lock()
+	read := c.readDone
+	c.mu.Unlock()
 	err := c.readMessages(tcp)
 	switch {
 	case err == nil:
+	case !errors.Is(err, ErrMalformed) && c.Works.Hear(nil) == nil && c.Works.Lose(lostExchange(err)):
+		close(read)
+		return
 	case errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET):
 		c.leave(c.Works.Hear(errCut))
 	case errors.Is(err, unix.ETIMEDOUT) || errors.Is(err, unix.EHOSTUNREACH):
@@ -179,7 +188,7 @@ func (c *Conn) readExchange(tcp net.Conn) {
 	default:
 		c.Works.Abort(err)
 	}
-	close(c.readDone)
+	close(read)
 	<-c.ended
 	c.mu.Lock()
 	unknown, why, info := c.uninvited, c.Works.Gone(), c.info
@@ -187,6 +196,14 @@ func (c *Conn) readExchange(tcp net.Conn) {
 	if unknown && c.opt.OnReject != nil && c.e.life.Err() == nil {
 		c.opt.OnReject(info, fmt.Errorf("it was gone before it was accepted: %w", why))
 	}
+}
+
+// lostExchange is why a link is lost whose exchange ends without a word.
+func lostExchange(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errCut
+	}
+	return fmt.Errorf("%w: %w", errCut, err)
 }
 
 // readMessages returns nil when the peer has sent its last message, and the connection is ending.

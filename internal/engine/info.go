@@ -58,6 +58,13 @@ func (c *Conn) Path() ConnPath {
 // Depth returns the number of operations that may be under way.
 func (c *Conn) Depth() int { return c.opt.Depth }
 
+// Lost returns the number of links that the connection has lost and replaced.
+func (c *Conn) Lost() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int(c.links)
+}
+
 // PeerTimeout returns EndpointOptions.PeerTimeout.
 func (c *Conn) PeerTimeout() time.Duration { return c.opt.PeerTimeout }
 

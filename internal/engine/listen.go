@@ -167,16 +167,29 @@ func (k *knownCaller) Unwrap() error { return k.error }
 // has only sent its hello takes no place in the table. OnReject receives the error.
 func (l *Listener) acceptCaller(ctx context.Context, caller *handshake.Caller) error {
 	e := l.e
-	var c *Conn
-	err := e.exchange(ctx, l.opt, caller.Conn, "", &calling{caller, l}, func() (*Conn, error) {
+	var c, again *Conn
+	err := e.exchange(ctx, l.opt, caller.Conn, "", &calling{caller, l}, func(theirs *exchange.Hello, from PeerInfo) (*Conn, error) {
+		if theirs.Link > 0 {
+			var err error
+			again, err = e.calledAgain(ctx, theirs, from)
+			return again, err
+		}
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if err := e.table.hasPlace(); err != nil {
 			return nil, err
 		}
+		if theirs.Session != 0 && e.sessions[theirs.Session] != nil {
+			return nil, fmt.Errorf("%w: the name of the connection is taken", ErrRejected)
+		}
 		c = e.newConn(new(peer), l.opt)
 		return c, nil
 	})
+	if again != nil {
+		err = again.unlinkAfter(err)
+		again.relinking.Unlock()
+		return err
+	}
 	if err == nil || c == nil {
 		return err
 	}
@@ -259,7 +272,28 @@ func (e *Endpoint) enlist(c *Conn, caller *calling) error {
 		e.unlist(p.id)
 		return err
 	}
+	e.mu.Lock()
+	if c.session != 0 && e.sessions[c.session] == nil && !c.Works.Over() { // teardown removes it
+		e.sessions[c.session] = c
+	}
+	e.mu.Unlock()
 	return e.announce(p, caller.l)
+}
+
+// welcomeAgain sends a caller that makes another link a ready, and starts the operations.
+func (c *Conn) welcomeAgain(theirs *exchange.Hello, caller *calling) error {
+	if err := caller.Connected(); err != nil {
+		return err
+	}
+	if err := exchange.WriteMessage(c.tcp, exchange.MsgReady, nil); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	if c.tcp == net.Conn(caller.Caller) {
+		c.tcp = caller.Conn
+	}
+	c.mu.Unlock()
+	return c.relink(theirs)
 }
 
 // welcome gives a caller a place among those that wait for Accept, sends it a ready, and starts

@@ -3,7 +3,9 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -51,7 +53,25 @@ func (c *Conn) offer(ctx context.Context, name string, rb *memory.RemoteBuffer) 
 
 // sendMessage sends a message of the exchange. It calls next, if not nil, just before it sends,
 // with the mutex locked, in the order of the messages.
+//
+// On a connection that outlives its links the message is sent again over the next one, unless next
+// is set: then it is a withdrawal, which is not needed there.
 func (c *Conn) sendMessage(ctx context.Context, kind exchange.Kind, body []byte, next func()) error {
+	for {
+		err := c.sendOnce(ctx, kind, body, next)
+		if !errors.Is(err, errLinkLost) {
+			return err
+		}
+		if next != nil {
+			return nil
+		}
+	}
+}
+
+// errLinkLost means that a message of the exchange was not sent, because the link is lost.
+var errLinkLost = errors.New("the link is lost")
+
+func (c *Conn) sendOnce(ctx context.Context, kind exchange.Kind, body []byte, next func()) error {
 	select {
 	case <-c.Works.Ready():
 	case <-ctx.Done():
@@ -74,6 +94,9 @@ func (c *Conn) sendMessage(ctx context.Context, kind exchange.Kind, body []byte,
 			c.cut = true
 			c.mu.Unlock()
 			<-c.offering
+			if c.Works.Lose(err) {
+				return cmp.Or(errs.Ended(ctx), errLinkLost)
+			}
 			return c.cutShort(ctx, err)
 		}
 	}

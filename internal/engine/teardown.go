@@ -54,6 +54,8 @@ func (c *Conn) drainBeforeAbort() {
 // has not taken are dropped.
 func (c *Conn) teardown() {
 	defer c.e.tasks.Done()
+	c.relinking.Lock() // nobody makes another link any more
+	defer c.relinking.Unlock()
 	cause, _ := c.Works.Cause()
 	bye := farewell(cause)
 	c.mu.Lock()
@@ -89,6 +91,9 @@ func (c *Conn) teardown() {
 	free := c.Works.Finish()
 	c.e.mu.Lock()
 	delete(c.e.live, c)
+	if c.e.sessions[c.session] == c {
+		delete(c.e.sessions, c.session)
+	}
 	c.Works.AddCounts(&c.e.ended) // they do not change any more
 	c.e.mu.Unlock()
 	c.mu.Lock()

@@ -16,8 +16,8 @@ import (
 
 // Version is the version of the messages. Version 1 had no READ depths, version 2 no reject,
 // version 3 no texts, names, bye or gone, version 4 no reason in a bye, and no answer to ready and
-// to the withdrawal of a name.
-const Version = 5
+// to the withdrawal of a name, version 5 no second link of a connection.
+const Version = 6
 
 // MaxText is the longest text that a program may send with its hello, in bytes.
 const MaxText = 4 << 10
@@ -37,6 +37,14 @@ type Hello struct {
 
 	Mail Mail
 	Text int // bytes of the text that follows
+
+	// Session names a connection that outlives its links; 0 if it does not. Link counts them, 0 for
+	// the first. Received is the number of messages of the other side that have arrived, and
+	// Untaken how many of these the program has not taken.
+	Session  uint64
+	Link     uint32
+	Received uint64
+	Untaken  uint16
 }
 
 // Mail is the number of messages that a side takes before its program has read one, and the
@@ -63,7 +71,11 @@ func (h *Hello) Append(b []byte) []byte {
 	b = append(b, h.ReadsIn, h.ReadsOut)
 	b = binary.BigEndian.AppendUint16(b, h.Mail.Depth)
 	b = binary.BigEndian.AppendUint32(b, h.Mail.Size)
-	return binary.BigEndian.AppendUint16(b, uint16(h.Text))
+	b = binary.BigEndian.AppendUint16(b, uint16(h.Text))
+	b = binary.BigEndian.AppendUint64(b, h.Session)
+	b = binary.BigEndian.AppendUint32(b, h.Link)
+	b = binary.BigEndian.AppendUint64(b, h.Received)
+	return binary.BigEndian.AppendUint16(b, h.Untaken)
 }
 
 // Decode decodes a hello of a peer, and checks all of it.
@@ -102,6 +114,10 @@ func (h *Hello) Decode(data []byte) error {
 	if out.Text = int(r.Uint16()); out.Text > MaxText {
 		return r.Fail("a text of %d bytes, of at most %d", out.Text, MaxText)
 	}
+	out.Session, out.Link, out.Received, out.Untaken = r.Uint64(), r.Uint32(), r.Uint64(), r.Uint16()
+	if r.Err == nil && out.Link == 0 && out.Received|uint64(out.Untaken) != 0 || out.Link != 0 && out.Session == 0 || out.Untaken > out.Mail.Depth {
+		return r.Fail("link %d of connection %#x, with %d messages, %d not taken", out.Link, out.Session, out.Received, out.Untaken)
+	}
 	if err := r.End(); err != nil {
 		return err
 	}
@@ -110,7 +126,7 @@ func (h *Hello) Decode(data []byte) error {
 }
 
 // HelloSize is the size of a hello of this version.
-const HelloSize = 4 + 2 + 8 + 8 + 1 + rc.Queues*(4+4+2+2+16) + 2 + 2 + 4 + 2
+const HelloSize = 4 + 2 + 8 + 8 + 1 + rc.Queues*(4+4+2+2+16) + 2 + 2 + 4 + 2 + 8 + 4 + 8 + 2
 
 // ourVersion returns the hello that answers a hello of another version.
 func ourVersion() []byte {

@@ -49,6 +49,7 @@ const (
 	textTLS     = "this listener speaks TLS: set TLS"
 	textPlain   = "this listener does not speak TLS"
 	TextFull    = "the listener has as many connections as it may have"
+	TextUnknown = "the connection is not known any more: the program has started anew, or has given it up"
 	TextBacklog = "the listener's queue (Backlog) is full: its program accepts no connections now"
 )
 

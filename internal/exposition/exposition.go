@@ -37,6 +37,7 @@ func Write(b *strings.Builder, nic string, sum *workqueue.Sum) {
 	durations(b, nic, sum)
 	byKind("operations_total", "Operations of this side that were carried out.", (*workqueue.KindCounts).Done)
 	byNIC("pinned_bytes", "gauge", "Host memory that is pinned for the NIC.", sum.Pinned)
+	byKind("repeats_total", "Times that an operation was begun again on another link.", func(k *workqueue.KindCounts) uint64 { return k.Repeats })
 	byKind("staged_bytes_total", "Bytes that the CPU has copied between staging buffers and their sources for operations.", func(k *workqueue.KindCounts) uint64 { return uint64(k.Staged) })
 }
 

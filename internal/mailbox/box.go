@@ -40,6 +40,7 @@ type Box struct {
 	credits int            // messages that may be sent
 	most    int            // the most credits that this side may have
 	owed    int            // messages that the program has taken since credits were last sent
+	arrived uint64         // messages that have arrived
 	lists   [Note + 1]list
 }
 
@@ -185,6 +186,7 @@ func (b *Box) Arrived(l *Letter, n int) error {
 		if b.lists[Message].messages.Len()+b.lists[Note].messages.Len() >= b.depth {
 			return malformed("a message without a credit")
 		}
+		b.arrived++
 		l := &b.lists[kind]
 		l.messages.Push(append([]byte(nil), body...))
 		l.tell()
@@ -199,6 +201,33 @@ func (b *Box) Arrived(l *Letter, n int) error {
 	default:
 		return malformed(fmt.Sprintf("a message of kind %d", kind))
 	}
+	return nil
+}
+
+// TakeBack takes back the slot of a message, which will be stamped again.
+func (b *Box) TakeBack(l *Letter) {
+	if l.slot == 0 || l.Own() {
+		return
+	}
+	at := b.slot(l.slot)
+	l.payload = append([]byte(nil), b.bytes(at+headSize, l.length-headSize)...)
+	b.free = append(b.free, l.slot)
+	l.slot, l.posted = 0, false
+}
+
+// Restart returns the number of messages that have arrived, and of those that the program has not
+// taken. The peer gets both: nothing is owed to it any more.
+func (b *Box) Restart() (arrived uint64, untaken int) {
+	b.owed = 0
+	return b.arrived, b.lists[Message].messages.Len() + b.lists[Note].messages.Len()
+}
+
+// Renew sets the credits for a peer whose program has not taken a number of messages.
+func (b *Box) Renew(untaken int) error {
+	if untaken > b.most {
+		return malformed(fmt.Sprintf("%d messages that were not taken, of %d", untaken, b.most))
+	}
+	b.credits = b.most - untaken
 	return nil
 }
 

@@ -45,6 +45,14 @@ func (n *Network) Hold(by, to *Device, held bool) {
 	n.late = rest
 }
 
+// Pass lets later operations go on at once. Those that Hold has kept stay in the network until
+// Hold lets them go on.
+func (n *Network) Pass(by, to *Device) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hold[span{by.adapter, to.adapter}] = false
+}
+
 // Late returns the number of operations that are kept, and of those that have arrived late: were
 // carried out, and were dropped.
 func (n *Network) Late() (kept, landed, dropped int) {

@@ -15,6 +15,9 @@ var (
 	// ErrQueueFull means that the endpoint's limit of operations under way is reached. Nothing
 	// was posted (FI_EAGAIN): call Poll or Wait, and try again.
 	ErrQueueFull = errors.New("queue full")
+	// ErrOutcomeUnknown means that the peer's NIC may have carried out an operation, or may still
+	// do so.
+	ErrOutcomeUnknown = errors.New("it is not known what the peer's memory has got")
 	// ErrPeerBehind is ErrQueueFull of a connection whose operations wait for the peer's program
 	// to take messages.
 	ErrPeerBehind = fmt.Errorf("%w: the peer's program does not take messages", ErrQueueFull)

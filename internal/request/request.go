@@ -84,6 +84,11 @@ func (r *Request) reset() {
 	r.staged, r.flushing, r.made = false, false, false
 }
 
+// Rewind makes Begin and Next start again.
+func (r *Request) Rewind() {
+	r.low, r.last, r.flushing, r.made = lower.Lowering{}, lower.Piece{}, false, false
+}
+
 // Ready returns the functions that wait until the sources may be read.
 func (r *Request) Ready() []func(context.Context) error { return r.ready }
 

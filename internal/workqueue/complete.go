@@ -52,11 +52,11 @@ func (q *Queue) complete(wcs []ibvfd.WC) {
 			failed = err
 		}
 	}
-	if q.state == dead {
+	if q.state == dead || q.state == lost {
 		return // EndLink takes their completions
 	}
 	if failed != nil {
-		q.abort(failed)
+		q.fail(failed)
 		return
 	}
 	q.recv.kick()

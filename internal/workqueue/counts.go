@@ -23,6 +23,7 @@ type Counts [Kinds]KindCounts
 // KindCounts are what a connection has done by operations of one kind.
 type KindCounts struct {
 	Failed  uint64        // operations that have failed, or were withdrawn, wholly or in part
+	Repeats uint64        // times that an operation was begun again on another link
 	Bytes   int64         // of those that were done
 	Staged  int64         // bytes that were copied between staged memory and its source, for operations that were done or have failed
 	Time    time.Duration // the sum of the times from posting to completion of those that were done
@@ -41,6 +42,7 @@ func (k *KindCounts) Done() (n uint64) {
 
 func (k *KindCounts) add(x *KindCounts) {
 	k.Failed += x.Failed
+	k.Repeats += x.Repeats
 	k.Bytes += x.Bytes
 	k.Staged += x.Staged
 	k.Time += x.Time
@@ -82,7 +84,7 @@ func (s *Sum) Add(x *Sum) {
 
 // counters are a connection's Counts while it goes on. A reader takes no lock.
 type counters [Kinds]struct {
-	failed              atomic.Uint64
+	failed, repeats     atomic.Uint64
 	bytes, staged, time atomic.Int64
 	latency             [Buckets]atomic.Uint64
 }
@@ -113,6 +115,7 @@ func (q *Queue) AddCounts(sum *Counts) {
 	for i := range q.counters {
 		k, x := &sum[i], &q.counters[i]
 		k.Failed += x.failed.Load()
+		k.Repeats += x.repeats.Load()
 		k.Bytes += x.bytes.Load()
 		k.Staged += x.staged.Load()
 		k.Time += time.Duration(x.time.Load())

@@ -108,7 +108,7 @@ func (q *Queue) abort(cause error) {
 	if q.state == dead {
 		return
 	}
-	if q.state == connecting {
+	if q.state != up {
 		close(q.ready)
 	}
 	if q.end.farewell != nil && unanswered(cause) {
@@ -133,7 +133,9 @@ func (q *Queue) Broke(why error) {
 				cq.Retire()
 			}
 		}
-		q.Abort(why)
+		if !q.Lose(why) {
+			q.Abort(why)
+		}
 	}()
 }
 
@@ -143,18 +145,23 @@ func (q *Queue) Poll() {
 	q.mu.Lock()
 	cq := q.cq
 	q.mu.Unlock()
-	cq.Poll()
+	if cq != nil {
+		cq.Poll()
+	}
 }
 
 // EndLink takes the completions from before the end, and closes the queue pairs, so that the NIC
 // does not touch the memory. The connection has begun to end: the link does not change any more.
 func (q *Queue) EndLink() {
-	if q.link == nil {
+	if q.link == nil || q.stuck {
 		return
 	}
-	if errors.As(q.end.cause, new(*ibvfd.WCError)) {
+	q.mu.Lock()
+	cause := q.end.cause
+	q.mu.Unlock()
+	if errors.As(cause, new(*ibvfd.WCError)) {
 		down := q.link.Down()
-		if down == nil && q.path != nil && errors.Is(q.end.cause, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr}) {
+		if down == nil && q.path != nil && errors.Is(cause, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr}) {
 			down = fmt.Errorf("the path is %v", q.path) // its GIDs may not reach each other
 		}
 		q.mu.Lock()
@@ -240,7 +247,11 @@ func (q *Queue) Finish() bool {
 	}
 	for _, f := range []*fifo.Queue[*Work]{&q.send.pending, &q.recv.posted, &q.recv.waiting} {
 		for f.Len() > 0 {
-			add(f.Pop())
+			o := f.Pop()
+			if o.again && o.queue == rc.WriteQueue {
+				q.send.unknown = true
+			}
+			add(o)
 		}
 	}
 	for _, o := range left {

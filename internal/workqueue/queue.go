@@ -25,6 +25,7 @@ type Config struct {
 	Progress *progress.Progress
 	Life     context.Context // of the endpoint
 	Aborted  func()          // called once, in a goroutine of its own, when the connection begins to end
+	Lost     func(why error) // called when a connection that outlives its link has lost it, with the mutex held
 
 	Peer        operation.Peer // in completions; 0 until Up
 	Depth       int            // operations that may be under way
@@ -37,18 +38,21 @@ type Config struct {
 // once.
 type Queue struct {
 	cfg   Config
-	ready chan struct{} // closed when the connection is up, or begins to end
-	begun atomic.Bool   // the connection is up, or was
-	over  atomic.Bool   // the connection is ending, or has ended
+	begun atomic.Bool // the connection is up, or was
+	over  atomic.Bool // the connection is ending, or has ended
 
 	counters counters // written with the mutex held, and read without it
 
 	mu    sync.Mutex
+	ready chan struct{} // closed when the connection is up, or begins to end
 	state state
 	end   ending
 	shut  error // why no work is taken any more; nil before Shut
 
-	link   rc.Link // nil until Adopt
+	outlives bool  // its links
+	broken   error // why the link that was adopted cannot be used; nil if it can
+
+	link   rc.Link // nil until Adopt, and after Unlink
 	attr   rc.Attr
 	cq     *cqueue.Queue
 	member cqueue.Member
@@ -78,8 +82,9 @@ type Queue struct {
 type state int
 
 const (
-	connecting state = iota
+	connecting state = iota // also after Unlink
 	up
+	lost // until Unlink
 	dead
 )
 
@@ -133,6 +138,7 @@ func (q *Queue) Adopt(l rc.Link, cq *cqueue.Queue, tokens [2]uint64, path fmt.St
 	defer q.mu.Unlock()
 	q.link, q.attr, q.cq, q.member, q.tokens, q.path = l, l.Attr(), cq, m, tokens, path
 	q.send.adopt()
+	q.broken = nil
 	q.recv.kick()
 	q.cfg.Progress.Wake() // the new queue must be armed
 	return nil
@@ -145,6 +151,9 @@ func (q *Queue) Up(peer operation.Peer, accepted bool) error {
 	defer q.mu.Unlock()
 	if err := q.refusal(); err != nil {
 		return err
+	}
+	if q.broken != nil {
+		return q.broken
 	}
 	q.peer, q.unaccepted, q.state = peer, !accepted, up
 	q.begun.Store(true)
@@ -224,7 +233,7 @@ func (q *Queue) Permits(rb *memory.RemoteBuffer) error {
 }
 
 func (q *Queue) permits(rb *memory.RemoteBuffer) error {
-	if q.state == connecting || rb.Token() == q.tokens[0] || rb.Token() == q.tokens[1] {
+	if q.state == connecting && !q.begun.Load() || rb.Token() == q.tokens[0] || rb.Token() == q.tokens[1] {
 		return nil
 	}
 	return &dmabuf.Error{
@@ -331,7 +340,17 @@ func (q *Queue) vacate() {
 }
 
 // Ready returns a channel that is closed when the connection is up, or begins to end.
-func (q *Queue) Ready() <-chan struct{} { return q.ready }
+func (q *Queue) Ready() <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ready
+}
+
+// Begun reports whether the connection is up, or was.
+func (q *Queue) Begun() bool { return q.begun.Load() }
+
+// Life returns a context that ends when the connection begins to end.
+func (q *Queue) Life() context.Context { return q.life }
 
 // Over reports whether the connection is ending, or has ended.
 func (q *Queue) Over() bool { return q.over.Load() }

@@ -27,7 +27,7 @@ const recvKind = rc.Queues
 // kick posts waiting receives.
 func (r *receiver) kick() {
 	q := r.q
-	for q.state != dead && q.link != nil && r.waiting.Len() > 0 {
+	for q.state != dead && q.state != lost && q.broken == nil && q.link != nil && r.waiting.Len() > 0 {
 		o := *r.waiting.Front()
 		if o.busy {
 			return
@@ -48,7 +48,7 @@ func (r *receiver) kick() {
 		n := o.Message(sges)
 		wr := ibvfd.RecvWR{ID: q.member.ID(recvKind, r.next), SGE: sges[:n:n]}
 		if _, err := q.link.Recv([]ibvfd.RecvWR{wr}); err != nil {
-			q.abort(err)
+			q.fail(err)
 			return
 		}
 		r.waiting.Pop()

@@ -12,14 +12,16 @@ import (
 
 // sender is the sending side of a Queue, whose mutex guards it.
 type sender struct {
-	q       *Queue
-	pending fifo.Queue[*Work] // operations whose work requests are not all made
-	posted  int               // operations that have not completed
-	active  int               // operations that have begun and not completed
-	turn    uint64            // calls of kick
-	holding bool              // operations wait for the next Poll, which posts them
-	unknown bool              // the peer may have received operations that were under way when the connection ended
-	queues  [rc.Queues]sendQueue
+	q                   *Queue
+	pending             fifo.Queue[*Work] // operations whose work requests are not all made
+	posted              int               // operations that have not completed
+	active              int               // operations that have begun and not completed
+	turn                uint64            // calls of kick
+	posts               uint64            // operations that were taken
+	messages, confirmed uint64            // messages that were sent, and those that the peer had received when the link was made
+	holding             bool              // operations wait for the next Poll, which posts them
+	unknown             bool              // the peer may have received operations that were under way when the connection ended
+	queues              [rc.Queues]sendQueue
 
 	wrs   []ibvfd.SendWR // a batch
 	sges  []ibvfd.SGE
@@ -65,7 +67,8 @@ func (s *sender) adopt() {
 func (s *sender) take(o *Work) {
 	q := s.q
 	s.posted++
-	o.turn = s.turn
+	s.posts++
+	o.turn, o.number = s.turn, s.posts
 	s.pending.Push(o)
 	if len(o.Ready()) > 0 {
 		q.slow.await(o)
@@ -185,6 +188,10 @@ func (s *sender) feed(o *Work) bool {
 func (s *sender) next(o *Work, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
 	if !o.letter.None() && (o.Kind == operation.Send || o.Made() || o.Length == 0) {
 		s.q.mail.Request(&o.letter, s.q.attr.Inline, &wrs[0], sges)
+		if !o.letter.IsCredit() {
+			s.messages++
+			o.message = s.messages
+		}
 		o.made = true
 		return 1, 1
 	}
@@ -208,7 +215,7 @@ func (s *sender) flush() {
 			q := &s.queues[b.queue]
 			q.next = q.number(s.wrs[posted].ID)
 		}
-		s.q.abort(err)
+		s.q.fail(err)
 	}
 }
 

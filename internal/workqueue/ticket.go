@@ -52,6 +52,9 @@ func (q *Queue) cancel(o *Work, why error) bool {
 	if o.withdrawn == nil {
 		o.withdrawn = why
 	}
+	if o.again && q.state != up { // Relink ends it
+		return false
+	}
 	if o.cancel != nil {
 		o.cancel()
 	}
@@ -89,7 +92,7 @@ func (q *Queue) Shut(why error) {
 	defer q.mu.Unlock()
 	q.shut = why
 	q.vacate()
-	for i := 0; q.state == up && i < q.send.pending.Len(); {
+	for i := 0; (q.state == up || q.begun.Load()) && q.state != dead && i < q.send.pending.Len(); {
 		n := q.send.pending.Len()
 		if q.cancel(*q.send.pending.At(i), why); q.send.pending.Len() == n {
 			i++ // slow work is under way

@@ -26,11 +26,14 @@ type Work struct {
 	auto    bool // an automatic receive (AutoReceive)
 	queue   int
 
-	letter mailbox.Letter     // the message that the work sends, or that follows its bytes
-	cancel context.CancelFunc // ends the wait until the sources may be read
-	limit  time.Time          // the work is not begun after it; zero if there is none
-	turn   uint64             // the sender's, when it was posted
-	since  int64              // the clock, then
+	letter  mailbox.Letter     // the message that the work sends, or that follows its bytes
+	cancel  context.CancelFunc // ends the wait until the sources may be read
+	limit   time.Time          // the work is not begun after it; zero if there is none
+	turn    uint64             // the sender's, when it was posted
+	since   int64              // the clock, then
+	number  uint64             // of the works of its sender, in the order of their posting
+	message uint64             // number of its message; 0 before it is sent
+	again   bool               // it was posted to a link that was lost
 
 	permitted bool // its keys were checked when the connection was up
 
@@ -73,6 +76,7 @@ func (o *Work) reset() {
 	o.uses.Add(1)
 	o.context, o.sink = nil, nil
 	o.silent, o.auto, o.queue = false, false, 0
+	o.number, o.message, o.again = 0, 0, false
 	o.letter, o.cancel, o.limit = mailbox.Letter{}, nil, time.Time{}
 	o.permitted, o.started, o.begun, o.made, o.ended, o.busy = false, false, false, false, false, false
 	o.err, o.withdrawn = nil, nil

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workqueue
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/rc"
+	"github.com/gpurdma/gpurdma/internal/wire"
+)
+
+// A connection that outlives its link loses the link, gets another one, and carries out again what
+// the peer may not have received. Both sides do this:
+//
+//	Lose        nothing is posted any more, and Config.Lost is called
+//	Unlink      closes the queue pairs: from then on nothing of the old link can land
+//	Received    the number of messages that have arrived, for the peer
+//	Adopt       takes the new link
+//	Relink      takes the peer's numbers, ends what it has received, and posts the rest
+//
+// The write queue is in order. So the peer has received all that was posted to it before a message
+// that it has received. Of what was posted after the last of these, nothing has been reported to
+// the peer's program: it is posted again, in the same order. Reads are posted again. An atomic
+// that the NIC had has an unknown outcome.
+
+// Outlive makes the connection outlive its links. It is called before Up.
+func (q *Queue) Outlive() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.outlives = true
+}
+
+// Lose says that the link is of no use any more. It returns false if the connection does not
+// outlive it: the caller then aborts the connection.
+func (q *Queue) Lose(why error) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.lose(why)
+}
+
+func (q *Queue) lose(why error) bool {
+	switch {
+	case !q.outlives || q.state == dead || q.unaccepted || q.shut != nil:
+		return false
+	case q.state == up:
+		q.state, q.ready = lost, make(chan struct{})
+		q.cfg.Lost(why)
+	case q.state == connecting && q.broken == nil:
+		q.broken = why
+	}
+	return true
+}
+
+// fail is lose for callers that hold the mutex; a connection that does not outlive its link is
+// aborted.
+func (q *Queue) fail(why error) {
+	if !q.lose(why) {
+		q.abort(why)
+	}
+}
+
+// Unlink closes the link that was lost, or that was adopted and is not up. If it returns an error,
+// the NIC may still use the link's memory, and the connection cannot go on.
+func (q *Queue) Unlink() error {
+	q.mu.Lock()
+	link := q.link
+	q.mu.Unlock()
+	if link != nil {
+		q.EndLink()
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.stuck {
+		return &dmabuf.Error{Op: "close the queue pairs", Detail: "the NIC may still use their memory", Err: rc.ErrNotConnected}
+	}
+	q.link, q.cq = nil, nil
+	if q.state == dead { // Finish ends the works
+		return q.end.gone()
+	}
+	q.state, q.broken = connecting, nil
+	if link != nil {
+		q.send.takeBack()
+		q.recv.takeBack()
+	}
+	return nil
+}
+
+// takeBack makes works that have not completed wait again, in the order of their posting.
+func (s *sender) takeBack() {
+	var list []*Work
+	add := func(o *Work) {
+		if !slices.Contains(list, o) {
+			list = append(list, o)
+		}
+	}
+	for i := range s.queues {
+		q := &s.queues[i]
+		for q.groups.Len() > 0 {
+			add(q.groups.Pop().op)
+		}
+		*q = sendQueue{first: q.next, next: q.next, seen: q.next}
+	}
+	for s.pending.Len() > 0 {
+		add(s.pending.Pop())
+	}
+	s.batch.queue, s.batch.wrs, s.batch.sges = 0, 0, 0
+	slices.SortFunc(list, func(a, b *Work) int { return cmp.Compare(a.number, b.number) })
+	for _, o := range list {
+		if o.letter.IsCredit() { // Relink counts anew
+			s.q.mail.Unstamp(&o.letter)
+			s.q.cfg.Pool.Put(o)
+			continue
+		}
+		if !ofLink(o.err) {
+			s.q.finish(o, o.err)
+			continue
+		}
+		if o.started {
+			s.active--
+		}
+		s.q.mail.TakeBack(&o.letter)
+		o.Rewind()
+		o.again = o.again || o.begun
+		o.started, o.made, o.err = false, false, nil
+		s.pending.Push(o)
+	}
+}
+
+// ofLink reports whether an operation has no error of its own: the NIC has not judged it, or has
+// given it up together with the link.
+func ofLink(err error) bool {
+	if err == nil || errors.Is(err, rc.ErrNotConnected) {
+		return true
+	}
+	var status *ibvfd.WCError
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch status.Status {
+	case ibvfd.WCLocProtErr, ibvfd.WCLocLenErr, ibvfd.WCMWBindErr, ibvfd.WCLocAccessErr, ibvfd.WCRemAccessErr, ibvfd.WCRemInvReqErr, ibvfd.WCRemOpErr:
+		return false
+	}
+	return true
+}
+
+// takeBack makes receives wait again.
+func (r *receiver) takeBack() {
+	for r.waiting.Len() > 0 {
+		r.posted.Push(r.waiting.Pop())
+	}
+	for r.posted.Len() > 0 {
+		o := r.posted.Pop()
+		o.started, o.err = false, nil
+		r.waiting.Push(o)
+	}
+	r.first, r.seen = r.next, r.next
+}
+
+// Received returns the number of messages that have arrived from the peer since the connection was
+// made, and how many of them the program has not taken. The peer gets both before Relink: credits
+// that were owed before are not sent.
+func (q *Queue) Received() (messages uint64, untaken int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.mail.Restart()
+}
+
+// Relink starts the operations on another link. received and untaken are what the peer's Received
+// has returned.
+func (q *Queue) Relink(received uint64, untaken int) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.refusal(); err != nil {
+		return err
+	}
+	if q.broken != nil {
+		return q.broken
+	}
+	if err := q.send.settle(received); err != nil {
+		return err
+	}
+	if err := q.mail.Renew(untaken); err != nil {
+		return err
+	}
+	q.state = up
+	close(q.ready)
+	q.recv.kick()
+	q.send.kick()
+	return nil
+}
+
+// settle ends the works that the peer has received, and those whose outcome is not known.
+func (s *sender) settle(received uint64) error {
+	if received > s.messages || received < s.confirmed {
+		return &dmabuf.Error{Op: "connect again", Detail: fmt.Sprintf("the peer has received %d messages, of %d to %d", received, s.confirmed, s.messages), Err: wire.ErrMalformed}
+	}
+	known := 0 // the peer has received all works of the write queue before this one
+	for i := range s.pending.Len() {
+		if o := *s.pending.At(i); o.message > 0 && o.message <= received {
+			known = i + 1
+		}
+	}
+	var rest []*Work
+	for i := range s.pending.Len() {
+		o := *s.pending.At(i)
+		atomic := o.Kind == operation.FetchAdd || o.Kind == operation.CompareSwap
+		switch {
+		case !o.again:
+			rest = append(rest, o)
+		case o.withdrawn != nil, atomic, i < known && o.queue == rc.WriteQueue:
+			o.started = true
+			s.active++
+			if atomic && o.withdrawn == nil {
+				o.err = operation.ErrOutcomeUnknown
+			}
+			s.q.finish(o, o.err)
+		default:
+			rest = append(rest, o)
+			s.q.counters[o.Kind].repeats.Add(1)
+		}
+	}
+	for s.pending.Len() > 0 {
+		s.pending.Pop()
+	}
+	for _, o := range rest {
+		o.message = 0
+		s.pending.Push(o)
+	}
+	s.messages, s.confirmed = received, received
+	return nil
+}
