@@ -120,9 +120,9 @@ func TestOutliveCuts(t *testing.T) {
 
 // What a lost link has kept in the network does not land once an operation has completed.
 func TestOutliveLatePackets(t *testing.T) {
-	w := newWorld(t, Config{Outlive: true, PeerTimeout: time.Second})
+	w := outliving(t)
 	theirs, remote := w.lend("m", 8)
-	for i := range testenv.Count(20) {
+	for i := range testenv.Soak(20, 1000) {
 		w.net.Hold(w.da, w.db, true)
 		x := must(w.ca.Start(limited(t), Op{Kind: OpWrite, Inline: []byte("1st try!"), Remote: remote.All()}))(t)
 		w.lose(w.ca)
@@ -146,7 +146,7 @@ func TestOutliveLatePackets(t *testing.T) {
 // whatever the receiver has not taken.
 func TestOutliveMessages(t *testing.T) {
 	w := outliving(t)
-	count := testenv.Count(4000)
+	count := testenv.Soak(4000, 400_000)
 	var all sync.WaitGroup
 	for _, way := range [][2]*Conn{{w.ca, w.cb}, {w.cb, w.ca}} {
 		all.Go(func() {
@@ -217,7 +217,7 @@ func TestOutliveRandom(t *testing.T) {
 	defer close(over)
 	sure, unsure := uint64(0), uint64(0)
 	lost := func() int { return w.ca.Rails()[0].Lost }
-	for round := 0; lost() < testenv.Count(20); round++ {
+	for round := 0; lost() < testenv.Soak(20, 1000); round++ {
 		var list []*Transfer
 		start := func(o Op) {
 			list = append(list, must(w.ca.Start(limited(t), o))(t))
@@ -277,12 +277,12 @@ func TestOutliveRandom(t *testing.T) {
 
 // A connection whose link does not come back ends after PeerTimeout, with the reason.
 func TestOutliveInVain(t *testing.T) {
-	w := newWorld(t, Config{Outlive: true, PeerTimeout: 300 * time.Millisecond})
+	w := newWorld(t, Config{Outlive: true, PeerTimeout: time.Second})
 	_, remote := w.lend("m", 8)
 	w.net.Cut(w.da, w.db)
 	w.net.CutExchanges(memstream.Reset)
 	err := w.ca.Write(limited(t), remote, w.host(w.a, 8).All())
-	if !errors.Is(err, ErrPeerGone) || !strings.Contains(err.Error(), "300ms") || !strings.Contains(err.Error(), "no route to host") {
+	if !errors.Is(err, ErrPeerGone) || !strings.Contains(err.Error(), "1s") || !strings.Contains(err.Error(), "no route to host") {
 		t.Error(err)
 	}
 	for _, c := range []*Conn{w.ca, w.cb} {

@@ -82,6 +82,13 @@ vm-test: ## run the VM tests and the peer suites on KERNEL
 		fi; \
 		exit $$status
 
+# Links are cut a thousand times in memory, and a hundred times in a virtual machine.
+.PHONY: soak
+soak: ## lose links of connections that outlive them for long, in memory and in the testbed
+	GPURDMA_SOAK=1 $(GO) test -count=1 -timeout 2h -v -run '^TestOutlive(Cuts|LatePackets|Messages|Random)$$' .
+	@GPURDMA_SOAK=1 $(MAKE) --no-print-directory vm-test SOFTGPU_VM= \
+		VMTESTFLAGS='-required=false -run TestVMConformance/Outlive ./internal/conformance'
+
 # What the tests in the guest use.
 .PHONY: vm-build
 vm-build: kernel cprog build $(if $(SOFTGPU_VM),softgpu) $(if $(filter 7.%,$(KERNEL)),two-machines)

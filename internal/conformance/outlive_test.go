@@ -32,7 +32,8 @@ func testOutlive(t *testing.T, s *setting) {
 	p := s.pairWith(t, cfg, cfg)
 	mine, theirs, remote := p.both(1 << 14)
 	r := testenv.Seeded(t)
-	for round := range 3 {
+	rounds := testenv.Soak(3, 100)
+	for round := range rounds {
 		want := fill(t, r, mine)
 		mend := s.cut(t, p)
 		list := []*gpurdma.Transfer{must(p.client.Start(limited(t), gpurdma.Op{Kind: gpurdma.OpWrite, Local: mine.All(), Remote: remote, Notify: true, Note: []byte{byte(round)}}))(t)}
@@ -62,7 +63,7 @@ func testOutlive(t *testing.T, s *setting) {
 		}
 		p.alive()
 	}
-	if n := p.client.Rails()[0].Lost; n != 3 {
+	if n := p.client.Rails()[0].Lost; n != rounds {
 		t.Errorf("%d links were lost", n)
 	}
 }

@@ -35,3 +35,11 @@ func Limit(d time.Duration) time.Duration { return d * time.Duration(Slow()) }
 // Count is how often to repeat something that is repeated n times on a fast
 // kernel: at least once.
 func Count(n int) int { return max(n/Slow(), 1) }
+
+// Soak is how often to repeat something: many times in a soak (`make soak`), otherwise Count(few).
+func Soak(few, many int) int {
+	if os.Getenv("GPURDMA_SOAK") != "" {
+		return many
+	}
+	return Count(few)
+}
