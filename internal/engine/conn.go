@@ -51,6 +51,7 @@ type Conn struct {
 	cut      bool          // a message of the exchange was sent in part: no more can follow
 	session  uint64        // names the connection to a listener, if it outlives its links; otherwise 0
 	unlinked chan struct{} // closed while there is no link
+	attempt  net.Conn      // of a caller that makes another link; nil if there is none
 	links    uint32        // number of links after the first
 
 	onEnd    func()        // called at the end; nil if there is none

@@ -321,10 +321,14 @@ func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Co
 			c.outlives(ours.Session)
 		}
 	}
-	if !again {
-		if err := c.openMailbox(ours.Mail, theirs.Mail); err != nil {
-			return err
-		}
+	var err error
+	if again {
+		err = c.Works.Reconcile(theirs.Received, int(theirs.Untaken))
+	} else {
+		err = c.openMailbox(ours.Mail, theirs.Mail)
+	}
+	if err != nil {
+		return err
 	}
 	path := pathOver(e.nic.Name(), l, theirs.Queues)
 	if err := l.Connect(theirs.Queues, theirs.ReadsIn); err != nil {
@@ -350,9 +354,9 @@ func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Co
 	}
 	switch {
 	case again && !client:
-		return c.welcomeAgain(&theirs, caller)
+		return c.welcomeAgain(caller)
 	case again:
-		return c.relink(&theirs)
+		return c.relink()
 	case !client:
 		return e.enlist(c, caller)
 	}

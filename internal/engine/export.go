@@ -49,18 +49,37 @@ func (c *Conn) Export(ctx context.Context, name string, s memory.Span, access ib
 	}
 	rb, err := c.Share(s, access)
 	if err == nil {
-		if err = c.offer(ctx, name, rb); err != nil {
+		if err = c.offerFirst(ctx, name, rb); err != nil {
 			err = errs.Join(err, c.e.Unshare(rb))
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if err != nil {
+		c.mu.Lock()
 		delete(c.exports.names, name)
-		return err
+		c.mu.Unlock()
 	}
-	c.exports.names[name] = rb
-	return nil
+	return err
+}
+
+// offerFirst offers memory under a name that was taken, and gives the name the memory.
+func (c *Conn) offerFirst(ctx context.Context, name string, rb *memory.RemoteBuffer) error {
+	for {
+		c.mu.Lock()
+		link := c.links
+		c.mu.Unlock()
+		if err := c.offer(ctx, name, rb); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		same := c.links == link // another link offers only what has its name
+		if same {
+			c.exports.names[name] = rb
+		}
+		c.mu.Unlock()
+		if same {
+			return nil
+		}
+	}
 }
 
 // Unexport withdraws the access that Export gave. The peer's next access fails, and ends the
@@ -82,7 +101,10 @@ func (c *Conn) Unexport(ctx context.Context, name string) error {
 		return &dmabuf.Error{Op: "unexport", Device: name, Detail: "nothing is exported under the name", Err: unix.ENOENT}
 	}
 	forgot := make(chan struct{})
-	err := c.sendMessage(ctx, exchange.MsgOffer, exchange.EncodeWithdrawal(name), func() { c.exports.withdrawn.Push(forgot) })
+	err := c.sendMessage(ctx, exchange.MsgOffer, exchange.EncodeWithdrawal(name), func() bool {
+		c.exports.withdrawn.Push(forgot)
+		return true
+	})
 	c.mu.Lock()
 	delete(c.exports.names, name)
 	c.mu.Unlock()
@@ -107,9 +129,14 @@ func (c *Conn) confirm() {
 	}
 	c.exports.answering = true
 	c.e.tasks.Go(func() {
-		for c.owes() {
+		for {
+			link, some := c.owes()
+			if !some {
+				return
+			}
 			ctx, cancel := context.WithTimeout(context.Background(), c.opt.PeerTimeout)
-			if err := c.sendMessage(ctx, exchange.MsgForgot, nil, nil); err != nil {
+			err := c.sendMessage(ctx, exchange.MsgForgot, nil, func() bool { return c.links == link })
+			if err != nil && !c.Works.Lose(err) {
 				c.Works.Abort(err) // otherwise the peer would wait for the confirmation
 			}
 			cancel()
@@ -117,16 +144,16 @@ func (c *Conn) confirm() {
 	})
 }
 
-// owes takes a withdrawal that is to be confirmed; false if there is none.
-func (c *Conn) owes() bool {
+// owes takes a withdrawal that is to be confirmed over a link; false if there is none.
+func (c *Conn) owes() (link uint32, some bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.exports.owed == 0 || c.Works.Refusal() != nil {
 		c.exports.answering = false
-		return false
+		return 0, false
 	}
 	c.exports.owed--
-	return true
+	return c.links, true
 }
 
 // confirmed takes the peer's confirmation of the oldest withdrawal.

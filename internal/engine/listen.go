@@ -171,7 +171,7 @@ func (l *Listener) acceptCaller(ctx context.Context, caller *handshake.Caller) e
 	err := e.exchange(ctx, l.opt, caller.Conn, "", &calling{caller, l}, func(theirs *exchange.Hello, from PeerInfo) (*Conn, error) {
 		if theirs.Link > 0 {
 			var err error
-			again, err = e.calledAgain(ctx, theirs, from)
+			again, err = e.calledAgain(ctx, caller.Conn, theirs, from)
 			return again, err
 		}
 		e.mu.Lock()
@@ -186,9 +186,7 @@ func (l *Listener) acceptCaller(ctx context.Context, caller *handshake.Caller) e
 		return c, nil
 	})
 	if again != nil {
-		err = again.unlinkAfter(err)
-		again.relinking.Unlock()
-		return err
+		return again.attempted(err)
 	}
 	if err == nil || c == nil {
 		return err
@@ -281,7 +279,7 @@ func (e *Endpoint) enlist(c *Conn, caller *calling) error {
 }
 
 // welcomeAgain sends a caller that makes another link a ready, and starts the operations.
-func (c *Conn) welcomeAgain(theirs *exchange.Hello, caller *calling) error {
+func (c *Conn) welcomeAgain(caller *calling) error {
 	if err := caller.Connected(); err != nil {
 		return err
 	}
@@ -293,7 +291,7 @@ func (c *Conn) welcomeAgain(theirs *exchange.Hello, caller *calling) error {
 		c.tcp = caller.Conn
 	}
 	c.mu.Unlock()
-	return c.relink(theirs)
+	return c.relink()
 }
 
 // welcome gives a caller a place among those that wait for Accept, sends it a ready, and starts

@@ -54,9 +54,9 @@ func (c *Conn) offer(ctx context.Context, name string, rb *memory.RemoteBuffer) 
 // sendMessage sends a message of the exchange. It calls next, if not nil, just before it sends,
 // with the mutex locked, in the order of the messages.
 //
-// On a connection that outlives its links the message is sent again over the next one, unless next
-// is set: then it is a withdrawal, which is not needed there.
-func (c *Conn) sendMessage(ctx context.Context, kind exchange.Kind, body []byte, next func()) error {
+// It does not send if next returns false. On a connection that outlives its links the message is
+// sent again over the next one, unless next is set: then it is not needed there.
+func (c *Conn) sendMessage(ctx context.Context, kind exchange.Kind, body []byte, next func() bool) error {
 	for {
 		err := c.sendOnce(ctx, kind, body, next)
 		if !errors.Is(err, errLinkLost) {
@@ -71,7 +71,7 @@ func (c *Conn) sendMessage(ctx context.Context, kind exchange.Kind, body []byte,
 // errLinkLost means that a message of the exchange was not sent, because the link is lost.
 var errLinkLost = errors.New("the link is lost")
 
-func (c *Conn) sendOnce(ctx context.Context, kind exchange.Kind, body []byte, next func()) error {
+func (c *Conn) sendOnce(ctx context.Context, kind exchange.Kind, body []byte, next func() bool) error {
 	select {
 	case <-c.Works.Ready():
 	case <-ctx.Done():
@@ -84,11 +84,9 @@ func (c *Conn) sendOnce(ctx context.Context, kind exchange.Kind, body []byte, ne
 	}
 	c.mu.Lock()
 	tcp, err := c.tcp, c.Works.Refusal()
-	if err == nil && next != nil {
-		next()
-	}
+	needed := err == nil && (next == nil || next())
 	c.mu.Unlock()
-	if err == nil {
+	if needed {
 		if err = send(ctx, tcp, kind, body); err != nil {
 			c.mu.Lock()
 			c.cut = true

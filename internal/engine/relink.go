@@ -26,8 +26,9 @@ import (
 
 // Times of calling again.
 const (
-	firstPause = 5 * time.Millisecond
-	mostPause  = time.Second
+	firstPause   = 5 * time.Millisecond
+	mostPause    = time.Second
+	leastAttempt = time.Second // the time of an attempt is a third of PeerTimeout, if that is more
 )
 
 // errCalledAgain is why a link is given up whose peer makes another one.
@@ -140,7 +141,7 @@ func (c *Conn) awaitLink(ctx context.Context) (last error) {
 func (c *Conn) callAgain(ctx context.Context) error {
 	c.relinking.Lock()
 	defer c.relinking.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, c.opt.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, min(c.opt.ConnectTimeout, max(c.opt.PeerTimeout/3, leastAttempt)))
 	defer cancel()
 	return c.unlinkAfter(c.e.dialed(ctx, c, c.addr))
 }
@@ -162,8 +163,8 @@ func (c *Conn) unlinkAfter(err error) error {
 }
 
 // calledAgain prepares another link for a caller that names a connection. If it returns a Conn,
-// relinking is locked.
-func (e *Endpoint) calledAgain(ctx context.Context, theirs *exchange.Hello, peer PeerInfo) (*Conn, error) {
+// relinking is locked. An earlier attempt is given up: its caller has done so.
+func (e *Endpoint) calledAgain(ctx context.Context, raw net.Conn, theirs *exchange.Hello, peer PeerInfo) (*Conn, error) {
 	e.mu.Lock()
 	c := e.sessions[theirs.Session]
 	e.mu.Unlock()
@@ -180,6 +181,9 @@ func (e *Endpoint) calledAgain(ctx context.Context, theirs *exchange.Hello, peer
 	for {
 		c.mu.Lock()
 		unlinked := c.unlinked
+		if c.attempt != nil {
+			_ = c.attempt.Close()
+		}
 		c.mu.Unlock()
 		select {
 		case <-unlinked:
@@ -190,16 +194,27 @@ func (e *Endpoint) calledAgain(ctx context.Context, theirs *exchange.Hello, peer
 		}
 		c.relinking.Lock()
 		c.mu.Lock()
-		still := c.unlinked == unlinked
-		c.mu.Unlock()
-		if still && !c.Works.Over() {
+		if c.unlinked == unlinked && !c.Works.Over() {
+			c.attempt = raw
+			c.mu.Unlock()
 			return c, nil
 		}
+		c.mu.Unlock()
 		c.relinking.Unlock()
 		if c.Works.Over() {
 			return nil, unknown("that has ended")
 		}
 	}
+}
+
+// attempted ends an attempt of a caller.
+func (c *Conn) attempted(err error) error {
+	err = c.unlinkAfter(err)
+	c.mu.Lock()
+	c.attempt = nil
+	c.mu.Unlock()
+	c.relinking.Unlock()
+	return err
 }
 
 // sameCertificate reports whether two exchanges are with the same peer, as far as TLS says so.
@@ -212,10 +227,10 @@ func sameCertificate(a, b *tls.ConnectionState) bool {
 
 // relink starts the operations on another link, and the goroutine that reads the exchange. What
 // the two sides have offered each other by name is offered again.
-func (c *Conn) relink(theirs *exchange.Hello) error {
+func (c *Conn) relink() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.Works.Relink(theirs.Received, int(theirs.Untaken)); err != nil {
+	if err := c.Works.Relink(); err != nil {
 		return err
 	}
 	c.offered.forgetNames()

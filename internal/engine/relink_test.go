@@ -61,7 +61,7 @@ func TestWrongCounts(t *testing.T) {
 		if err := c.Works.Unlink(); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Works.Relink(x.received, x.untaken); !errors.Is(err, ErrMalformed) {
+		if err := c.Works.Reconcile(x.received, x.untaken); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%d messages, %d of them not taken: %v", x.received, x.untaken, err)
 		}
 	}

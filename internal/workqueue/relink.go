@@ -21,8 +21,9 @@ import (
 //	Lose        nothing is posted any more, and Config.Lost is called
 //	Unlink      closes the queue pairs: from then on nothing of the old link can land
 //	Received    the number of messages that have arrived, for the peer
+//	Reconcile   takes the peer's numbers, and ends what it has received
 //	Adopt       takes the new link
-//	Relink      takes the peer's numbers, ends what it has received, and posts the rest
+//	Relink      posts the rest
 //
 // The write queue is in order. So the peer has received all that was posted to it before a message
 // that it has received. Of what was posted after the last of these, nothing has been reported to
@@ -163,17 +164,30 @@ func (r *receiver) takeBack() {
 }
 
 // Received returns the number of messages that have arrived from the peer since the connection was
-// made, and how many of them the program has not taken. The peer gets both before Relink: credits
-// that were owed before are not sent.
+// made, and how many of them the program has not taken. The peer gets both: credits that were
+// owed before are not sent.
 func (q *Queue) Received() (messages uint64, untaken int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.mail.Restart()
 }
 
-// Relink starts the operations on another link. received and untaken are what the peer's Received
-// has returned.
-func (q *Queue) Relink(received uint64, untaken int) error {
+// Reconcile takes what the peer's Received has returned, and ends the works that the peer has
+// received. It is called before Adopt: credits of the peer may arrive from then on.
+func (q *Queue) Reconcile(received uint64, untaken int) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.refusal(); err != nil {
+		return err
+	}
+	if err := q.send.settle(received); err != nil {
+		return err
+	}
+	return q.mail.Renew(untaken)
+}
+
+// Relink starts the operations on the link that was adopted.
+func (q *Queue) Relink() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err := q.refusal(); err != nil {
@@ -181,12 +195,6 @@ func (q *Queue) Relink(received uint64, untaken int) error {
 	}
 	if q.broken != nil {
 		return q.broken
-	}
-	if err := q.send.settle(received); err != nil {
-		return err
-	}
-	if err := q.mail.Renew(untaken); err != nil {
-		return err
 	}
 	q.state = up
 	close(q.ready)
