@@ -69,7 +69,40 @@ func (s *side) deliver(t *testing.T, peer *side) {
 	s.posted, s.slots = s.posted[1:], s.slots[1:]
 }
 
-// Two sides that send, take and withdraw messages in any order lose none, change none, and never
+// relink loses what is on its way, and connects the two sides anew.
+func relink(t *testing.T, a, b *side) {
+	t.Helper()
+	again := map[*side][]Letter{}
+	for _, s := range []*side{a, b} {
+		for i := range s.posted {
+			l := &s.posted[i]
+			if l.IsCredit() {
+				s.Unstamp(l)
+				continue
+			}
+			s.TakeBack(l)
+			again[s] = append(again[s], *l)
+		}
+		s.posted, s.slots, s.next = nil, nil, 0
+	}
+	_, fromB := a.Restart()
+	_, fromA := b.Restart()
+	for _, err := range []error{a.Renew(fromA), b.Renew(fromB)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for s, list := range again {
+		for i := range list {
+			if !s.MayStart(&list[i]) {
+				t.Fatal("a message that was on its way has no credit any more")
+			}
+			s.post(list[i])
+		}
+	}
+}
+
+// Two sides that send, take and withdraw messages in any order, and lose their link, lose none, change none, and never
 // send one that the peer has no receive for. All credits come back.
 func TestCredits(t *testing.T) {
 	r := testenv.Seeded(t)
@@ -127,6 +160,9 @@ func TestCredits(t *testing.T) {
 		for range 2000 {
 			step(a, b)
 			step(b, a)
+			if r.IntN(100) == 0 {
+				relink(t, a, b)
+			}
 		}
 		for range 3 { // to the end
 			for _, x := range [][2]*side{{a, b}, {b, a}} {
