@@ -70,8 +70,7 @@ type Config struct {
 	ConnectTimeout time.Duration
 	// Outlive makes the connection outlive its link, if the peer's Config has it, too: see "Lost
 	// links" in the package's documentation. A link that is silent with operations under way is
-	// given up after about 3 s, or after PeerTimeout if that is shorter. PeerTimeout then bounds
-	// how long the connection waits for another link.
+	// given up within 3 s, or within PeerTimeout if that is shorter.
 	Outlive bool
 
 	// Depth is the number of operations that may be under way; default 256.

@@ -233,7 +233,7 @@ type Rail struct {
 	Local netip.Addr // the port's GID; the IPv4 address that it holds, if it does
 	Peer  netip.Addr // the peer's
 	Up    bool       // the connection has a link, and the port is active
-	Lost  int        // number of links that were lost and made again (Config.Outlive)
+	Lost  int        // number of links that were lost and replaced (Config.Outlive)
 	Why   string     // why this port and GID were chosen
 }
 

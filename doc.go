@@ -58,9 +58,11 @@
 //
 // A connection ends with its link, unless both sides set Config.Outlive. Then it outlives the
 // link: a queue pair that fails, a port that is down, an exchange over TCP that is cut. The side
-// that has called makes another link as soon as it can, through the same Listener, which must be
-// open. Operations that are under way, and new ones, wait meanwhile, for Config.PeerTimeout at
-// most, or until their contexts end. Keys, exported memory and imported memory stay valid.
+// that has called makes another link as soon as packets pass again, through the same Listener,
+// which must be open; neither Admit nor Accept has to do with it. Operations that are under way,
+// and new ones, wait meanwhile, or until their contexts end. When nothing has got through for
+// Config.PeerTimeout, the connection ends with ErrPeerGone. Keys, exported memory and imported
+// memory stay valid.
 //
 // Both sides first destroy their queue pairs. So what the lost link has still kept in the network
 // reaches no memory any more. Then they compare which messages and notifications have arrived.
@@ -68,7 +70,7 @@
 // and reads are carried out again, in order: their bytes may be written twice, but not after the
 // peer's program has received a notification or a message that was posted after them. An atomic
 // that the NIC had returns ErrOutcomeUnknown, and is not carried out again. Rail.Lost counts the
-// links that were lost, Stats.Repeats the operations that were carried out again.
+// links that were replaced, Stats.Repeats the operations that were begun again.
 //
 // An operation that the peer's NIC refuses, or that fails for a reason of its own, returns its
 // error and takes the link with it; the connection goes on with another link. A peer whose program

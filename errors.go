@@ -95,7 +95,7 @@ func (c *Conn) failed(kind OpKind, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &OpError{Op: kind, Peer: c.RemoteAddr(), NIC: c.rail.nic.Name(), Err: plain(err)}
+	return &OpError{Op: kind, Peer: c.RemoteAddr(), NIC: c.rail.nic.Name(), Err: plain(c.c.Explain(err))}
 }
 
 // plain returns an error of the engine without the engine's names of the operation and the peer.

@@ -66,7 +66,7 @@ type Op struct {
 type Option func(*Op)
 
 // Notify notifies the peer after the bytes of a write have been placed. The peer's program gets
-// note from Conn.ReceiveNotification.
+// note, of at most Config.MessageSize bytes, from Conn.ReceiveNotification.
 func Notify(note []byte) Option {
 	return func(o *Op) { o.Notify, o.Note = true, note }
 }

@@ -446,3 +446,25 @@ func soon(t *testing.T) context.Context {
 	t.Cleanup(cancel)
 	return ctx
 }
+
+// A link is another one only when packets pass. If none do, the connection ends after PeerTimeout,
+// although the hosts talk with each other; the error of a call whose context ends before says why it
+// has waited.
+func TestOutliveWithoutPackets(t *testing.T) {
+	w := newWorld(t, Config{Outlive: true, PeerTimeout: 2 * time.Second})
+	_, remote := w.lend("m", 8)
+	w.net.Cut(w.da, w.db)
+	ctx, cancel := context.WithTimeout(limited(t), time.Second)
+	defer cancel()
+	mine := w.host(w.a, 8)
+	x := must(w.ca.Start(limited(t), Op{Kind: OpWrite, Local: mine.All(), Remote: remote}))(t)
+	if err := w.ca.Write(ctx, remote, mine.All()); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the link is lost") {
+		t.Error(err)
+	}
+	if err := ended(t, x); !errors.Is(err, ErrPeerGone) || !strings.Contains(err.Error(), "try the link") {
+		t.Error(err)
+	}
+	if n := w.ca.Rails()[0].Lost; n != 0 {
+		t.Errorf("%d links were replaced", n)
+	}
+}

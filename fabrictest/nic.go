@@ -77,8 +77,8 @@ func (n *Network) eachPath(a, b *gpurdma.Fabric, do func(a, b *NIC)) {
 }
 
 // Lose takes a machine off the network in silence, as if its power had failed: its NICs reach
-// no NIC of the other machines, and nothing that is sent to it over TCP is answered. Mend and
-// MendExchanges undo it.
+// no NIC of the other machines, and nothing that is sent to it over TCP is answered. Mend, with
+// each other machine, and MendExchanges undo it together; MendExchanges is for all machines.
 func (n *Network) Lose(f *gpurdma.Fabric) {
 	n.mu.Lock()
 	var others []*gpurdma.Fabric

@@ -253,7 +253,7 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 		q.Release(opt.room())
 		return err
 	}
-	if err := e.exchangeHello(c, l, q, tcp, theirs, peer, caller); err != nil {
+	if err := e.exchangeHello(ctx, c, l, q, tcp, theirs, peer, caller); err != nil {
 		if c.Works.State().Link == nil { // otherwise the connection's end closes it
 			_ = e.nic.End(l.Close)
 			q.Release(opt.room())
@@ -267,7 +267,7 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 const maxInline = 256
 
 // exchangeHello exchanges the hellos, and connects the link.
-func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Conn, theirs exchange.Hello, peer PeerInfo, caller *calling) error {
+func (e *Endpoint) exchangeHello(ctx context.Context, c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Conn, theirs exchange.Hello, peer PeerInfo, caller *calling) error {
 	a, client := l.Attr(), caller == nil
 	ours := exchange.Hello{
 		Conn: c.token, Endpoint: e.token, Queues: l.Local(), ReadsIn: a.ReadsIn, ReadsOut: a.ReadsOut,
@@ -338,6 +338,11 @@ func (e *Endpoint) exchangeHello(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Co
 		return err
 	}
 	if client {
+		if again {
+			if err := c.Works.Probe(ctx); err != nil {
+				return fmt.Errorf("%w; over %v", err, path)
+			}
+		}
 		if err := exchange.WriteMessage(tcp, exchange.MsgReady, nil); err != nil {
 			return err
 		}

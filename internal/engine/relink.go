@@ -42,7 +42,7 @@ type lostError struct {
 }
 
 func (l *lostError) Error() string {
-	text := fmt.Sprintf("not connected: the link was lost, and was not back within %v (PeerTimeout): %v", l.wait, l.err)
+	text := fmt.Sprintf("not connected: the link was lost, and nothing has got through for %v (PeerTimeout): %v", l.wait, l.err)
 	if l.last != nil {
 		text += "; the last attempt: " + l.last.Error()
 	}
@@ -63,13 +63,13 @@ func (c *Conn) outlives(session uint64) {
 }
 
 // lostLink is called when the link is lost, with the mutex of Works held.
-func (c *Conn) lostLink(why error) {
+func (c *Conn) lostLink(why error, since time.Time) {
 	c.e.tasks.Go(func() {
 		if err := c.unlink(); err != nil {
 			c.Works.Abort(errs.Join(why, err))
 			return
 		}
-		ctx, cancel := context.WithTimeout(c.Works.Life(), c.opt.PeerTimeout)
+		ctx, cancel := context.WithDeadline(c.Works.Life(), since.Add(c.opt.PeerTimeout))
 		defer cancel()
 		last := c.awaitLink(ctx)
 		select {
@@ -223,6 +223,17 @@ func sameCertificate(a, b *tls.ConnectionState) bool {
 		return a == b
 	}
 	return len(a.PeerCertificates) > 0 && len(b.PeerCertificates) > 0 && bytes.Equal(a.PeerCertificates[0].Raw, b.PeerCertificates[0].Raw)
+}
+
+// Explain adds to the error of an operation that has waited for too long that the link is lost.
+func (c *Conn) Explain(err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	if why := c.Works.LostFor(); why != nil {
+		return fmt.Errorf("%w; the link is lost: %w", err, why)
+	}
+	return err
 }
 
 // relink starts the operations on another link, and the goroutine that reads the exchange. What

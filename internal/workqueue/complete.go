@@ -92,7 +92,11 @@ func (q *Queue) deliver() {
 
 func (q *Queue) hand(o *Work) {
 	q.mail.Unstamp(&o.letter)
-	if o.letter.Own() {
+	switch {
+	case o.probe:
+		q.probes--
+		fallthrough
+	case o.letter.Own():
 		q.recycle(o)
 		return
 	}

@@ -239,7 +239,7 @@ func (q *Queue) Finish() bool {
 		s := &q.send.queues[i]
 		for s.groups.Len() > 0 {
 			o := s.groups.Pop().op
-			if i == rc.WriteQueue && !s.refused && !o.letter.IsCredit() {
+			if i == rc.WriteQueue && !s.refused && !o.letter.IsCredit() && !o.probe {
 				q.send.unknown = true
 			}
 			add(o)

@@ -4,12 +4,15 @@ package workqueue
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/wire"
@@ -23,6 +26,7 @@ import (
 //	Received    the number of messages that have arrived, for the peer
 //	Reconcile   takes the peer's numbers, and ends what it has received
 //	Adopt       takes the new link
+//	Probe       returns when packets have passed, in both directions
 //	Relink      posts the rest
 //
 // The write queue is in order. So the peer has received all that was posted to it before a message
@@ -50,8 +54,12 @@ func (q *Queue) lose(why error) bool {
 	case !q.outlives || q.state == dead || q.unaccepted || q.shut != nil:
 		return false
 	case q.state == up:
-		q.state, q.ready = lost, make(chan struct{})
-		q.cfg.Lost(why)
+		q.state, q.ready, q.lostFor = lost, make(chan struct{}), why
+		if q.moved || q.lostAt.IsZero() {
+			q.lostAt = time.Now()
+		}
+		q.moved = false
+		q.cfg.Lost(why, q.lostAt)
 	case q.state == connecting && q.broken == nil:
 		q.broken = why
 	}
@@ -84,7 +92,7 @@ func (q *Queue) Unlink() error {
 	if q.state == dead { // Finish ends the works
 		return q.end.gone()
 	}
-	q.state, q.broken = connecting, nil
+	q.state, q.broken, q.probes = connecting, nil, 0
 	if link != nil {
 		q.send.takeBack()
 		q.recv.takeBack()
@@ -113,7 +121,11 @@ func (s *sender) takeBack() {
 	s.batch.queue, s.batch.wrs, s.batch.sges = 0, 0, 0
 	slices.SortFunc(list, func(a, b *Work) int { return cmp.Compare(a.number, b.number) })
 	for _, o := range list {
-		if o.letter.IsCredit() { // Relink counts anew
+		if o.probe {
+			s.q.cfg.Pool.Put(o)
+			continue
+		}
+		if o.letter.IsCredit() { // Renew counts anew
 			s.q.mail.Unstamp(&o.letter)
 			s.q.cfg.Pool.Put(o)
 			continue
@@ -186,6 +198,59 @@ func (q *Queue) Reconcile(received uint64, untaken int) error {
 	return q.mail.Renew(untaken)
 }
 
+// Probe carries out a write and a read of no bytes on the link that was adopted. It returns when
+// the peer's NIC has answered both, or with the reason why it has not.
+func (q *Queue) Probe(ctx context.Context) error {
+	q.mu.Lock()
+	q.probes = 0
+	for _, kind := range []operation.Kind{operation.Write, operation.Read} {
+		if kind == operation.Read && q.attr.ReadsOut == 0 {
+			continue
+		}
+		o := q.cfg.Pool.work(kind, 0)
+		o.probe, o.silent = true, false
+		if _, err := o.Begin(&q.attr); err != nil {
+			q.cfg.Pool.Put(o)
+			q.mu.Unlock()
+			return err
+		}
+		q.probes++
+		q.send.feed(o)
+	}
+	q.send.flush()
+	q.mu.Unlock()
+	for {
+		q.Poll()
+		q.mu.Lock()
+		left, err := q.probes, q.broken
+		if q.state == dead {
+			err = q.end.gone()
+		}
+		q.mu.Unlock()
+		switch {
+		case err != nil:
+			return fmt.Errorf("try the link: %w", err)
+		case left == 0:
+			return nil
+		}
+		select {
+		case <-time.After(probeLook):
+		case <-ctx.Done():
+			return fmt.Errorf("try the link: no packet has passed: %w", errs.Ended(ctx))
+		}
+	}
+}
+
+// probeLook is the time between two looks for the answers of a probe.
+const probeLook = 200 * time.Microsecond
+
+// LostFor returns why the link was lost, nil if there is one.
+func (q *Queue) LostFor() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.lostFor
+}
+
 // Relink starts the operations on the link that was adopted.
 func (q *Queue) Relink() error {
 	q.mu.Lock()
@@ -196,7 +261,10 @@ func (q *Queue) Relink() error {
 	if q.broken != nil {
 		return q.broken
 	}
-	q.state = up
+	if q.send.posted == 0 {
+		q.lostAt = time.Time{}
+	}
+	q.state, q.lostFor = up, nil
 	close(q.ready)
 	q.recv.kick()
 	q.send.kick()
@@ -230,7 +298,6 @@ func (s *sender) settle(received uint64) error {
 			s.q.finish(o, o.err)
 		default:
 			rest = append(rest, o)
-			s.q.counters[o.Kind].repeats.Add(1)
 		}
 	}
 	for s.pending.Len() > 0 {

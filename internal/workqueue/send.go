@@ -115,6 +115,9 @@ func (s *sender) kick() {
 		if !o.started {
 			o.started = true
 			s.active++
+			if o.again {
+				q.counters[o.Kind].repeats.Add(1)
+			}
 			if o.err == nil {
 				o.err = q.begin(o)
 			}
@@ -157,7 +160,7 @@ func (s *sender) feed(o *Work) bool {
 		b := &s.batch
 		if b.wrs > 0 && (b.queue != o.queue || b.wrs == len(s.wrs) || len(s.sges)-b.sges < s.q.attr.SGE) {
 			s.flush()
-			if s.q.state != up {
+			if !s.mayPost() {
 				return false
 			}
 		}
@@ -200,11 +203,17 @@ func (s *sender) next(o *Work, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used in
 	return n, used
 }
 
+// mayPost reports whether work requests may be posted: the operations have started, or the link is
+// tried.
+func (s *sender) mayPost() bool {
+	return s.q.state == up || s.q.state == connecting && s.q.probes > 0 && s.q.broken == nil
+}
+
 // flush posts the batch. Its last work request always makes a completion: it also completes
 // the silent ones before it.
 func (s *sender) flush() {
 	b := &s.batch
-	if b.wrs == 0 || s.q.state != up {
+	if b.wrs == 0 || !s.mayPost() {
 		return
 	}
 	n := b.wrs
@@ -278,6 +287,9 @@ func (s *sender) ended(o *Work) {
 	s.posted--
 	if o.started {
 		s.active--
+	}
+	if o.err == nil {
+		s.q.moved = true
 	}
 	now := s.q.now
 	if now == 0 {

@@ -34,6 +34,7 @@ type Work struct {
 	number  uint64             // of the works of its sender, in the order of their posting
 	message uint64             // number of its message; 0 before it is sent
 	again   bool               // it was posted to a link that was lost
+	probe   bool               // it tries the link
 
 	permitted bool // its keys were checked when the connection was up
 
@@ -76,7 +77,7 @@ func (o *Work) reset() {
 	o.uses.Add(1)
 	o.context, o.sink = nil, nil
 	o.silent, o.auto, o.queue = false, false, 0
-	o.number, o.message, o.again = 0, 0, false
+	o.number, o.message, o.again, o.probe = 0, 0, false, false
 	o.letter, o.cancel, o.limit = mailbox.Letter{}, nil, time.Time{}
 	o.permitted, o.started, o.begun, o.made, o.ended, o.busy = false, false, false, false, false, false
 	o.err, o.withdrawn = nil, nil
