@@ -69,8 +69,8 @@ type Config struct {
 	// ConnectTimeout bounds the making of a connection; default 10 s.
 	ConnectTimeout time.Duration
 	// Outlive makes the connection outlive its link, if the peer's Config has it, too: see "Lost
-	// links" in the package's documentation. A link that is silent with operations under way is
-	// given up within 3 s, or within PeerTimeout if that is shorter.
+	// links". A link that is silent with operations under way is given up within 3 s or PeerTimeout,
+	// what is shorter. With TLS both sides must show the same certificates again.
 	Outlive bool
 
 	// Depth is the number of operations that may be under way; default 256.

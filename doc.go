@@ -58,9 +58,9 @@
 //
 // A connection ends with its link, unless both sides set Config.Outlive. Then it outlives the
 // link: a queue pair that fails, a port that is down, an exchange over TCP that is cut. The side
-// that has called makes another link as soon as packets pass again, through the same Listener,
-// which must be open; neither Admit nor Accept has to do with it. Operations that are under way,
-// and new ones, wait meanwhile, or until their contexts end. When nothing has got through for
+// that has called makes another link when packets pass again, through the same Listener, which
+// must be open; neither Admit nor Accept has to do with it. Operations that are under way,
+// and new ones, wait meanwhile, or until their contexts end. If there is no other link within
 // Config.PeerTimeout, the connection ends with ErrPeerGone. Keys, exported memory and imported
 // memory stay valid.
 //
@@ -69,11 +69,12 @@
 // Each arrives once, in order. What was posted before the last of them is done. Writes after it
 // and reads are carried out again, in order: their bytes may be written twice, but not after the
 // peer's program has received a notification or a message that was posted after them. An atomic
-// that the NIC had returns ErrOutcomeUnknown, and is not carried out again. Rail.Lost counts the
-// links that were replaced, Stats.Repeats the operations that were begun again.
+// that the NIC had returns ErrOutcomeUnknown, and is not carried out again. Rail.Lost counts links,
+// Stats.Repeats operations.
 //
 // An operation that the peer's NIC refuses, or that fails for a reason of its own, returns its
-// error and takes the link with it; the connection goes on with another link. A peer whose program
+// error and takes the link with it; the connection goes on with another link. So does one with
+// which link after link has ended for Config.PeerTimeout. A peer whose program
 // has started anew does not know the connection, which then ends with ErrPeerGone.
 //
 // # Lifetimes

@@ -45,6 +45,7 @@ func testOutlive(t *testing.T, s *setting) {
 				t.Fatal("the link is not lost")
 			}
 		}
+		time.Sleep(200 * time.Millisecond) // attempts fail meanwhile
 		mend()
 		for i, x := range list {
 			<-x.Done()

@@ -69,7 +69,7 @@ func (e *Endpoint) newConn(p *peer, opt *EndpointOptions) *Conn {
 		readDone: make(chan struct{}), own: opt != &e.opt, unlinked: make(chan struct{}),
 	}
 	c.Works = workqueue.New(workqueue.Config{
-		Pool: e.pool, Progress: e.Progress, Life: e.life, Aborted: c.teardown, Lost: c.lostLink,
+		Pool: e.pool, Progress: e.Progress, Life: e.life, Aborted: c.teardown, Lost: c.lostLink, Patience: opt.PeerTimeout,
 		Peer: p.id, Depth: opt.Depth, RecvDepth: opt.RecvDepth, Room: opt.room(), AutoReceive: opt.AutoReceive,
 	})
 	p.conn = c

@@ -199,10 +199,7 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 		}
 		_ = raw.Close()
 	}()
-	attr := rc.Attr{
-		SendDepth: opt.SendDepth, RecvDepth: opt.RecvDepth, SGE: opt.MaxSGE,
-		Inline: min(opt.InjectSize, maxInline), Connect: opt.Connect, End: e.nic.End,
-	}
+	attr := rc.Attr{Connect: opt.Connect, End: e.nic.End}
 	if s, ok := raw.(*cmstream.Stream); ok {
 		if err := s.Establish(ctx); err != nil {
 			return err
@@ -243,6 +240,8 @@ func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.C
 	if err != nil {
 		return err
 	}
+	opt = c.opt // a caller may make another link through another listener
+	attr.SendDepth, attr.RecvDepth, attr.SGE, attr.Inline = opt.SendDepth, opt.RecvDepth, opt.MaxSGE, min(opt.InjectSize, maxInline)
 	q, err := e.Queues().Reserve(opt.room())
 	if err != nil {
 		return err
@@ -316,7 +315,7 @@ func (e *Endpoint) exchangeHello(ctx context.Context, c *Conn, l rc.Link, q *cqu
 		}
 		switch {
 		case again && (theirs.Session != ours.Session || theirs.Link == 0 || !sameCertificate(c.Peer().TLS, peer.TLS)):
-			return &dmabuf.Error{Op: "connect again", Detail: "another listener has answered", Err: ErrRejected}
+			return errOther
 		case !again && ours.Session != 0 && theirs.Session == ours.Session:
 			c.outlives(ours.Session)
 		}

@@ -258,6 +258,9 @@ func (e *Endpoint) enlist(c *Conn, caller *calling) error {
 	p, err := e.table.insert("")
 	if err == nil {
 		p.conn = c
+		if c.session != 0 && e.sessions[c.session] == nil { // teardown removes it
+			e.sessions[c.session] = c
+		}
 	}
 	e.mu.Unlock()
 	if errors.Is(err, dmabuf.ErrLimit) {
@@ -270,11 +273,6 @@ func (e *Endpoint) enlist(c *Conn, caller *calling) error {
 		e.unlist(p.id)
 		return err
 	}
-	e.mu.Lock()
-	if c.session != 0 && e.sessions[c.session] == nil && !c.Works.Over() { // teardown removes it
-		e.sessions[c.session] = c
-	}
-	e.mu.Unlock()
 	return e.announce(p, caller.l)
 }
 

@@ -84,12 +84,15 @@ func (c *Conn) sendOnce(ctx context.Context, kind exchange.Kind, body []byte, ne
 	}
 	c.mu.Lock()
 	tcp, err := c.tcp, c.Works.Refusal()
+	if err == nil && !c.reading {
+		err = errLinkLost
+	}
 	needed := err == nil && (next == nil || next())
 	c.mu.Unlock()
 	if needed {
 		if err = send(ctx, tcp, kind, body); err != nil {
 			c.mu.Lock()
-			c.cut = true
+			c.cut = c.cut || c.tcp == tcp
 			c.mu.Unlock()
 			<-c.offering
 			if c.Works.Lose(err) {

@@ -8,13 +8,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"time"
 
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
-	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
@@ -42,7 +42,7 @@ type lostError struct {
 }
 
 func (l *lostError) Error() string {
-	text := fmt.Sprintf("not connected: the link was lost, and nothing has got through for %v (PeerTimeout): %v", l.wait, l.err)
+	text := fmt.Sprintf("not connected: the link was lost, and no other one was made within %v (PeerTimeout): %v", l.wait, l.err)
 	if l.last != nil {
 		text += "; the last attempt: " + l.last.Error()
 	}
@@ -63,41 +63,48 @@ func (c *Conn) outlives(session uint64) {
 }
 
 // lostLink is called when the link is lost, with the mutex of Works held.
-func (c *Conn) lostLink(why error, since time.Time) {
+func (c *Conn) lostLink(why error) {
 	c.e.tasks.Go(func() {
-		if err := c.unlink(); err != nil {
-			c.Works.Abort(errs.Join(why, err))
-			return
+		ready, err := c.unlink()
+		if err != nil {
+			return // it has ended
 		}
-		ctx, cancel := context.WithDeadline(c.Works.Life(), since.Add(c.opt.PeerTimeout))
+		ctx, cancel := context.WithTimeout(c.Works.Life(), c.opt.PeerTimeout)
 		defer cancel()
-		last := c.awaitLink(ctx)
-		select {
-		case <-c.Works.Ready():
+		linked, last := c.awaitLink(ctx, ready)
+		switch {
+		case linked:
+		case c.e.life.Err() != nil:
+			c.Works.Abort(c.e.isClosed())
 		default:
 			c.Works.Abort(&lostError{c.opt.PeerTimeout, why, last})
 		}
 	})
 }
 
-// unlink ends the exchange and the link that were lost.
-func (c *Conn) unlink() error {
+// unlink ends the exchange and the link that were lost. ready is closed when there is another link,
+// or the connection begins to end.
+func (c *Conn) unlink() (ready <-chan struct{}, err error) {
 	c.relinking.Lock()
 	defer c.relinking.Unlock()
 	if c.Works.Over() { // teardown ends them
-		return c.Works.Gone()
+		return nil, c.Works.Gone()
 	}
 	c.mu.Lock()
 	tcp, read := c.tcp, c.readDone
 	c.mu.Unlock()
 	cutOff(tcp)
 	<-read
-	err := c.Works.Unlink()
+	if err = c.Works.Unlink(); err != nil {
+		c.Works.Abort(err)
+	}
+	ready = c.Works.Ready()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reading, c.cut, c.readDone = false, false, make(chan struct{})
+	c.offered.forgetNames() // the peer offers them again, but for those that it withdraws meanwhile
 	close(c.unlinked)
-	return err
+	return ready, err
 }
 
 // cutOff closes a stream without a last message.
@@ -108,34 +115,38 @@ func cutOff(tcp net.Conn) {
 	_ = tcp.Close()
 }
 
-// awaitLink returns when the connection has a link again, or when ctx ends. The side that has
+// awaitLink returns when the connection has had a link again, or when ctx ends. The side that has
 // called calls again.
-func (c *Conn) awaitLink(ctx context.Context) (last error) {
+func (c *Conn) awaitLink(ctx context.Context, ready <-chan struct{}) (linked bool, last error) {
 	if c.addr == "" {
 		select {
-		case <-c.Works.Ready():
+		case <-ready:
+			return true, nil
 		case <-ctx.Done():
+			return false, nil
 		}
-		return nil
 	}
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		err := c.callAgain(ctx)
 		if err == nil {
-			return nil
+			return true, nil
 		}
 		if ctx.Err() == nil || last == nil {
 			last = err
 		}
-		if errors.Is(err, ErrRejected) || errors.Is(err, ErrMalformed) { // the peer does not know the connection any more
-			return last
+		if exchange.Forgotten(err) || errors.Is(err, errOther) || errors.Is(err, ErrMalformed) {
+			return false, last
 		}
 		select {
 		case <-time.After(pause/2 + rand.N(pause)):
 		case <-ctx.Done():
-			return last
+			return false, last
 		}
 	}
 }
+
+// errOther means that the listener at the address is not the one of the connection.
+var errOther = fmt.Errorf("%w: another listener has answered", ErrRejected)
 
 // callAgain tries to make another link.
 func (c *Conn) callAgain(ctx context.Context) error {
@@ -156,7 +167,11 @@ func (c *Conn) unlinkAfter(err error) error {
 	c.mu.Unlock()
 	select {
 	case <-unlinked:
-		return errs.Join(err, c.Works.Unlink())
+		if end := c.Works.Unlink(); end != nil {
+			c.Works.Abort(end)
+			err = errs.Join(err, end)
+		}
+		return err
 	default:
 		return nil
 	}
@@ -177,7 +192,9 @@ func (e *Endpoint) calledAgain(ctx context.Context, raw net.Conn, theirs *exchan
 	if !sameCertificate(c.Peer().TLS, peer.TLS) {
 		return nil, unknown("of another certificate")
 	}
-	c.Works.Lose(errCalledAgain)
+	if !c.Works.Lose(errCalledAgain) {
+		return nil, unknown("that has ended")
+	}
 	for {
 		c.mu.Lock()
 		unlinked := c.unlinked
@@ -244,27 +261,27 @@ func (c *Conn) relink() error {
 	if err := c.Works.Relink(); err != nil {
 		return err
 	}
-	c.offered.forgetNames()
 	c.exports.owed = 0
 	for c.exports.withdrawn.Len() > 0 { // the peer has forgotten all names
 		close(c.exports.withdrawn.Pop())
 	}
-	var again []*memory.RemoteBuffer
-	var names []string
-	for name, rb := range c.exports.names {
-		if rb != nil {
-			names, again = append(names, name), append(again, rb)
-		}
-	}
+	again := maps.Clone(c.exports.names)
 	c.unlinked, c.links = make(chan struct{}), c.links+1
-	tcp := c.tcp
+	tcp, link := c.tcp, c.links
 	_ = tcp.SetDeadline(time.Time{})
 	c.reading = true
 	c.e.tasks.Go(func() { c.readExchange(tcp) })
 	c.e.tasks.Go(func() {
-		for i, rb := range again {
-			if c.offer(c.Works.Life(), names[i], rb) != nil {
-				return // the connection has ended, or the link is lost again
+		for name, rb := range again {
+			if rb == nil { // Export or Unexport is under way
+				continue
+			}
+			body, err := exchange.EncodeOffer(name, rb)
+			if err == nil {
+				err = c.sendMessage(c.Works.Life(), exchange.MsgOffer, body, func() bool { return c.links == link && c.exports.names[name] == rb })
+			}
+			if err != nil {
+				return // the connection has ended
 			}
 		}
 	})

@@ -60,7 +60,7 @@ func (c *Conn) teardown() {
 	bye := farewell(cause)
 	c.mu.Lock()
 	c.offered.drop()
-	tcp, uninvited, reading, l := c.tcp, c.uninvited, c.reading, c.listener
+	tcp, uninvited, reading, l, session := c.tcp, c.uninvited, c.reading, c.listener, c.session
 	c.mu.Unlock()
 	if l != nil {
 		c.e.mu.Lock()
@@ -91,8 +91,8 @@ func (c *Conn) teardown() {
 	free := c.Works.Finish()
 	c.e.mu.Lock()
 	delete(c.e.live, c)
-	if c.e.sessions[c.session] == c {
-		delete(c.e.sessions, c.session)
+	if c.e.sessions[session] == c {
+		delete(c.e.sessions, session)
 	}
 	c.Works.AddCounts(&c.e.ended) // they do not change any more
 	c.e.mu.Unlock()

@@ -33,6 +33,12 @@ func WithoutReason(err error) bool {
 	return strings.Contains(err.Error(), strconv.Quote(TextRefused))
 }
 
+// Forgotten reports whether the peer has said that it does not know the connection any more, or that
+// its endpoint is closing.
+func Forgotten(err error) bool {
+	return strings.Contains(err.Error(), strconv.Quote(TextUnknown)) || strings.Contains(err.Error(), strconv.Quote(TextClosing))
+}
+
 // rejection is an error with a text that is sent to the peer.
 type rejection struct {
 	text string // for the peer

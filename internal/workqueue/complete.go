@@ -8,6 +8,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/cqueue"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
 // begin prepares a work that is the next one of its side.
@@ -55,7 +56,11 @@ func (q *Queue) complete(wcs []ibvfd.WC) {
 	if q.state == dead || q.state == lost {
 		return // EndLink takes their completions
 	}
-	if failed != nil {
+	switch {
+	case errors.Is(failed, wire.ErrMalformed):
+		q.abort(failed)
+		return
+	case failed != nil:
 		q.fail(failed)
 		return
 	}
@@ -71,6 +76,7 @@ func (q *Queue) finish(o *Work, err error) {
 		err = o.withdrawn
 	}
 	o.err = err
+	q.mail.Unstamp(&o.letter)
 	slow := err == nil && o.EndsSlowly()
 	if !slow && !o.busy && q.done.Len() == 0 {
 		q.hand(o)
@@ -91,7 +97,6 @@ func (q *Queue) deliver() {
 }
 
 func (q *Queue) hand(o *Work) {
-	q.mail.Unstamp(&o.letter)
 	switch {
 	case o.probe:
 		q.probes--

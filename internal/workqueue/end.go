@@ -153,12 +153,12 @@ func (q *Queue) Poll() {
 // EndLink takes the completions from before the end, and closes the queue pairs, so that the NIC
 // does not touch the memory. The connection has begun to end: the link does not change any more.
 func (q *Queue) EndLink() {
-	if q.link == nil || q.stuck {
+	q.mu.Lock()
+	cause, none := q.end.cause, q.link == nil || q.stuck
+	q.mu.Unlock()
+	if none {
 		return
 	}
-	q.mu.Lock()
-	cause := q.end.cause
-	q.mu.Unlock()
 	if errors.As(cause, new(*ibvfd.WCError)) {
 		down := q.link.Down()
 		if down == nil && q.path != nil && errors.Is(cause, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr}) {
@@ -204,7 +204,7 @@ func (q *Queue) closeStuck() error {
 	}
 	q.letSlabGo()
 	q.mail.Close()
-	q.stuck, q.kept = false, nil
+	q.stuck, q.kept, q.link = false, nil, nil
 	return nil
 }
 

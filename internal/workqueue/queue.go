@@ -26,9 +26,8 @@ type Config struct {
 	Progress *progress.Progress
 	Life     context.Context // of the endpoint
 	Aborted  func()          // called once, in a goroutine of its own, when the connection begins to end
-	// Lost is called when a connection that outlives its link has lost it, with the mutex held. since
-	// is the time from which on nothing has got through.
-	Lost func(why error, since time.Time)
+	Lost     func(why error) // called when a connection that outlives its link has lost it, with the mutex held
+	Patience time.Duration   // how long an operation that ends links is posted again
 
 	Peer        operation.Peer // in completions; 0 until Up
 	Depth       int            // operations that may be under way
@@ -44,6 +43,8 @@ type Queue struct {
 	begun atomic.Bool // the connection is up, or was
 	over  atomic.Bool // the connection is ending, or has ended
 
+	lostFor atomic.Pointer[error] // why the link was lost; nil while there is one
+
 	counters counters // written with the mutex held, and read without it
 
 	mu    sync.Mutex
@@ -52,12 +53,9 @@ type Queue struct {
 	end   ending
 	shut  error // why no work is taken any more; nil before Shut
 
-	outlives bool      // its links
-	broken   error     // why the link that was adopted cannot be used; nil if it can
-	lostFor  error     // why the link was lost; nil while there is one
-	lostAt   time.Time // when it was lost, or an earlier one after which nothing has got through
-	moved    bool      // something has got through since
-	probes   int       // that have not completed
+	outlives bool  // its links
+	broken   error // why the link that was adopted cannot be used; nil if it can
+	probes   int   // that have not completed
 
 	link   rc.Link // nil until Adopt, and after Unlink
 	attr   rc.Attr

@@ -74,7 +74,6 @@ func (r *receiver) completed(wc *ibvfd.WC, failed error) error {
 	}
 	r.posted.Pop()
 	r.first++
-	q.moved = true
 	if o.letter.IsReceive() {
 		if wc.Opcode != ibvfd.WCOpRecv {
 			return &dmabuf.Error{Op: "receive", Detail: "data that is no message", Err: wire.ErrMalformed}

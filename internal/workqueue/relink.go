@@ -51,15 +51,12 @@ func (q *Queue) Lose(why error) bool {
 
 func (q *Queue) lose(why error) bool {
 	switch {
-	case !q.outlives || q.state == dead || q.unaccepted || q.shut != nil:
+	case !q.outlives || q.state == dead || q.unaccepted || q.shut != nil || q.end.farewell != nil:
 		return false
 	case q.state == up:
-		q.state, q.ready, q.lostFor = lost, make(chan struct{}), why
-		if q.moved || q.lostAt.IsZero() {
-			q.lostAt = time.Now()
-		}
-		q.moved = false
-		q.cfg.Lost(why, q.lostAt)
+		q.state, q.ready = lost, make(chan struct{})
+		q.lostFor.Store(&why)
+		q.cfg.Lost(why)
 	case q.state == connecting && q.broken == nil:
 		q.broken = why
 	}
@@ -104,7 +101,8 @@ func (q *Queue) Unlink() error {
 func (s *sender) takeBack() {
 	var list []*Work
 	add := func(o *Work) {
-		if !slices.Contains(list, o) {
+		if !o.listed {
+			o.listed = true
 			list = append(list, o)
 		}
 	}
@@ -120,7 +118,9 @@ func (s *sender) takeBack() {
 	}
 	s.batch.queue, s.batch.wrs, s.batch.sges = 0, 0, 0
 	slices.SortFunc(list, func(a, b *Work) int { return cmp.Compare(a.number, b.number) })
+	now := clock()
 	for _, o := range list {
+		o.listed = false
 		if o.probe {
 			s.q.cfg.Pool.Put(o)
 			continue
@@ -130,10 +130,16 @@ func (s *sender) takeBack() {
 			s.q.cfg.Pool.Put(o)
 			continue
 		}
-		if !ofLink(o.err) {
+		blamed := o.refused || endsLink(o.err)
+		if blamed && o.blamed == 0 {
+			o.blamed = now
+		}
+		tried := blamed && now-o.blamed >= int64(s.q.cfg.Patience) // one link after the other has ended with it
+		if tried || !o.refused && !ofLink(o.err) {
 			s.q.finish(o, o.err)
 			continue
 		}
+		o.refused = false
 		if o.started {
 			s.active--
 		}
@@ -143,6 +149,13 @@ func (s *sender) takeBack() {
 		o.started, o.made, o.err = false, false, nil
 		s.pending.Push(o)
 	}
+}
+
+// endsLink reports whether the NIC has given up a link because of an operation: others behind it
+// are flushed.
+func endsLink(err error) bool {
+	var status *ibvfd.WCError
+	return errors.As(err, &status) && status.Status != ibvfd.WCWRFlushErr
 }
 
 // ofLink reports whether an operation has no error of its own: the NIC has not judged it, or has
@@ -244,11 +257,12 @@ func (q *Queue) Probe(ctx context.Context) error {
 // probeLook is the time between two looks for the answers of a probe.
 const probeLook = 200 * time.Microsecond
 
-// LostFor returns why the link was lost, nil if there is one.
+// LostFor returns why the link was lost, nil if there is one. It takes no lock.
 func (q *Queue) LostFor() error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.lostFor
+	if why := q.lostFor.Load(); why != nil {
+		return *why
+	}
+	return nil
 }
 
 // Relink starts the operations on the link that was adopted.
@@ -261,20 +275,33 @@ func (q *Queue) Relink() error {
 	if q.broken != nil {
 		return q.broken
 	}
-	if q.send.posted == 0 {
-		q.lostAt = time.Time{}
-	}
-	q.state, q.lostFor = up, nil
+	q.state = up
+	q.lostFor.Store(nil)
 	close(q.ready)
+	for i := 0; i < q.send.pending.Len(); { // those that Cancel has withdrawn since Reconcile
+		if o := *q.send.pending.At(i); o.again && o.withdrawn != nil && !o.busy {
+			q.send.pending.RemoveAt(i)
+			q.send.close(o)
+		} else {
+			i++
+		}
+	}
 	q.recv.kick()
 	q.send.kick()
 	return nil
 }
 
+// close ends a work that is not posted again.
+func (s *sender) close(o *Work) {
+	o.started = true
+	s.active++
+	s.q.finish(o, o.err)
+}
+
 // settle ends the works that the peer has received, and those whose outcome is not known.
 func (s *sender) settle(received uint64) error {
 	if received > s.messages || received < s.confirmed {
-		return &dmabuf.Error{Op: "connect again", Detail: fmt.Sprintf("the peer has received %d messages, of %d to %d", received, s.confirmed, s.messages), Err: wire.ErrMalformed}
+		return &dmabuf.Error{Op: "connect again", Detail: fmt.Sprintf("the peer's program has got %d messages; its NIC has acknowledged %d, and %d were sent", received, s.confirmed, s.messages), Err: wire.ErrMalformed}
 	}
 	known := 0 // the peer has received all works of the write queue before this one
 	for i := range s.pending.Len() {
@@ -290,12 +317,10 @@ func (s *sender) settle(received uint64) error {
 		case !o.again:
 			rest = append(rest, o)
 		case o.withdrawn != nil, atomic, i < known && o.queue == rc.WriteQueue:
-			o.started = true
-			s.active++
 			if atomic && o.withdrawn == nil {
 				o.err = operation.ErrOutcomeUnknown
 			}
-			s.q.finish(o, o.err)
+			s.close(o)
 		default:
 			rest = append(rest, o)
 		}

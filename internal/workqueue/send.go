@@ -18,7 +18,7 @@ type sender struct {
 	active              int               // operations that have begun and not completed
 	turn                uint64            // calls of kick
 	posts               uint64            // operations that were taken
-	messages, confirmed uint64            // messages that were sent, and those that the peer had received when the link was made
+	messages, confirmed uint64            // messages that were sent, and those that the peer has received for certain
 	holding             bool              // operations wait for the next Poll, which posts them
 	unknown             bool              // the peer may have received operations that were under way when the connection ended
 	queues              [rc.Queues]sendQueue
@@ -223,6 +223,11 @@ func (s *sender) flush() {
 		if posted < n { // the others will not complete
 			q := &s.queues[b.queue]
 			q.next = q.number(s.wrs[posted].ID)
+			if i := q.next - q.first; i < uint64(q.groups.Len()) {
+				if o := q.groups.At(int(i)).op; o.err == nil && s.q.outlives {
+					o.err, o.refused = err, true
+				}
+			}
 		}
 		s.q.fail(err)
 	}
@@ -265,7 +270,9 @@ func (s *sender) pass(q *sendQueue, seq uint64) {
 		g := q.groups.Pop()
 		q.first++
 		q.free += g.wrs
+		g.op.blamed = 0
 		if g.final {
+			s.confirmed = max(s.confirmed, g.op.message)
 			s.q.finish(g.op, nil)
 		}
 	}
@@ -287,9 +294,6 @@ func (s *sender) ended(o *Work) {
 	s.posted--
 	if o.started {
 		s.active--
-	}
-	if o.err == nil {
-		s.q.moved = true
 	}
 	now := s.q.now
 	if now == 0 {

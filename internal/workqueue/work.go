@@ -35,6 +35,9 @@ type Work struct {
 	message uint64             // number of its message; 0 before it is sent
 	again   bool               // it was posted to a link that was lost
 	probe   bool               // it tries the link
+	listed  bool               // by takeBack
+	refused bool               // the NIC did not take its work requests
+	blamed  int64              // the clock when it first ended a link, without any of it having got through since; or 0
 
 	permitted bool // its keys were checked when the connection was up
 
@@ -78,6 +81,7 @@ func (o *Work) reset() {
 	o.context, o.sink = nil, nil
 	o.silent, o.auto, o.queue = false, false, 0
 	o.number, o.message, o.again, o.probe = 0, 0, false, false
+	o.listed, o.refused, o.blamed = false, false, 0
 	o.letter, o.cancel, o.limit = mailbox.Letter{}, nil, time.Time{}
 	o.permitted, o.started, o.begun, o.made, o.ended, o.busy = false, false, false, false, false, false
 	o.err, o.withdrawn = nil, nil
