@@ -408,7 +408,8 @@ func TestPostRefused(t *testing.T) {
 		t.Errorf("polled %d times", polls)
 	}
 	for i := range n {
-		if c := w.wait(w.a); c.Context != i || !errors.Is(c.Err, ErrNotConnected) {
+		// The peer may end its link before the NIC has carried out the first ones.
+		if c := w.wait(w.a); c.Context != i || !errors.Is(c.Err, ErrNotConnected) && !errors.Is(c.Err, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr}) {
 			t.Errorf("operation %d: %+v", i, c)
 		}
 	}
