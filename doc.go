@@ -72,10 +72,9 @@
 // that the NIC had returns ErrOutcomeUnknown, and is not carried out again. Rail.Lost counts links,
 // Stats.Repeats operations.
 //
-// An operation that the peer's NIC refuses, or that fails for a reason of its own, returns its
-// error and takes the link with it; the connection goes on with another link. So does one with
-// which link after link has ended for Config.PeerTimeout. A peer whose program
-// has started anew does not know the connection, which then ends with ErrPeerGone.
+// An operation that the peer's NIC refuses, or with which link after link ends for
+// Config.PeerTimeout, returns its error; the connection goes on with another link. A peer whose
+// program has started anew does not know the connection, which then ends with ErrPeerGone.
 //
 // # Lifetimes
 //
@@ -87,6 +86,6 @@
 // # Revocation
 //
 // A GPU's driver may take registered memory away. Then every access to it fails, with an error of
-// the NIC on the side that has the memory. The error ends the connection, and is the only sign of
+// the NIC on the side that has the memory. The error ends the link, and is the only sign of
 // the revocation. Close the Buffer, register its source again, and connect anew.
 package gpurdma
