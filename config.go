@@ -70,7 +70,7 @@ type Config struct {
 	ConnectTimeout time.Duration
 	// Outlive makes the connection outlive its link, if the peer's Config has it, too: see "Lost
 	// links". A link that is silent with operations under way is given up within 3 s or PeerTimeout,
-	// what is shorter. With TLS both sides must show the same certificates again.
+	// whichever is shorter. With TLS both sides must show the same certificates again.
 	Outlive bool
 
 	// Depth is the number of operations that may be under way; default 256.

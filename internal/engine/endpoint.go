@@ -126,3 +126,6 @@ func (e *Endpoint) Close() error {
 	e.nic.Leave()
 	return err
 }
+
+// isClosed returns the error of an endpoint that is closed.
+func (e *Endpoint) isClosed() error { return e.table.isClosed() }

@@ -22,16 +22,3 @@ var (
 
 // ErrClosed means that this side has closed an object that it uses. The error names the object.
 var ErrClosed = errs.ErrClosed
-
-// isClosed returns the error of an endpoint that is closed.
-func (e *Endpoint) isClosed() error { return e.table.isClosed() }
-
-// isClosed returns the error of a connection that this side has closed. The caller holds the
-// mutex.
-func (c *Conn) isClosed() error {
-	what := "connection"
-	if c.info.Addr != nil {
-		what += " to " + c.info.Addr.String()
-	}
-	return errs.Closed(what, ErrNotConnected)
-}

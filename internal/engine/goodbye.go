@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/workqueue"
@@ -133,6 +134,16 @@ func (c *Conn) close() error {
 	return fmt.Errorf("close the connection: %w: %w", ErrOutcomeUnknown, why)
 }
 
+// isClosed returns the error of a connection that this side has closed. The caller holds the
+// mutex.
+func (c *Conn) isClosed() error {
+	what := "connection"
+	if c.info.Addr != nil {
+		what += " to " + c.info.Addr.String()
+	}
+	return errs.Closed(what, ErrNotConnected)
+}
+
 // settle waits until no operation is under way.
 func (c *Conn) settle() {
 	for end := time.Now().Add(c.opt.PeerTimeout); time.Now().Before(end); time.Sleep(answerLook) {
@@ -178,7 +189,7 @@ func (c *Conn) readExchange(tcp net.Conn) {
 	err := c.readMessages(tcp)
 	switch {
 	case err == nil:
-	case !errors.Is(err, ErrMalformed) && c.Works.Hear(nil) == nil && c.Works.Lose(lostExchange(err)):
+	case !errors.Is(err, ErrMalformed) && c.Works.Lose(lostExchange(err)):
 		close(read)
 		return
 	case errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET):

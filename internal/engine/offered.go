@@ -59,6 +59,13 @@ func (o *offered) named(name string, rb *memory.RemoteBuffer) {
 	}
 }
 
+// forgetNames drops all offers with a name.
+func (o *offered) forgetNames() {
+	for name := range o.names {
+		o.named(name, nil)
+	}
+}
+
 // pop returns the oldest offer without a name; nil if there is none.
 func (o *offered) pop() *memory.RemoteBuffer {
 	if o.list.Len() == 0 {

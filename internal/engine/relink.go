@@ -46,7 +46,7 @@ func (l *lostError) Error() string {
 	if l.last != nil {
 		text += "; the last attempt: " + l.last.Error()
 	}
-	return text
+	return text + "; dial anew when the path works, or raise PeerTimeout"
 }
 
 func (l *lostError) Unwrap() error { return l.err }
@@ -286,11 +286,4 @@ func (c *Conn) relink() error {
 		}
 	})
 	return nil
-}
-
-// forgetNames drops all offers with a name.
-func (o *offered) forgetNames() {
-	for name := range o.names {
-		o.named(name, nil)
-	}
 }

@@ -3,6 +3,7 @@
 package workqueue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -154,11 +155,8 @@ func (q *Queue) Adopt(l rc.Link, cq *cqueue.Queue, tokens [2]uint64, path fmt.St
 func (q *Queue) Up(peer operation.Peer, accepted bool) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := q.refusal(); err != nil {
+	if err := q.startable(); err != nil {
 		return err
-	}
-	if q.broken != nil {
-		return q.broken
 	}
 	q.peer, q.unaccepted, q.state = peer, !accepted, up
 	q.begun.Store(true)
@@ -166,6 +164,9 @@ func (q *Queue) Up(peer operation.Peer, accepted bool) error {
 	q.send.kick()
 	return nil
 }
+
+// startable returns why the operations cannot start on the link that was adopted, or nil.
+func (q *Queue) startable() error { return cmp.Or(q.refusal(), q.broken) }
 
 // Accepted says that the program knows the connection from now on; false if it has begun to end.
 func (q *Queue) Accepted() bool {

@@ -269,11 +269,8 @@ func (q *Queue) LostFor() error {
 func (q *Queue) Relink() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := q.refusal(); err != nil {
+	if err := q.startable(); err != nil {
 		return err
-	}
-	if q.broken != nil {
-		return q.broken
 	}
 	q.state = up
 	q.lostFor.Store(nil)
