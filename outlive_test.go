@@ -458,7 +458,11 @@ func TestOutliveWithoutPackets(t *testing.T) {
 	defer cancel()
 	mine := w.host(w.a, 8)
 	x := must(w.ca.Start(limited(t), Op{Kind: OpWrite, Local: mine.All(), Remote: remote}))(t)
+	y := must(w.ca.Start(ctx, Op{Kind: OpSend, Inline: []byte("late")}))(t) // its end is told with the connection's mutex locked
 	if err := w.ca.Write(ctx, remote, mine.All()); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the link is lost") {
+		t.Error(err)
+	}
+	if err := ended(t, y); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 	if err := ended(t, x); !errors.Is(err, ErrPeerGone) || !strings.Contains(err.Error(), "try the link") {
