@@ -69,7 +69,7 @@ type way struct {
 }
 
 func (m *manual) ways() []way {
-	e, s := m.ca.rail.endpoint, new(counted)
+	e, s := m.ca.c.FirstRail.NIC.Endpoint, new(counted)
 	ctx := limited(m.t)
 	q := m.a.NewQueue(16)
 	ops, done := []Op{m.op}, make([]Completion, 16)

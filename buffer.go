@@ -12,7 +12,6 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
-	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/pciaddr"
@@ -84,13 +83,13 @@ func chosen(opts []BufferOption) (memory.BufferOptions, error) {
 	return o.options, nil
 }
 
-// DirectOnly makes Register return an error, instead of staging the memory, if the NIC does not
-// reach it. No operation then moves its bytes by CPU.
+// DirectOnly makes Register return an error, instead of staging the memory, if no NIC reaches it. No
+// operation then moves its bytes by CPU.
 func DirectOnly() BufferOption {
 	return func(o *bufferOptions) { o.options.Policy, o.direct = memory.DirectOnly, true }
 }
 
-// StagedOnly stages the memory even if the NIC reaches it: for comparison.
+// StagedOnly stages the memory for all NICs, even if they reach it.
 func StagedOnly() BufferOption {
 	return func(o *bufferOptions) { o.options.Policy, o.staged = memory.StagedOnly, true }
 }
@@ -122,7 +121,10 @@ func (f *Fabric) Alloc(ctx context.Context, spec string, size int64, opts ...Buf
 	}
 	switch {
 	case spec == "host":
-		return f.allocHost(size, opt)
+		if opt.Policy == memory.StagedOnly {
+			return nil, &dmabuf.Error{Op: "allocate host memory", Detail: "StagedOnly", Remedy: "leave it out: NICs reach host memory", Err: unix.EINVAL}
+		}
+		return f.made(memory.AllocHostWith(f.set.Memory(), size, opt.Ordering))
 	case f.alloc != nil:
 		src, err := f.alloc(ctx, spec, size)
 		if err != nil {
@@ -141,46 +143,21 @@ func (f *Fabric) Alloc(ctx context.Context, spec string, size int64, opts ...Buf
 	return f.register(ctx, mem, spec, size, []io.Closer{mem, a}, opt)
 }
 
-// allocHost makes one piece of host memory, which all NICs register.
-func (f *Fabric) allocHost(size int64, opt memory.BufferOptions) (*Buffer, error) {
-	if opt.Policy == memory.StagedOnly {
-		return nil, &dmabuf.Error{Op: "allocate host memory", Detail: "StagedOnly", Remedy: "leave it out: NICs reach host memory", Err: unix.EINVAL}
-	}
-	if size <= 0 {
-		return nil, &dmabuf.Error{Op: "allocate host memory", Detail: fmt.Sprintf("%d bytes", size), Err: dmabuf.ErrRange}
-	}
-	for _, r := range f.nics {
-		if err := r.nic.Pin(size, "a buffer of host memory"); err != nil {
-			return nil, err
-		}
-		r.nic.Unpin(size) // the registration pins it
-	}
-	mem, err := hostmem.Alloc(int(size))
-	if err != nil {
-		return nil, err
-	}
-	return f.make(size, []io.Closer{mem}, func(n *memory.NIC, o io.Closer) (*memory.Buffer, error) { return n.RegisterHost(mem, opt.Ordering, o) })
-}
-
-// make registers memory with all NICs. When all of them have unregistered it, owned is closed.
-func (f *Fabric) make(size int64, owned []io.Closer, register func(*memory.NIC, io.Closer) (*memory.Buffer, error)) (*Buffer, error) {
-	var nics []*memory.NIC
-	for _, r := range f.nics {
-		nics = append(nics, r.nic)
-	}
-	parts, err := memory.RegisterWith(nics, owned, register)
+// made returns the Buffer of memory that all NICs have registered.
+func (f *Fabric) made(parts []*memory.Buffer, err error) (*Buffer, error) {
 	if err != nil {
 		return nil, f.failed(err)
 	}
-	return f.addBuffer(&Buffer{fabric: f, parts: parts, size: size, refs: 1})
+	return f.addBuffer(&Buffer{fabric: f, parts: parts, size: parts[0].Size(), refs: 1})
 }
 
 // Register makes a Buffer of memory that the program has, and holds it: the source's Close
 // returns dmabuf.ErrInUse until the Buffer and its slices are closed.
 //
-// If a NIC does not reach the memory, the Buffer is staged: the NIC uses pinned host memory in
-// its place, and the CPU copies the bytes before and after operations. Path has the reason, and
-// Register logs it. If one NIC of a Fabric does not reach the memory, all stage it.
+// A NIC that does not reach the memory takes no part in operations on it, if another NIC of the Fabric
+// reaches it: see "Several NICs". If none does, the Buffer is staged: the NICs use pinned host memory
+// in its place, and the CPU copies the bytes before and after operations. Paths has the reasons, and
+// Register logs them.
 func (f *Fabric) Register(ctx context.Context, src Source, opts ...BufferOption) (*Buffer, error) {
 	if src == nil {
 		return nil, &dmabuf.Error{Op: "register a buffer", Detail: "no source", Remedy: "give memory of package gpualloc, or of your own", Err: unix.EINVAL}
@@ -197,25 +174,17 @@ func (f *Fabric) Register(ctx context.Context, src Source, opts ...BufferOption)
 }
 
 func (f *Fabric) register(ctx context.Context, src Source, name string, size int64, owned []io.Closer, opt memory.BufferOptions) (*Buffer, error) {
-	return f.make(size, owned, func(n *memory.NIC, x io.Closer) (*memory.Buffer, error) {
-		if err := errs.Ended(ctx); err != nil {
-			return nil, err
+	opt.Name = name
+	b, err := f.made(memory.RegisterSource(ctx, f.set.Memory(), owned, src, size, opt))
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range b.Paths() {
+		if p.Reason != nil {
+			slog.WarnContext(ctx, "gpurdma: the NIC does not reach the memory", "nic", p.NIC, "bytes", size, "staged", p.Staged, "reason", p.Reason)
 		}
-		own := opt
-		own.Owned, own.Name = x, name
-		part, err := n.Register(src, own)
-		if err != nil {
-			return nil, err
-		}
-		if p := part.Path(); p.Direct == memory.Staged && opt.Policy != memory.StagedOnly {
-			slog.WarnContext(ctx, "gpurdma: the NIC does not reach the memory; it is staged in host memory", "nic", n.Name(), "bytes", size, "reason", p.Reason)
-		}
-		if part.Size() == size {
-			return part, nil
-		}
-		exact, err := part.Slice(0, size) // rounding has added some
-		return exact, errors.Join(err, part.Release())
-	})
+	}
+	return b, nil
 }
 
 func (f *Fabric) addBuffer(b *Buffer) (*Buffer, error) {

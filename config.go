@@ -11,11 +11,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/mailbox"
+	"github.com/gpurdma/gpurdma/internal/rails"
 )
 
 // Config has the settings of connections. The zero value connects over loopback addresses only.
@@ -48,8 +49,8 @@ type Config struct {
 	Backlog  int
 	MaxConns int
 
-	// NIC is the NIC of a Fabric of several; default the first. Port is its port; default any
-	// that is active. GID narrows the choice of the port's GID.
+	// NIC is the only NIC that connections use; default all of the Fabric. Port is its port;
+	// default any that is active. GID narrows the choice of the port's GID.
 	NIC  string
 	Port int
 	GID  gid.Wish
@@ -63,15 +64,24 @@ type Config struct {
 	MTU          int
 
 	// PeerTimeout bounds the wait for a silent peer: its NIC does not acknowledge, its host does
-	// not answer, or it does not confirm a Close. Default 10 s. A NIC may take up to four times
-	// as long.
+	// not answer, or it does not confirm a Close. Default 10 s, or 30 s for a connection that
+	// outlives its links, which may be without a link for that long. A NIC may take up to four
+	// times as long.
 	PeerTimeout time.Duration
 	// ConnectTimeout bounds the making of a connection; default 10 s.
 	ConnectTimeout time.Duration
 	// Outlive makes the connection outlive its link, if the peer's Config has it, too: see "Lost
-	// links". A link that is silent with operations under way is given up within 3 s or PeerTimeout,
-	// whichever is shorter. With TLS both sides must show the same certificates again.
+	// links". Connections over several NICs always do. A link that is silent with operations under
+	// way is given up within 3 s or PeerTimeout, whichever is shorter. With TLS both sides must show the same certificates again.
 	Outlive bool
+
+	// Ordering says which operations that this side posts follow earlier ones over several NICs:
+	// OrderOverlaps, the default, OrderWrites or OrderFences.
+	Ordering int
+	// Verify makes the peer check the bytes of this side's writes with Notify: see "Verified writes".
+	// It is VerifyNone, the default, VerifySampled or VerifyAll. The peer's Verify is for the peer's
+	// writes. The sums leave a note of MessageSize less 512 bytes at most.
+	Verify int
 
 	// Depth is the number of operations that may be under way; default 256.
 	Depth int
@@ -83,48 +93,57 @@ type Config struct {
 	MessageSize int
 }
 
+// The values of Config.Ordering. With each of them a message, a notification, an atomic and a fence
+// follow what was posted before. Over one NIC they make no difference.
+const (
+	OrderOverlaps = iota // an operation follows those that it overlaps
+	OrderWrites          // writes also follow one another: for a peer that polls memory
+	OrderFences          // nothing else follows: for programs whose operations under way do not overlap
+)
+
+// rails returns the options of rails.
+func (c *Config) rails() rails.Options {
+	return rails.Options{One: c.NIC != "", Order: rails.Order(c.Ordering)}
+}
+
+// The values of Config.Verify. The cost is that both sides read the bytes that are summed.
+const (
+	VerifyNone    = iota
+	VerifySampled // about 1 % of the blocks of 64 KiB, drawn at random for each write
+	VerifyAll     // all bytes, in at most about 120 blocks: of 64 KiB, or larger ones in a long write
+)
+
 const (
 	defaultBacklog  = 128
 	defaultMessages = 32
 	peerTimeout     = 10 * time.Second
+	linkTimeout     = 30 * time.Second // PeerTimeout of a connection that outlives its links
 	maxHello        = 4 << 10
 )
 
 // options translates the configuration for a NIC.
-func (c *Config) options(r *rail) (engine.EndpointOptions, error) {
+func (c *Config) options(n *rails.NIC) (engine.EndpointOptions, error) {
 	opt := engine.EndpointOptions{
 		TLS: c.TLS, AllowPlaintext: c.AllowPlaintext, Hello: slices.Clone(c.Hello), Port: c.Port, GID: c.GID, MaxConns: c.MaxConns, PKey: ibdev.PKey(c.PKey),
 		PeerTimeout: cmp.Or(c.PeerTimeout, peerTimeout), ConnectTimeout: c.ConnectTimeout, Depth: c.Depth,
 		MailDepth: cmp.Or(c.Messages, defaultMessages), MailSize: c.MessageSize, MaxPeers: maxConns, Outlive: c.Outlive,
 		Connect: ibvfd.ConnectAttr{MTU: c.MTU, PathAttr: ibvfd.PathAttr{TrafficClass: c.TrafficClass, SL: c.ServiceLevel}},
 	}
-	refuse := func(detail, remedy string) error {
-		return &dmabuf.Error{Op: "use a Config", Detail: detail, Remedy: remedy, Err: dmabuf.ErrRange}
+	if err := rails.CheckSettings(rails.Settings{{"Messages", c.Messages, 1 << 12}, {"MessageSize", c.MessageSize, 64 << 10}, {"Depth", c.Depth, 1 << 20}, {"Port", c.Port, 255}, {"ServiceLevel", int(c.ServiceLevel), 15}, {"Ordering", c.Ordering, OrderFences}, {"Verify", c.Verify, VerifyAll}, {"Backlog", c.Backlog, 1 << 16}, {"MaxConns", c.MaxConns, 1 << 20}},
+		rails.Wait{Name: "PeerTimeout", Value: c.PeerTimeout}, rails.Wait{Name: "ConnectTimeout", Value: c.ConnectTimeout}); err != nil {
+		return opt, err
 	}
-	for _, x := range []struct {
-		name        string
-		value, most int
-	}{{"Messages", c.Messages, 1 << 12}, {"MessageSize", c.MessageSize, 64 << 10}, {"Depth", c.Depth, 1 << 20}, {"Port", c.Port, 255}, {"ServiceLevel", int(c.ServiceLevel), 15}, {"Backlog", c.Backlog, 1 << 16}, {"MaxConns", c.MaxConns, 1 << 20}} {
-		if x.value < 0 || x.value > x.most {
-			return opt, refuse(fmt.Sprintf("Config.%s %d", x.name, x.value), fmt.Sprintf("0 to %d; 0 is the default", x.most))
-		}
-	}
-	for _, x := range []struct {
-		name  string
-		value time.Duration
-	}{{"PeerTimeout", c.PeerTimeout}, {"ConnectTimeout", c.ConnectTimeout}} {
-		if x.value != 0 && (x.value < time.Millisecond || x.value > 24*time.Hour) {
-			return opt, refuse(fmt.Sprintf("Config.%s %v", x.name, x.value), "1 ms to 24 h; 0 is the default")
-		}
+	if c.Verify != VerifyNone && c.MessageSize != 0 && c.MessageSize < mailbox.SumsSize {
+		return opt, rails.Refuse(fmt.Sprintf("Config.Verify with a MessageSize of %d", c.MessageSize), fmt.Sprintf("sums take %d bytes of a message: make it at least as long", mailbox.SumsSize))
 	}
 	if c.MTU != 0 && c.MTU != ibdev.MTUBytes(ibdev.MTUEnum(c.MTU)) {
-		return opt, refuse(fmt.Sprintf("Config.MTU %d", c.MTU), "256, 512, 1024, 2048, 4096, or 0 for what both ports have")
+		return opt, rails.Refuse(fmt.Sprintf("Config.MTU %d", c.MTU), "256, 512, 1024, 2048, 4096, or 0 for what both ports have")
 	}
 	if len(c.Hello) > maxHello {
-		return opt, refuse(fmt.Sprintf("Config.Hello of %d bytes", len(c.Hello)), fmt.Sprintf("it has %d at most", maxHello))
+		return opt, rails.Refuse(fmt.Sprintf("Config.Hello of %d bytes", len(c.Hello)), fmt.Sprintf("it has %d at most", maxHello))
 	}
 	if c.PKey != 0 {
-		if err := r.nic.NeedPKey(c.Port, ibdev.PKey(c.PKey)); err != nil {
+		if err := n.NeedPKey(c.Port, ibdev.PKey(c.PKey)); err != nil {
 			return opt, fmt.Errorf("Config.PKey %#04x: %w", c.PKey, err)
 		}
 	}

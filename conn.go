@@ -4,40 +4,42 @@ package gpurdma
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"net"
 	"net/netip"
 
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/mailbox"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/progress"
-	"github.com/gpurdma/gpurdma/internal/workqueue"
+	"github.com/gpurdma/gpurdma/internal/rails"
+	"github.com/gpurdma/gpurdma/internal/verify"
 )
 
 // Conn is a connection to a peer. Its methods may be called from several goroutines at once. It
 // makes progress by itself.
 type Conn struct {
 	fabric *Fabric
-	rail   *rail
-	c      *engine.Conn
+	c      *rails.Conn
+	verify verify.Mode
 	peer   PeerInfo // it does not change, and the connection's mutex is not needed for it
 	calls  progress.Calls
 	full   operation.Full // the error if there is no room
 	behind operation.Full // the same, if the peer's program takes no messages
 }
 
-func (f *Fabric) newConn(r *rail, ec *engine.Conn) (*Conn, error) {
-	c := &Conn{fabric: f, rail: r, c: ec, peer: PeerInfo(ec.Peer()), full: operation.Full{Most: ec.Depth(), Format: operation.FullDepth}, behind: operation.Full{Most: ec.Depth(), Format: operation.FullMessages}}
+func (f *Fabric) newConn(rc *rails.Conn, verify verify.Mode) (*Conn, error) {
+	depth := rc.First.Depth()
+	c := &Conn{fabric: f, c: rc, verify: verify, peer: PeerInfo(rc.First.Peer()), full: operation.Full{Most: depth, Format: operation.FullDepth}, behind: operation.Full{Most: depth, Format: operation.FullMessages}}
 	if !f.add(func() { f.conns[c] = struct{}{} }) {
-		_ = ec.Close()
+		_ = rc.Close()
 		return nil, f.isClosed()
 	}
-	ec.OnEnd(func() {
-		if _, unknown := ec.Works.Cause(); !unknown { // otherwise Close reports it, or Fabric.Close
+	rc.OnEnd(func() {
+		if !rc.Unknown() { // otherwise Close reports it, or Fabric.Close
 			f.forget(c)
 		}
 	})
@@ -58,15 +60,16 @@ func (c *Conn) Export(name string, s Span, access Access) error {
 }
 
 // lend returns local memory that a peer is to be given, and checks the access.
-func (c *Conn) lend(op string, s Span, access Access) (memory.Span, error) {
+func (c *Conn) lend(op string, s Span, access Access) (rails.Spans, error) {
 	if s.none() {
-		return memory.Span{}, errZeroSpan(op)
+		return nil, errZeroSpan(op)
 	}
-	x, err := s.on(c.fabric, c.rail)
+	on := func(n *rails.NIC) (memory.Span, error) { return s.on(c.fabric, n) }
+	_, err := on(c.fabric.set.NICs[0])
 	if err == nil {
 		err = access.check(op)
 	}
-	return x, err
+	return on, err
 }
 
 // Unexport withdraws the access that Export gave. A later access by the peer ends the connection:
@@ -80,7 +83,7 @@ func (c *Conn) Unexport(name string) error {
 
 // bound bounds a call that talks with the peer's host.
 func (c *Conn) bound() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), c.c.PeerTimeout())
+	return context.WithTimeout(context.Background(), c.c.First.PeerTimeout())
 }
 
 // Import waits until the peer has exported memory under the name, and returns it. Once the peer's
@@ -89,11 +92,11 @@ func (c *Conn) Import(ctx context.Context, name string) (Remote, error) {
 	if err := errs.Ended(ctx); err != nil {
 		return Remote{}, err
 	}
-	rb, err := c.c.Import(ctx, name)
+	rb, more, err := c.c.Import(ctx, name)
 	if err != nil {
 		return Remote{}, plain(err)
 	}
-	return Remote{rb: rb, len: rb.Size()}, nil
+	return remoteOf(rb, more), nil
 }
 
 // Share gives the peer access to local memory, as Export does, and returns its descriptor, for
@@ -103,11 +106,11 @@ func (c *Conn) Share(s Span, access Access) (Remote, error) {
 	if err != nil {
 		return Remote{}, err
 	}
-	rb, err := c.c.Share(x, access.verbs())
+	rb, more, err := c.c.Share(x, access.verbs())
 	if err != nil {
 		return Remote{}, plain(err)
 	}
-	return Remote{rb: rb, len: rb.Size()}, nil
+	return remoteOf(rb, more), nil
 }
 
 // Write writes local memory to the peer's memory, and returns when the peer's NIC has
@@ -169,18 +172,25 @@ func (c *Conn) Receive(ctx context.Context) ([]byte, error) {
 }
 
 // ReceiveNotification waits for a notification, and returns the peer's note. All bytes of that
-// write are in the memory, and so are those of the writes before it.
+// write are in the memory, and so are those of the writes before it. If the peer has Config.Verify,
+// the note may come with an error: ErrCorrupt if the bytes are not those that the peer has sent, and
+// ErrUnverified if they could not be compared. The comparison takes until Config.PeerTimeout after the
+// end of ctx at most. The connection goes on.
 func (c *Conn) ReceiveNotification(ctx context.Context) ([]byte, error) {
 	p, err := c.c.Receive(ctx, mailbox.Note)
+	if x := (*verify.Corrupt)(nil); errors.As(err, &x) {
+		return p, fmt.Errorf("%w: %w", ErrCorrupt, &CorruptError{x, x.Memory, x.Off, x.At, x.Len, x.Sent, x.Found, x.Blocks, x.Checked})
+	}
 	return p, plain(err)
 }
 
-// Notifications is ReceiveNotification as an iterator. It ends after its first error.
+// Notifications is ReceiveNotification as an iterator. It goes on after ErrCorrupt and
+// ErrUnverified, with which it yields the note, and ends after its first other error.
 func (c *Conn) Notifications(ctx context.Context) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for {
 			p, err := c.ReceiveNotification(ctx)
-			if !yield(p, err) || err != nil {
+			if !yield(p, err) || err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrUnverified) {
 				return
 			}
 		}
@@ -205,10 +215,10 @@ func (c *Conn) Done() <-chan struct{} { return c.c.Done() }
 
 // Err returns why the connection has ended, and nil before that. It is not nil once an operation
 // has failed because of the end. Until Done is closed the reason may become more precise.
-func (c *Conn) Err() error { return plain(c.c.Err()) }
+func (c *Conn) Err() error { return plain(c.c.First.Err()) }
 
 // LocalAddr returns this side's address of the exchange.
-func (c *Conn) LocalAddr() net.Addr { return c.c.LocalAddr() }
+func (c *Conn) LocalAddr() net.Addr { return c.c.First.LocalAddr() }
 
 // RemoteAddr returns the peer's address of the exchange.
 func (c *Conn) RemoteAddr() net.Addr { return c.peer.Addr }
@@ -218,12 +228,7 @@ func (c *Conn) Peer() PeerInfo { return c.peer }
 
 // Stats returns what this side has done so far, also after the end. No operation waits for it.
 func (c *Conn) Stats() Stats {
-	var n workqueue.Sum
-	c.c.Works.AddCounts(&n.Counts)
-	one := stats(&n)
-	all := one
-	all.ByNIC = map[string]Stats{c.rail.nic.Name(): one}
-	return all
+	return statsOf(c.c.Counts())
 }
 
 // Rail is the path of a connection over one NIC.
@@ -233,15 +238,24 @@ type Rail struct {
 	Local netip.Addr // the port's GID; the IPv4 address that it holds, if it does
 	Peer  netip.Addr // the peer's
 	Up    bool       // the connection has a link, and the port is active
+	Slow  bool       // it is slower than half of its best
 	Lost  int        // number of links that were lost and replaced (Config.Outlive)
+	Rate  float64    // bytes a second while it was busy, of several rails; 0 before it was measured
 	Why   string     // why this port and GID were chosen
+	Err   error      // why there is no link, or why the rail was not made yet
 }
 
-// String returns all fields in one line.
+// String returns the fields in one line.
 func (r Rail) String() string {
 	state := "up"
 	if !r.Up {
 		state = "down"
+	}
+	if r.Err != nil {
+		state += fmt.Sprintf(": %v", r.Err)
+	}
+	if r.Port == 0 {
+		return r.NIC + ", " + state
 	}
 	text := fmt.Sprintf("port %d of %s, %v to %v, %s", r.Port, r.NIC, r.Local, r.Peer, state)
 	if r.Why != "" {
@@ -250,10 +264,32 @@ func (r Rail) String() string {
 	return text
 }
 
-// Rails returns the paths of the connection: one.
-func (c *Conn) Rails() []Rail {
-	p := c.c.Path()
-	return []Rail{{NIC: p.NIC, Port: p.Port, Local: p.GID, Peer: p.Peer, Up: c.c.Up(), Lost: c.c.Lost(), Why: p.Why}}
+// Rails returns the paths of the connection, the first rail's first.
+func (c *Conn) Rails() (list []Rail) {
+	for _, s := range c.c.States() {
+		list = append(list, railOf(s))
+	}
+	return list
+}
+
+func railOf(s rails.State) Rail {
+	return Rail{s.Path.NIC, s.Path.Port, s.Path.GID, s.Path.Peer, s.Up, s.Slow, s.Lost, s.Rate, s.Path.Why, plain(s.Err)}
+}
+
+// Events waits for rails that lose their link, get another one, become slower than half of their
+// best rate, or fast again, and yields their new state. A rail that changes several times meanwhile
+// is yielded once. While no Events runs, the changes are logged by package slog. It ends after its
+// first error.
+func (c *Conn) Events(ctx context.Context) iter.Seq2[Rail, error] {
+	return func(yield func(Rail, error) bool) {
+		defer c.c.Events.Read()()
+		for {
+			s, err := c.c.Events.Next(ctx)
+			if !yield(railOf(s), plain(err)) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // String names the connection: "10.0.0.1:7471 by port 1 of mlx5_0, 10.0.0.2 to 10.0.0.1, up".
@@ -267,7 +303,7 @@ func (c *Conn) do(ctx context.Context, o *Op) (uint64, error) {
 		c.calls.Free(x)
 		return 0, c.failed(o.Kind, err)
 	}
-	if err := x.Wait(ctx, c.rail.alone[:]); err != nil {
+	if err := x.Wait(ctx, c.c.Polls()); err != nil {
 		t.Cancel(err)
 		if x.Abandon() {
 			return 0, c.failed(o.Kind, err)
@@ -278,20 +314,20 @@ func (c *Conn) do(ctx context.Context, o *Op) (uint64, error) {
 }
 
 // postWait posts an operation, and waits until there is room for it.
-func (c *Conn) postWait(ctx context.Context, o *Op, more bool, tag any, sink operation.Sink) (workqueue.Ticket, error) {
+func (c *Conn) postWait(ctx context.Context, o *Op, more bool, tag any, sink operation.Sink) (rails.Ticket, error) {
 	for {
 		if err := errs.Ended(ctx); err != nil {
-			return workqueue.Ticket{}, err
+			return rails.Ticket{}, err
 		}
 		t, err := c.post(ctx, o, more, tag, sink)
 		if c.noRoom(err) == nil {
 			return t, err
 		}
-		c.rail.endpoint.Look() // posts what waits for more
+		c.c.Look()
 		select {
-		case <-c.c.Works.Vacancy():
+		case <-c.c.Vacancy():
 		case <-ctx.Done():
-			return workqueue.Ticket{}, errs.Ended(ctx)
+			return rails.Ticket{}, errs.Ended(ctx)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/verify"
 )
 
 // The errors that programs test for by errors.Is.
@@ -35,6 +36,12 @@ var (
 	ErrMalformed = engine.ErrMalformed
 	// ErrUnsafe means that the exchange would not be encrypted.
 	ErrUnsafe = engine.ErrUnsafe
+	// ErrCorrupt means that the bytes of a write in this side's memory have other sums than the peer
+	// has sent (Config.Verify). The error is a *CorruptError, too.
+	ErrCorrupt = errors.New("the bytes in the memory are not those that the peer has sent")
+	// ErrUnverified means that the bytes of such a write could not be compared: their memory is not
+	// exported any more, or cannot be read. They may be right.
+	ErrUnverified = verify.ErrUnverified
 	// ErrOutcomeUnknown means that operations were under way when the connection ended, and that
 	// the peer has not confirmed its end: its NIC may have carried them out, or may still do so.
 	// Close returns it, and an atomic that was under way when a link was lost (Config.Outlive).
@@ -74,10 +81,25 @@ func (e *OpError) Error() string {
 // Unwrap returns Err.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// Is makes the error ErrPeerGone if the peer's NIC did not answer.
-func (e *OpError) Is(target error) bool {
-	return target == ErrPeerGone && errors.Is(e.Err, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr})
+// CorruptError says which bytes of the peer's write are wrong: those of the first block that differs.
+// ReceiveNotification returns it, with ErrCorrupt.
+type CorruptError struct {
+	error
+	Memory      string // name of the exported memory; "" for memory of Conn.Share
+	Off         int64  // where the block begins in the bytes of the write
+	At          int64  // where it begins in the memory, as the peer sees that
+	Len         int64  // bytes of the block
+	Sent, Found uint32 // CRC32C of the bytes that the peer has sent, and of those in the memory
+	Blocks      int    // blocks of the write that differ
+	Checked     int    // blocks of the write that were compared
 }
+
+// unanswered is the error of an operation to which the peer's NIC has given no answer. It is
+// ErrPeerGone.
+type unanswered struct{ error }
+
+func (u unanswered) Unwrap() error        { return u.error }
+func (u unanswered) Is(target error) bool { return target == ErrPeerGone }
 
 // noRoom returns the error of a connection without room; nil for another error.
 func (c *Conn) noRoom(err error) error {
@@ -95,7 +117,14 @@ func (c *Conn) failed(kind OpKind, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &OpError{Op: kind, Peer: c.RemoteAddr(), NIC: c.rail.nic.Name(), Err: plain(c.c.Explain(err))}
+	nic := c.c.FirstRail.NIC.Name()
+	if e := (*operation.Error)(nil); errors.As(err, &e) {
+		nic = e.NIC
+	}
+	if err = plain(c.c.Explain(err)); errors.Is(err, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr}) {
+		err = unanswered{err}
+	}
+	return &OpError{Op: kind, Peer: c.RemoteAddr(), NIC: nic, Err: err}
 }
 
 // plain returns an error of the engine without the engine's names of the operation and the peer.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,13 +19,14 @@ import (
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/memory"
-	"github.com/gpurdma/gpurdma/internal/progress"
+	"github.com/gpurdma/gpurdma/internal/rails"
+	"github.com/gpurdma/gpurdma/internal/verify"
 	"github.com/gpurdma/gpurdma/internal/workqueue"
 )
 
 // Fabric is one or more opened NICs. Its methods may be called from several goroutines at once.
 type Fabric struct {
-	nics  []*rail
+	set   *rails.Set
 	alloc bridge.Alloc // in place of package gpualloc's, of memory that is a Source and an io.Closer; may be nil
 
 	mu        sync.Mutex
@@ -38,66 +38,34 @@ type Fabric struct {
 	buffers   map[*Buffer]struct{}
 }
 
-// rail is a NIC of a Fabric.
-type rail struct {
-	index    int
-	nic      *memory.NIC
-	endpoint *engine.Endpoint
-	alone    [1]*progress.Progress // the endpoint's
-}
-
-// Open opens NICs by their names, as in "mlx5_0". A connection uses one of them: the first,
-// unless Config.NIC names another. Buffers are registered with all of them.
+// Open opens NICs by their names, as in "mlx5_0". Buffers are registered with all of them, and
+// connections use all of them, unless Config.NIC names one.
 func Open(names ...string) (*Fabric, error) {
 	if len(names) == 0 {
 		return nil, &dmabuf.Error{Op: "open a fabric", Detail: "no NIC is named", Remedy: "name one of /sys/class/infiniband", Err: unix.EINVAL}
 	}
-	var nics []*memory.NIC
-	for _, name := range names {
-		n, err := memory.OpenNIC(name, memory.NICOptions{})
-		if err != nil {
-			return nil, errors.Join(err, closeAll(nil, nics))
-		}
-		nics = append(nics, n)
-	}
-	return newFabric(nics)
+	set, err := rails.Open(names, maxConns)
+	return newFabric(set), err
 }
 
-// newFabric makes a fabric of opened NICs, which it takes over.
-func newFabric(nics []*memory.NIC) (*Fabric, error) {
-	f := &Fabric{listeners: map[*Listener]struct{}{}, conns: map[*Conn]struct{}{}, buffers: map[*Buffer]struct{}{}}
-	for i, n := range nics {
-		if slices.ContainsFunc(nics[:i], func(other *memory.NIC) bool { return other.Name() == n.Name() }) {
-			return nil, errors.Join(&dmabuf.Error{Op: "open a fabric", Device: n.Name(), Detail: "the NIC is named twice", Err: unix.EINVAL}, closeAll(f.nics, nics))
-		}
-		e, err := engine.NewEndpoint(n, engine.EndpointOptions{Background: true, MaxPeers: maxConns})
-		if err != nil {
-			return nil, errors.Join(err, closeAll(f.nics, nics))
-		}
-		f.nics = append(f.nics, &rail{i, n, e, [1]*progress.Progress{e.Progress}})
+// newFabric makes a fabric of NICs; nil of none.
+func newFabric(set *rails.Set) *Fabric {
+	if set == nil {
+		return nil
 	}
-	return f, nil
+	return &Fabric{set: set, listeners: map[*Listener]struct{}{}, conns: map[*Conn]struct{}{}, buffers: map[*Buffer]struct{}{}}
 }
 
 func init() {
 	bridge.NewFabric = func(nics []*memory.NIC, alloc bridge.Alloc) (any, error) {
-		f, err := newFabric(nics)
-		if err == nil {
-			f.alloc = alloc
+		set, err := rails.NewSet(nics, maxConns)
+		if err != nil {
+			return nil, err
 		}
-		return f, err
+		f := newFabric(set)
+		f.alloc = alloc
+		return f, nil
 	}
-}
-
-// closeAll closes endpoints, and then NICs.
-func closeAll(rails []*rail, nics []*memory.NIC) (err error) {
-	for _, r := range rails {
-		err = errors.Join(err, r.endpoint.Close())
-	}
-	for _, n := range nics {
-		err = errors.Join(err, n.Close())
-	}
-	return err
 }
 
 // maxConns is the number of connections that a NIC may have. Admit bounds them sooner.
@@ -106,8 +74,8 @@ const maxConns = 1 << 16
 // NICs returns the names of the NICs.
 func (f *Fabric) NICs() []string {
 	var names []string
-	for _, r := range f.nics {
-		names = append(names, r.nic.Name())
+	for _, n := range f.set.NICs {
+		names = append(names, n.Name())
 	}
 	return names
 }
@@ -115,14 +83,11 @@ func (f *Fabric) NICs() []string {
 // String returns the names of the NICs: "fabric of mlx5_0".
 func (f *Fabric) String() string { return "fabric of " + strings.Join(f.NICs(), ", ") }
 
-// rail returns the NIC that a connection is to use.
-func (f *Fabric) rail(name string) (*rail, error) {
-	if name == "" {
-		return f.nics[0], nil
-	}
-	for _, r := range f.nics {
-		if r.nic.Name() == name {
-			return r, nil
+// nic returns the NIC that a connection uses, or uses first.
+func (f *Fabric) nic(name string) (*rails.NIC, error) {
+	for _, n := range f.set.NICs {
+		if name == "" || n.Name() == name {
+			return n, nil
 		}
 	}
 	return nil, &dmabuf.Error{Op: "use a NIC", Device: name, Detail: "the fabric has " + strings.Join(f.NICs(), ", "), Remedy: "name one of them in Config.NIC", Err: unix.ENODEV}
@@ -131,40 +96,45 @@ func (f *Fabric) rail(name string) (*rail, error) {
 // Listen listens for connections on a TCP address ("host:port"; port 0 chooses one), or on an
 // address of rdma_cm ("rdma_cm://host:port").
 func (f *Fabric) Listen(addr string, cfg Config) (*Listener, error) {
-	r, err := f.rail(cfg.NIC)
+	n, opt, err := f.options(&cfg)
 	if err != nil {
 		return nil, err
 	}
-	opt, err := cfg.options(r)
-	if err != nil {
-		return nil, err
-	}
-	el, err := r.endpoint.ListenWith(addr, opt, cmp.Or(cfg.Backlog, defaultBacklog))
+	rl, err := f.set.Listen(n, addr, opt, cmp.Or(cfg.Backlog, defaultBacklog), cfg.rails())
 	if err != nil {
 		return nil, f.failed(err)
 	}
-	l := &Listener{fabric: f, rail: r, l: el}
+	l := &Listener{fabric: f, l: rl, verify: verify.Mode(cfg.Verify)}
 	if !f.add(func() { f.listeners[l] = struct{}{} }) {
-		return nil, errors.Join(f.isClosed(), el.Close())
+		return nil, errors.Join(f.isClosed(), rl.Close())
 	}
 	return l, nil
 }
 
 // Dial connects to a Listener of the peer's. The forms of addr are those of Listen.
 func (f *Fabric) Dial(ctx context.Context, addr string, cfg Config) (*Conn, error) {
-	r, err := f.rail(cfg.NIC)
+	n, opt, err := f.options(&cfg)
 	if err != nil {
 		return nil, err
 	}
-	opt, err := cfg.options(r)
-	if err != nil {
-		return nil, err
-	}
-	ec, err := r.endpoint.ConnectWith(ctx, addr, opt)
+	rc, err := f.set.Dial(ctx, n, addr, opt, cfg.rails())
 	if err != nil {
 		return nil, f.failed(err)
 	}
-	return f.newConn(r, ec)
+	return f.newConn(rc, verify.Mode(cfg.Verify))
+}
+
+// options returns the NIC of a connection's first rail, and the configuration for it.
+func (f *Fabric) options(cfg *Config) (*rails.NIC, engine.EndpointOptions, error) {
+	n, err := f.nic(cfg.NIC)
+	if err != nil {
+		return nil, engine.EndpointOptions{}, err
+	}
+	opt, err := cfg.options(n)
+	if cfg.PeerTimeout == 0 && (cfg.Outlive || len(f.set.NICs) > 1 && cfg.NIC == "") {
+		opt.PeerTimeout = linkTimeout
+	}
+	return n, opt, err
 }
 
 // forget removes a connection that has nothing to report any more.
@@ -202,8 +172,8 @@ func (f *Fabric) failed(err error) error {
 // staging buffers, and the messages of connections. The default is 256 MiB. A call that would
 // exceed it returns ErrLimit.
 func (f *Fabric) SetMaxPinned(bytes int64) {
-	for _, r := range f.nics {
-		r.nic.SetMaxPinned(max(bytes, 0))
+	for _, n := range f.set.NICs {
+		n.SetMaxPinned(max(bytes, 0))
 	}
 }
 
@@ -212,6 +182,8 @@ func (f *Fabric) SetMaxPinned(bytes int64) {
 type Stats struct {
 	Pinned  int64            // bytes of host memory that are pinned now; of a Fabric and its NICs only
 	Conns   int              // connections that are open now; of a Fabric and its NICs only
+	Checked uint64           // blocks of the peers' writes that were compared with the peers' sums (Config.Verify); not by kind
+	Corrupt uint64           // of these, blocks that differed
 	Staged  int64            // bytes that the CPU has copied to and from staging buffers: of a Fabric and its NICs all, otherwise for these operations
 	Done    uint64           // operations of this side that were carried out, even after Cancel
 	Failed  uint64           // operations of this side that have failed, or were withdrawn, if only in part
@@ -226,14 +198,16 @@ type Stats struct {
 // Stats returns the sum of all NICs, and of all connections, those that have ended included. No
 // operation waits for it.
 func (f *Fabric) Stats() Stats {
-	all, byNIC := workqueue.Sum{}, map[string]Stats{}
-	for _, r := range f.nics {
-		n := r.endpoint.Counts()
-		all.Add(&n)
-		byNIC[r.nic.Name()] = stats(&n)
-	}
+	return statsOf(f.set.Counts())
+}
+
+// statsOf returns counters, and the same by NICs.
+func statsOf(all workqueue.Sum, each map[string]*workqueue.Sum) Stats {
 	s := stats(&all)
-	s.ByNIC = byNIC
+	s.ByNIC = map[string]Stats{}
+	for nic, sum := range each {
+		s.ByNIC[nic] = stats(sum)
+	}
 	return s
 }
 
@@ -243,7 +217,7 @@ func stats(n *workqueue.Sum) Stats {
 		return Stats{Staged: k.Staged, Done: k.Done(), Failed: k.Failed, Repeats: k.Repeats, Bytes: k.Bytes, Time: k.Time, Latency: k.Latency[:]}
 	}
 	s := of(n.Total())
-	s.Pinned, s.Conns, s.Staged, s.ByKind = n.Pinned, n.Conns, max(s.Staged, n.Copied), map[OpKind]Stats{}
+	s.Pinned, s.Conns, s.Checked, s.Corrupt, s.Staged, s.ByKind = n.Pinned, n.Conns, n.Checked, n.Corrupt, max(s.Staged, n.Copied), map[OpKind]Stats{}
 	for kind := OpWrite; int(kind) < len(opKinds); kind++ {
 		s.ByKind[kind] = of(n.Counts[opKinds[kind]])
 	}
@@ -279,36 +253,31 @@ func (f *Fabric) Close() error {
 	for range conns {
 		errs = append(errs, <-ends)
 	}
-	for _, r := range f.nics {
-		errs = append(errs, r.endpoint.Close())
-	}
+	errs = append(errs, f.set.CloseEndpoints())
 	for b := range buffers {
 		errs = append(errs, b.Close())
 	}
-	for _, r := range f.nics {
-		errs = append(errs, r.nic.CloseIdle())
-	}
-	f.err = errors.Join(errs...)
+	f.err = errors.Join(append(errs, f.set.Close((*memory.NIC).CloseIdle))...)
 	return f.err
 }
 
 // Listener accepts connections.
 type Listener struct {
 	fabric *Fabric
-	rail   *rail
-	l      *engine.Listener
+	l      *rails.Listener
+	verify verify.Mode
 }
 
 // Accept waits for a connection. After Close it returns ErrClosed.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
-	ec, err := l.l.Accept(ctx)
+	rc, err := l.l.Accept(ctx)
 	if errors.Is(err, os.ErrClosed) {
 		return nil, errs.Closed("listener at " + l.Addr().String())
 	}
 	if err != nil {
 		return nil, err
 	}
-	return l.fabric.newConn(l.rail, ec)
+	return l.fabric.newConn(rc, l.verify)
 }
 
 // Addr returns the address.

@@ -15,13 +15,10 @@ type (
 	// Dim is a dimension of an interleaved layout: Count repetitions, each Stride bytes
 	// after the one before.
 	Dim = layout.Dim
-
-	// Strand is an extent that moves on by Stride bytes after each of its turns.
-	Strand = layout.Strand
 )
 
 // The functions below return layouts without an error: a layout that is not valid carries its
-// error, and so does the Span or the Remote that View makes of it.
+// error, and so does the Span or the Remote that View makes of it. Package layout has more.
 
 // SG returns the layout of extents, one after the other: see [layout.SG].
 func SG(extents ...Extent) Layout { return carried(layout.SG(extents...)) }
@@ -30,12 +27,6 @@ func SG(extents ...Extent) Layout { return carried(layout.SG(extents...)) }
 // outermost first: see [layout.Interleaved].
 func Interleaved(block Extent, dims ...Dim) Layout {
 	return carried(layout.Interleaved(block, dims...))
-}
-
-// RoundRobin returns the layout of a block of each strand in turn, count times: see
-// [layout.RoundRobin].
-func RoundRobin(count int64, strands ...Strand) Layout {
-	return carried(layout.RoundRobin(count, strands...))
 }
 
 // Concat returns the layouts one after the other, as one layout.

@@ -3,12 +3,14 @@
 package gpurdma
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/rails"
 	"github.com/gpurdma/gpurdma/internal/workqueue"
 	"golang.org/x/sys/unix"
 )
@@ -66,7 +68,8 @@ type Op struct {
 type Option func(*Op)
 
 // Notify notifies the peer after the bytes of a write have been placed. The peer's program gets
-// note, of at most Config.MessageSize bytes, from Conn.ReceiveNotification.
+// note, of at most Config.MessageSize bytes (less with Config.Verify), from
+// Conn.ReceiveNotification.
 func Notify(note []byte) Option {
 	return func(o *Op) { o.Notify, o.Note = true, note }
 }
@@ -101,38 +104,59 @@ func (o *Op) flags(more bool) (f operation.Flags) {
 
 // post posts an operation; more says that another one follows at once. The sink gets the
 // completion, with tag. The operation is not begun after the deadline of ctx.
-func (c *Conn) post(ctx context.Context, o *Op, more bool, tag any, sink operation.Sink) (workqueue.Ticket, error) {
+func (c *Conn) post(ctx context.Context, o *Op, more bool, tag any, sink operation.Sink) (rails.Ticket, error) {
 	kind, ok := o.Kind.engine()
 	if !ok {
-		return workqueue.Ticket{}, &dmabuf.Error{Op: o.Kind.String(), Detail: "no such operation", Remedy: "set Op.Kind", Err: unix.EINVAL}
+		return rails.Ticket{}, &dmabuf.Error{Op: o.Kind.String(), Detail: "no such operation", Remedy: "set Op.Kind", Err: unix.EINVAL}
 	}
-	w, err := c.c.NewWork(kind, o.flags(more), tag, sink)
+	one := c.c.First
+	w, err := one.NewWork(kind, o.flags(more), tag, sink)
 	if err != nil {
-		return workqueue.Ticket{}, err
+		return rails.Ticket{}, err
 	}
 	w.SetDeadline(ctx)
-	if err = c.fill(w, o); err == nil {
+	several := c.c.One() == nil
+	if err = c.fill(w, o, c.c.FirstRail, !several); err == nil {
 		err = w.Prepare()
 	}
-	if err != nil {
-		c.c.Drop(w)
-		return workqueue.Ticket{}, err
+	if err == nil && several {
+		return c.postSeveral(ctx, w, o, tag, sink)
 	}
-	return c.c.Works.Post(w)
+	if err != nil {
+		one.Drop(w)
+		return rails.Ticket{}, err
+	}
+	t, err := one.Works.Post(w)
+	return rails.Ticket{Work: t}, err
 }
 
-// fill gives a work the parts of an operation.
-func (c *Conn) fill(w *workqueue.Work, o *Op) error {
+// postSeveral posts an operation over several rails. w is its work for the first one, and has no
+// fault. postSeveral drops it.
+func (c *Conn) postSeveral(ctx context.Context, w *workqueue.Work, o *Op, tag any, sink operation.Sink) (rails.Ticket, error) {
+	op := *o // the caller may change its own when this call returns
+	op.Inline, op.Note = bytes.Clone(o.Inline), bytes.Clone(o.Note)
+	m := rails.Memory{Bytes: op.Inline, Note: op.Note, Sums: rails.Sums{Mode: c.verify}, Size: w.Length, All: func(w *workqueue.Work, r *rails.Rail) error { return c.fill(w, &op, r, false) }}
+	for _, s := range append([]Span{o.Local}, o.Locals...) {
+		m.Locals = append(m.Locals, s.at)
+	}
+	for _, r := range append([]Remote{o.Remote}, o.Remotes...) {
+		m.Remotes = append(m.Remotes, r.at)
+	}
+	return c.c.Post(w, rails.Posting{Memory: m, Flags: o.flags(false), Note: o.Notify || o.Kind == OpSend, Limit: ctx, Context: tag, Sink: sink})
+}
+
+// fill gives a work of a rail the parts of an operation. only means that there is no other rail.
+func (c *Conn) fill(w *workqueue.Work, o *Op, r *rails.Rail, only bool) error {
 	refuse := func(detail string) error {
 		return &dmabuf.Error{Op: o.Kind.String(), Detail: detail, Err: unix.EINVAL}
 	}
 	atomic := false
 	switch o.Kind {
 	case OpSend:
-		if !o.Local.none() || len(o.Locals) > 0 || o.Remote.rb != nil || len(o.Remotes) > 0 || o.Remote.err != nil || o.Notify || len(o.Note) > 0 || o.Delivered || o.Add|o.Compare|o.Swap != 0 {
+		if !o.Local.none() || len(o.Locals) > 0 || o.Remote.at.First != nil || len(o.Remotes) > 0 || o.Remote.err != nil || o.Notify || len(o.Note) > 0 || o.Delivered || o.Add|o.Compare|o.Swap != 0 {
 			return refuse("a message has Inline, and nothing else")
 		}
-		return w.SetMessage(c.c.Works, o.Inline)
+		return w.SetMessage(r.Conn.Works, o.Inline)
 	case OpFetchAdd:
 		w.SetAtomic(o.Add, 0)
 		atomic = true
@@ -161,19 +185,19 @@ func (c *Conn) fill(w *workqueue.Work, o *Op) error {
 		if err := w.AddBytes(o.Inline); err != nil {
 			return err
 		}
-	} else if err := c.addLocal(w, &o.Local); err != nil {
+	} else if err := c.addLocal(w, &o.Local, r, only); err != nil {
 		return err
 	}
 	for i := range o.Locals {
-		if err := c.addLocal(w, &o.Locals[i]); err != nil {
+		if err := c.addLocal(w, &o.Locals[i], r, only); err != nil {
 			return err
 		}
 	}
-	if err := c.addRemote(w, &o.Remote); err != nil {
+	if err := addRemote(w, &o.Remote, r); err != nil {
 		return err
 	}
 	for i := range o.Remotes {
-		if err := c.addRemote(w, &o.Remotes[i]); err != nil {
+		if err := addRemote(w, &o.Remotes[i], r); err != nil {
 			return err
 		}
 	}
@@ -181,7 +205,7 @@ func (c *Conn) fill(w *workqueue.Work, o *Op) error {
 	case atomic:
 		return w.NeedResult()
 	case o.Notify:
-		return w.SetMessage(c.c.Works, o.Note)
+		return w.SetNote(r.Conn.Works, o.Note, c.verify)
 	}
 	return nil
 }
@@ -190,13 +214,13 @@ func (c *Conn) fill(w *workqueue.Work, o *Op) error {
 // an atomic needs no local memory.
 func (o *Op) zero() error {
 	noLocal := o.Local.none() && len(o.Locals) == 0 && o.Inline == nil
-	noRemote := o.Remote.rb == nil && o.Remote.err == nil && len(o.Remotes) == 0
+	noRemote := o.Remote.at.First == nil && o.Remote.err == nil && len(o.Remotes) == 0
 	atomic := o.Kind == OpFetchAdd || o.Kind == OpCompareSwap
 	switch {
 	case !noLocal && !noRemote, noLocal && noRemote && o.Notify:
-	case noRemote && (atomic || noLocal || len(o.Inline) > 0 || total(o.Local.len, o.Locals) > 0):
+	case noRemote && (atomic || noLocal || len(o.Inline) > 0 || total(o.Local.at.Len, o.Locals) > 0):
 		return errZeroRemote(o.Kind.String())
-	case noLocal && !atomic && total(o.Remote.len, o.Remotes) > 0:
+	case noLocal && !atomic && total(o.Remote.at.Len, o.Remotes) > 0:
 		return errZeroSpan(o.Kind.String())
 	}
 	return nil
@@ -210,18 +234,21 @@ func total[M interface{ Size() int64 }](first int64, more []M) int64 {
 	return first
 }
 
-func (c *Conn) addLocal(w *workqueue.Work, s *Span) error {
-	x, err := s.on(c.fabric, c.rail)
+func (c *Conn) addLocal(w *workqueue.Work, s *Span, r *rails.Rail, only bool) error {
+	x, err := s.on(c.fabric, r.NIC)
 	if err != nil {
 		return err
+	}
+	if away := x.Missing(); away != nil && only {
+		return away.NotReached(w.Kind.String())
 	}
 	return w.AddLocal(&x)
 }
 
-func (c *Conn) addRemote(w *workqueue.Work, m *Remote) error {
-	x, err := m.on()
-	if err != nil {
-		return err
+func addRemote(w *workqueue.Work, m *Remote, r *rails.Rail) error {
+	if m.err != nil {
+		return m.err
 	}
+	x := m.at.For(w.Kind, r.Number)
 	return w.AddRemote(&x)
 }

@@ -118,7 +118,7 @@ func TestOutliveCuts(t *testing.T) {
 	}
 }
 
-// What a lost link has kept in the network does not land once an operation has completed.
+// Packets of a lost link that are still in the network do not land once an operation has completed.
 func TestOutliveLatePackets(t *testing.T) {
 	w := outliving(t)
 	theirs, remote := w.lend("m", 8)

@@ -5,6 +5,7 @@ package gpurdma
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -15,8 +16,8 @@ import (
 type Path struct {
 	NIC    string
 	Staged bool                // the NIC uses host memory in their place
-	Route  ibvfd.Route         // the component that registered the memory; "" if staged
-	Reason error               // why it is staged: the *ibvfd.RegError, or nil if StagedOnly said so
+	Route  ibvfd.Route         // the component that registered the memory; "" if none did
+	Reason error               // why none did: the *ibvfd.RegError, or nil if StagedOnly said so
 	Proof  placement.Placement // the last answer of Prove; Unknown if no prover was asked
 }
 
@@ -24,7 +25,7 @@ type Path struct {
 // It says "direct" only after Prove has seen that DMA goes straight to device memory.
 func (p Path) String() string {
 	text := p.kind()
-	if p.Staged {
+	if p.Route == "" {
 		if p.Reason != nil {
 			text += fmt.Sprintf(": %v", p.Reason)
 		}
@@ -42,26 +43,34 @@ func (p Path) kind() string {
 	switch {
 	case p.Staged:
 		return "staged for " + p.NIC
+	case p.Route == "":
+		return "not reached by " + p.NIC
 	case p.Proof.Direct() == placement.Yes:
 		return "direct with " + p.NIC
 	}
 	return "registered with " + p.NIC
 }
 
-// Path returns how the first NIC of the Fabric reaches the bytes.
-func (b *Buffer) Path() Path { return b.pathOf(0) }
-
-func (b *Buffer) pathOf(i int) Path {
-	p := b.parts[i].Path()
-	return Path{
-		NIC: b.fabric.nics[i].nic.Name(), Staged: p.Direct == memory.Staged, Route: p.Route, Reason: p.Reason, Proof: p.Proof,
-	}
+// Path returns how the first NIC of the Fabric that reaches the bytes does so. If none does, it is the
+// path of the first NIC.
+func (b *Buffer) Path() Path {
+	list := b.Paths()
+	return list[max(0, slices.IndexFunc(list, func(p Path) bool { return p.Route != "" }))]
 }
 
-// Prove asks a prover, such as a trace.Tracer, where the bytes are that the first NIC of the
-// Fabric accesses, and keeps the answer for Path. The prover must have been started before the
+// Paths returns how each NIC of the Fabric reaches the bytes, in the order of Open.
+func (b *Buffer) Paths() (list []Path) {
+	for _, part := range b.parts {
+		p := part.Path()
+		list = append(list, Path{NIC: part.NIC().Name(), Staged: p.Direct == memory.Staged, Route: p.Route, Reason: p.Reason, Proof: p.Proof})
+	}
+	return list
+}
+
+// Prove asks a prover, such as a trace.Tracer, where the bytes are that the NICs access, and keeps the
+// answers for Paths. It returns the one for the NIC of Path. The prover must have been started before the
 // Buffer was registered.
 func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Placement, error) {
-	proof, err := b.parts[0].Prove(ctx, p)
+	proof, err := memory.ProveAll(ctx, p, b.parts)
 	return proof, plain(err)
 }

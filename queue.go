@@ -56,8 +56,8 @@ func (f *Fabric) NewQueue(depth int) *Queue {
 		depth = 1024
 	}
 	q := &Queue{fabric: f, noRoom: operation.Full{Most: depth, Format: operation.FullQueue}, wake: make(chan struct{}, 1), places: make([]place, depth), free: make([]*place, depth), done: make([]*place, depth)}
-	for _, r := range f.nics {
-		q.progress = append(q.progress, r.endpoint.Progress)
+	for _, n := range f.set.NICs {
+		q.progress = append(q.progress, n.Endpoint.Progress)
 	}
 	for i := range q.places {
 		q.places[i].queue = q
@@ -84,7 +84,7 @@ func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
 		}
 		if err != nil {
 			if n > 0 {
-				c.rail.endpoint.Look() // posts what waits for more
+				c.c.Look()
 			}
 			if none := c.noRoom(err); none != nil {
 				q.await(c)
@@ -106,7 +106,7 @@ func (q *Queue) await(c *Conn) {
 		q.full = append(q.full, c)
 	}
 	q.mu.Unlock()
-	c.c.Works.SignalRoom(q.wake)
+	c.c.SignalRoom(q.wake)
 }
 
 func (q *Queue) take(c *Conn, o *Op) (*place, error) {
@@ -243,7 +243,7 @@ func (q *Queue) hasRoom() bool {
 	full := append(list[:0], q.full...)
 	q.mu.Unlock()
 	// Without the queue's mutex: a completion locks it while the connection's is locked.
-	return slices.ContainsFunc(full, func(c *Conn) bool { return c.c.Works.HasRoom() })
+	return slices.ContainsFunc(full, func(c *Conn) bool { return c.c.HasRoom() })
 }
 
 // Close drops all completions. Operations continue.

@@ -106,7 +106,7 @@ func useUntilTheEnd(t *testing.T, r *rand.Rand, c *Conn, m *Buffer, to Remote) {
 	done := make([]Completion, 8)
 	wrong := func(err error) bool {
 		return err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) &&
-			!errors.Is(err, ErrQueueFull) && !errors.Is(err, net.ErrClosed) && c.rail.endpoint != nil && c.Err() == nil && !ending(c)
+			!errors.Is(err, ErrQueueFull) && !errors.Is(err, net.ErrClosed) && c.Err() == nil && !ending(c)
 	}
 	for {
 		select {
@@ -165,4 +165,4 @@ func useUntilTheEnd(t *testing.T, r *rand.Rand, c *Conn, m *Buffer, to Remote) {
 }
 
 // ending reports whether the connection cannot be used any more.
-func ending(c *Conn) bool { return !c.c.Up() }
+func ending(c *Conn) bool { return !c.c.First.Up() }

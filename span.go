@@ -5,22 +5,23 @@ package gpurdma
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/rails"
 	"golang.org/x/sys/unix"
 )
 
 // Span is local memory of an operation: a part of a Buffer, or of buffers seen through a
 // Layout. It never changes. The zero Span has no bytes.
 type Span struct {
-	buf      *Buffer        // or
-	views    []*memory.View // by NIC
-	fabric   *Fabric
-	off, len int64
-	whole    int64 // size of the view
-	err      error // why there is no such memory
+	at     rails.Local
+	of     *Buffer // nil for a view
+	fabric *Fabric
+	whole  int64 // size of the Buffer or the view
+	err    error // why there is no such memory
 }
 
 // All returns all bytes of the Buffer.
@@ -28,7 +29,7 @@ func (b *Buffer) All() Span {
 	if b == nil {
 		return Span{err: noBuffer("use a buffer")}
 	}
-	return Span{buf: b, fabric: b.fabric, len: b.size}
+	return Span{at: rails.Local{Bufs: b.parts, Len: b.size}, of: b, fabric: b.fabric, whole: b.size}
 }
 
 // Range returns n bytes of the Buffer from off on.
@@ -44,7 +45,7 @@ func View(l Layout, buffers ...*Buffer) Span {
 	if len(buffers) == 0 {
 		return Span{err: noBuffer("make a view")}
 	}
-	s := Span{len: l.Size(), whole: l.Size()}
+	s := Span{at: rails.Local{Len: l.Size()}, whole: l.Size()}
 	for _, b := range buffers {
 		switch {
 		case b == nil:
@@ -54,7 +55,7 @@ func View(l Layout, buffers ...*Buffer) Span {
 		}
 		s.fabric = b.fabric
 	}
-	for i := range s.fabric.nics {
+	for i := range s.fabric.set.NICs {
 		parts := make([]*memory.Buffer, len(buffers))
 		for k, b := range buffers {
 			parts[k] = b.parts[i]
@@ -63,7 +64,7 @@ func View(l Layout, buffers ...*Buffer) Span {
 		if err != nil {
 			return Span{err: err}
 		}
-		s.views = append(s.views, v)
+		s.at.Views = append(s.at.Views, v)
 	}
 	return s
 }
@@ -74,10 +75,10 @@ func (s Span) Range(off, n int64) Span {
 	case s.err != nil:
 	case s.none():
 		return Span{err: errZeroSpan("take a range")}
-	case !within(off, n, s.len):
-		return Span{err: memory.OutOfRange("take a range", s.name(), off, n, s.len)}
+	case !within(off, n, s.at.Len):
+		return Span{err: memory.OutOfRange("take a range", s.name(), off, n, s.at.Len)}
 	}
-	s.off, s.len = s.off+off, n
+	s.at.Off, s.at.Len = s.at.Off+off, n
 	return s
 }
 
@@ -86,7 +87,7 @@ func (s Span) Size() int64 {
 	if s.err != nil {
 		return 0
 	}
-	return s.len
+	return s.at.Len
 }
 
 // Err returns why there is no such memory, or nil.
@@ -97,50 +98,31 @@ func (s Span) name() string {
 	switch {
 	case s.err != nil:
 		return "no memory: " + s.err.Error()
-	case s.buf != nil:
-		return part(s.off, s.len, s.buf.size, "local "+s.buf.name())
+	case s.of != nil:
+		return memory.Part(s.at.Off, s.at.Len, s.whole, "local "+s.of.name())
 	case s.fabric != nil:
-		return part(s.off, s.len, s.whole, "local view")
+		return memory.Part(s.at.Off, s.at.Len, s.whole, "local view")
 	}
 	return "zero Span"
-}
-
-// part names a part of something that has size bytes.
-func part(off, n, size int64, of string) string {
-	if off == 0 && n == size {
-		return of
-	}
-	if n == 0 {
-		return fmt.Sprintf("0 bytes at %d of %s", off, of)
-	}
-	return fmt.Sprintf("bytes %d to %d of %s", off, off+n-1, of)
 }
 
 // none reports whether it is the zero Span.
 func (s *Span) none() bool { return s.fabric == nil && s.err == nil }
 
 // on returns the span on a NIC of a fabric.
-func (s *Span) on(f *Fabric, r *rail) (memory.Span, error) {
-	switch {
-	case s.err != nil:
-		return memory.Span{}, s.err
-	case s.fabric == nil:
-		return memory.Span{}, nil
-	case s.fabric != f:
+func (s *Span) on(f *Fabric, n *rails.NIC) (memory.Span, error) {
+	if s.err == nil && s.fabric != nil && s.fabric != f {
 		return memory.Span{}, errOtherFabric("use a buffer")
-	case s.buf != nil:
-		return memory.Span{Buf: s.buf.parts[r.index], Offset: s.off, Length: s.len}, nil
 	}
-	return memory.Span{View: s.views[r.index], Offset: s.off, Length: s.len}, nil
+	return s.at.On(n), s.err
 }
 
 // Remote is memory of a peer, or a part of it. It never changes. Import returns one, and
 // UnmarshalBinary decodes one that the peer has encoded by MarshalBinary. It is valid only on the
 // connection for which the peer has made it.
 type Remote struct {
-	rb       *memory.RemoteBuffer
-	off, len int64
-	err      error
+	at  rails.Remote
+	err error
 }
 
 // All returns all of it.
@@ -150,12 +132,12 @@ func (m Remote) All() Remote { return m }
 func (m Remote) Range(off, n int64) Remote {
 	switch {
 	case m.err != nil:
-	case m.rb == nil:
+	case m.at.First == nil:
 		return Remote{err: errZeroRemote("take a range")}
-	case !within(off, n, m.len):
-		return Remote{err: memory.OutOfRange("take a range", m.name(), off, n, m.len)}
+	case !within(off, n, m.at.Len):
+		return Remote{err: memory.OutOfRange("take a range", m.name(), off, n, m.at.Len)}
 	}
-	m.off, m.len = m.off+off, n
+	m.at.Off, m.at.Len = m.at.Off+off, n
 	return m
 }
 
@@ -166,16 +148,16 @@ func (m Remote) View(l Layout) Remote {
 	switch {
 	case m.err != nil:
 		return m
-	case m.rb == nil:
+	case m.at.First == nil:
 		return Remote{err: errZeroRemote("make a view")}
-	case m.off != 0 || m.len != m.rb.Size():
+	case m.part():
 		return Remote{err: &dmabuf.Error{Op: "make a view", Detail: "of a range", Remedy: "make the view of the whole memory, with a layout that begins there", Err: unix.EINVAL}}
 	}
-	rb, err := m.rb.View(l)
+	rb, err := m.at.First.View(l)
 	if err != nil {
 		return Remote{err: err}
 	}
-	return Remote{rb: rb, len: rb.Size()}
+	return remoteOf(rb, m.at.More.View(rb))
 }
 
 // Size returns the number of bytes, 0 if there is an error.
@@ -183,7 +165,7 @@ func (m Remote) Size() int64 {
 	if m.err != nil {
 		return 0
 	}
-	return m.len
+	return m.at.Len
 }
 
 // Err returns why there is no such memory, or nil.
@@ -194,84 +176,76 @@ func (m Remote) name() string {
 	switch {
 	case m.err != nil:
 		return "no memory: " + m.err.Error()
-	case m.rb == nil:
+	case m.at.First == nil:
 		return "zero Remote"
 	}
-	return part(m.off, m.len, m.rb.Size(), m.rb.String())
+	return memory.Part(m.at.Off, m.at.Len, m.at.First.Size(), m.at.First.String())
 }
 
 // Access returns what the peer allows.
 func (m Remote) Access() Access {
-	if m.rb == nil {
+	if m.at.First == nil {
 		return 0
 	}
-	return accessOf(m.rb.Access())
+	return Access(m.at.First.Access())
 }
 
 // MarshalBinary encodes the descriptor of the whole memory, for programs that send it by their
-// own means. Its keys are valid on one connection, over one NIC.
+// own means. Its keys are valid on one connection, over the rails that it had when the memory was shared.
 func (m Remote) MarshalBinary() ([]byte, error) {
 	switch {
 	case m.err != nil:
 		return nil, m.err
-	case m.rb == nil:
+	case m.at.First == nil:
 		return nil, errZeroRemote("encode remote memory")
-	case m.off != 0 || m.len != m.rb.Size():
+	case m.part():
 		return nil, &dmabuf.Error{Op: "encode remote memory", Detail: "a range", Remedy: "send the whole descriptor, and the range beside it", Err: unix.EINVAL}
 	}
-	return m.rb.MarshalBinary()
+	return rails.Encode(m.at.First, m.at.More)
 }
 
 // UnmarshalBinary decodes a descriptor of the peer, and checks all of it.
 func (m *Remote) UnmarshalBinary(data []byte) error {
-	rb := new(memory.RemoteBuffer)
-	if err := rb.UnmarshalBinary(data); err != nil {
+	rb, more, err := rails.Decode(data)
+	if err != nil {
 		return err
 	}
-	*m = Remote{rb: rb, len: rb.Size()}
+	*m = remoteOf(rb, more)
 	return nil
 }
 
-// on returns the memory for the engine.
-func (m *Remote) on() (memory.RemoteSpan, error) {
-	if m.err != nil {
-		return memory.RemoteSpan{}, m.err
-	}
-	return memory.RemoteSpan{Buf: m.rb, Offset: m.off, Length: m.len}, nil
+// remoteOf returns all of a peer's memory.
+func remoteOf(first *memory.RemoteBuffer, more *rails.Others) Remote {
+	return Remote{at: rails.Remote{First: first, More: more, Len: first.Size()}}
 }
 
+// part reports whether it is not all of the memory.
+func (m *Remote) part() bool { return m.at.Off != 0 || m.at.Len != m.at.First.Size() }
+
 // Access is what a peer may do with memory.
-type Access uint8
+type Access uint32
 
 // The kinds of access, which may be combined. ReadWrite does not include Atomic.
 const (
-	ReadOnly Access = 1 << iota
-	WriteOnly
-	Atomic
+	ReadOnly  = Access(ibvfd.AccessRemoteRead)
+	WriteOnly = Access(ibvfd.AccessRemoteWrite)
+	Atomic    = Access(ibvfd.AccessRemoteAtomic)
 	ReadWrite = ReadOnly | WriteOnly
 )
 
 // String lists what is allowed: "read|write|atomic".
 func (a Access) String() string {
-	text := ""
-	for i, name := range []string{"read", "write", "atomic"} {
-		if a&(1<<i) != 0 {
-			if text != "" {
-				text += "|"
-			}
-			text += name
+	var names []string
+	for i, bit := range []Access{ReadOnly, WriteOnly, Atomic} {
+		if a&bit != 0 {
+			names = append(names, [...]string{"read", "write", "atomic"}[i])
 		}
 	}
-	if text == "" || a&^(ReadWrite|Atomic) != 0 {
-		return fmt.Sprintf("Access(%#x)", uint8(a))
+	if len(names) == 0 || a&^(ReadWrite|Atomic) != 0 {
+		return fmt.Sprintf("Access(%#x)", uint32(a))
 	}
-	return text
+	return strings.Join(names, "|")
 }
-
-var accessBits = []struct {
-	ours   Access
-	theirs ibvfd.Access
-}{{ReadOnly, ibvfd.AccessRemoteRead}, {WriteOnly, ibvfd.AccessRemoteWrite}, {Atomic, ibvfd.AccessRemoteAtomic}}
 
 // check refuses no access, and unknown bits.
 func (a Access) check(op string) error {
@@ -281,23 +255,7 @@ func (a Access) check(op string) error {
 	return &dmabuf.Error{Op: op, Detail: a.String(), Remedy: "use ReadOnly, WriteOnly, ReadWrite, and Atomic with them", Err: unix.EINVAL}
 }
 
-func (a Access) verbs() (v ibvfd.Access) {
-	for _, b := range accessBits {
-		if a&b.ours != 0 {
-			v |= b.theirs
-		}
-	}
-	return v
-}
-
-func accessOf(v ibvfd.Access) (a Access) {
-	for _, b := range accessBits {
-		if v&b.theirs != 0 {
-			a |= b.ours
-		}
-	}
-	return a
-}
+func (a Access) verbs() ibvfd.Access { return ibvfd.Access(a) }
 
 // within reports whether n bytes from off on lie in size bytes.
 func within(off, n, size int64) bool { return off >= 0 && n >= 0 && off <= size && n <= size-off }

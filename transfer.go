@@ -10,14 +10,14 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/progress"
-	"github.com/gpurdma/gpurdma/internal/workqueue"
+	"github.com/gpurdma/gpurdma/internal/rails"
 )
 
 // Transfer is an operation that Conn.Start has started.
 type Transfer struct {
 	conn   *Conn
 	kind   OpKind
-	ticket workqueue.Ticket
+	ticket rails.Ticket
 	done   chan struct{}
 	gone   chan struct{} // closed when the NIC does not use its memory any more
 
@@ -153,69 +153,24 @@ func (b *Batch) Do(ctx context.Context) error {
 	if err := errs.Ended(ctx); err != nil || len(ops) == 0 {
 		return err
 	}
-	g := &group{members: make([]member, len(ops)), done: make(chan struct{}, 1), left: 1, first: len(ops)}
-	tickets := make([]workqueue.Ticket, 0, len(ops))
+	g, tickets := progress.NewGroup(len(ops)), make([]rails.Ticket, 0, len(ops))
 	for i := range ops {
-		g.members[i] = member{g, i}
-		g.add()
-		t, err := b.conn.postWait(ctx, &ops[i], i+1 < len(ops), &g.members[i], groups{})
+		tag, sink := g.Begin(i)
+		t, err := b.conn.postWait(ctx, &ops[i], i+1 < len(ops), tag, sink)
 		if err != nil {
-			g.end(i, err)
+			g.End(i, err)
 			break
 		}
 		tickets = append(tickets, t)
 	}
-	b.conn.rail.endpoint.Look() // posts what waits for more
-	g.end(len(ops), nil)
-	if err := progress.Await(ctx, b.conn.rail.alone[:], g.done, nil); err != nil {
-		workqueue.CancelAll(tickets, err)
-		return b.conn.failed(ops[0].Kind, err)
+	b.conn.c.Look()
+	ended, i, err := g.Wait(ctx, b.conn.c.Polls())
+	if ended != nil {
+		rails.CancelAll(tickets, ended)
+		return b.conn.failed(ops[0].Kind, ended)
 	}
-	if g.err != nil {
-		return fmt.Errorf("operation %d: %w", g.first, b.conn.failed(ops[g.first].Kind, g.err))
+	if err != nil {
+		return fmt.Errorf("operation %d: %w", i, b.conn.failed(ops[i].Kind, err))
 	}
 	return nil
-}
-
-// group is the operations of a batch.
-type group struct {
-	members []member
-	done    chan struct{} // gets a value when all have ended
-
-	mu    sync.Mutex
-	left  int
-	first int // index of the first that has failed
-	err   error
-}
-
-// member is an operation of a group.
-type member struct {
-	group *group
-	index int
-}
-
-func (g *group) add() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.left++
-}
-
-func (g *group) end(i int, err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if err != nil && i < g.first {
-		g.first, g.err = i, err
-	}
-	if g.left--; g.left == 0 {
-		g.done <- struct{}{}
-	}
-}
-
-// groups is the sink of groups.
-type groups struct{}
-
-// Complete ends a member.
-func (groups) Complete(c operation.Completion) {
-	m := c.Context.(*member)
-	m.group.end(m.index, c.Err)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/memnic"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/rails"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -61,7 +62,7 @@ func newWorld(t testing.TB, cfg Config) *world {
 
 func (w *world) fabric(name string) (*Fabric, *memnic.Device) {
 	d := w.net.Device(name, memnic.Limits{MaxSGE: 5, Inline: 64})
-	return must(newFabric([]*memory.NIC{memory.NewNIC(d, memory.NICOptions{})}))(w.t), d
+	return must(fabricOf(memory.NewNIC(d, memory.NICOptions{})))(w.t), d
 }
 
 // connect makes another connection.
@@ -109,4 +110,10 @@ func (w *world) get(b *Buffer, n int) []byte {
 		w.t.Fatal(err)
 	}
 	return p
+}
+
+// fabricOf returns a fabric of NICs.
+func fabricOf(nics ...*memory.NIC) (*Fabric, error) {
+	set, err := rails.NewSet(nics, maxConns)
+	return newFabric(set), err
 }

@@ -36,7 +36,7 @@ func main() {
 		exporters = flag.String("exporters", "", "comma-separated allocator specs (default: every one that is there)")
 		sizes     = flag.String("sizes", "4096,65536,1048576,16777216,67108864", "buffer sizes in bytes; of traffic \"all\" is every power of two from 64 to 4194304")
 		profile   = flag.String("cpuprofile", "", "write a profile of this process, the Go side, to a file")
-		only      = flag.String("only", "", "registration, allocation, touched, tracing, traffic, binding or scale (default: the first three, which compare Go with C)")
+		only      = flag.String("only", "", "registration, allocation, touched, tracing, traffic, rails, binding or scale (default: the first three, which compare Go with C)")
 		records   = flag.Int("records", 100_000, "tracing: registrations whose cost to the tracer is measured; 0 for none")
 		asJSON    = flag.Bool("json", false, "print one JSON document")
 	)
@@ -49,8 +49,9 @@ func main() {
 	flag.StringVar(&opt.through, "through", throughIbvfd, "traffic: what is compared with perftest: ibvfd, or endpoint, package gpurdma's")
 	tests := flag.String("tests", "build/bin", "binding: where the packages' test binaries are")
 	budget := flag.Duration("budget", 7*time.Minute, "traffic: when to stop, after fewer rounds if need be")
-	if len(os.Args) > 1 && os.Args[1] == "side" {
-		if err := sideMain(os.Args[2:]); err != nil {
+	sides := map[string]func(args []string) error{"side": sideMain, "rails-side": railsSideMain}
+	if len(os.Args) > 1 && sides[os.Args[1]] != nil {
+		if err := sides[os.Args[1]](os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(1)
 		}
@@ -115,6 +116,11 @@ func main() {
 		stop()
 		os.Exit(status)
 	}
+	if *only == "rails" {
+		status := benchRails(ctx, opt, *asJSON)
+		stop()
+		os.Exit(status)
+	}
 	if err := pin(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -158,7 +164,7 @@ func main() {
 		}{"bench/v2", unit(), tables})
 	}
 	if failed == nil && len(tables) == 0 {
-		failed = fmt.Errorf("-only %s: there are registration, allocation, touched, tracing, traffic and binding", *only)
+		failed = fmt.Errorf("-only %s: there are registration, allocation, touched, tracing, traffic, rails, binding and scale", *only)
 	}
 	if failed != nil {
 		fmt.Fprintln(os.Stderr, "bench:", failed)

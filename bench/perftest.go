@@ -76,12 +76,21 @@ func readPerftest(out string, t traffic) (float64, error) {
 // on the same processor some 1,000 times a second, which startLate has seen to. A
 // program that is tied to one processor is to be started like this as well.
 func bothSides(ctx context.Context, program string, port int, args []string) (string, error) {
+	return bothSidesIn(ctx, program, port, args, nil)
+}
+
+// bothSidesIn is bothSides with variables of the environment for each side.
+func bothSidesIn(ctx context.Context, program string, port int, args []string, env func(client bool) []string) (string, error) {
+	if env == nil {
+		env = func(bool) []string { return nil }
+	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	var said, out bytes.Buffer
 	server := exec.CommandContext(ctx, program, args...)
 	server.Stdout, server.Stderr = &said, &said
-	server.Env = append(os.Environ(), "GOMAXPROCS=2")
+	common := append(os.Environ(), "GOMAXPROCS=2")
+	server.Env = append(common[:len(common):len(common)], env(false)...)
 	if err := startOn(false, server); err != nil {
 		return "", err
 	}
@@ -104,7 +113,7 @@ func bothSides(ctx context.Context, program string, port int, args []string) (st
 	}
 	client := exec.CommandContext(ctx, program, append(args[:len(args):len(args)], "127.0.0.1")...)
 	client.Stdout, client.Stderr = &out, &out
-	client.Env = server.Env
+	client.Env = append(common[:len(common):len(common)], env(true)...)
 	if err := startOn(true, client); err != nil {
 		return failed(err)
 	}

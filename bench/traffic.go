@@ -45,17 +45,22 @@ func (r *trafficRow) judge() {
 	if r.What == "latency" {
 		good, within = r.Ratio.Median <= mostLatency, r.Ratio.Median <= r.Noise.P90
 	}
+	r.Verdict = verdict(good, within, r.Ratio.Rounds)
+}
+
+// verdict says whether a limit is kept, or the difference is within the noise.
+func verdict(good, within bool, rounds int) string {
+	s := "MISSED"
 	switch {
 	case good:
-		r.Verdict = "ok"
+		s = "ok"
 	case within:
-		r.Verdict = "ok: within the noise"
-	default:
-		r.Verdict = "MISSED"
+		s = "ok: within the noise"
 	}
-	if r.Ratio.Rounds < fewRounds {
-		r.Verdict += fmt.Sprintf(" (%d rounds are no measurement)", r.Ratio.Rounds)
+	if rounds < fewRounds {
+		s += fmt.Sprintf(" (%d rounds are no measurement)", rounds)
 	}
+	return s
 }
 
 // compared is one kind of traffic in the course of the measurement.
@@ -117,8 +122,7 @@ func compareTraffic(ctx context.Context, opt options, ops, what []string, budget
 		return nil, err
 	}
 	measure := func(c *compared, who int) (float64, error) {
-		// A port that another run has just had may not be free.
-		trafficPort = trafficPortFirst + (trafficPort-trafficPortFirst+1)%1000
+		trafficPort = portAfter(trafficPort)
 		run := func() (float64, error) {
 			if who == 0 {
 				return sideOf(ctx, opt.device, c.traffic, trafficPort)
@@ -173,6 +177,9 @@ func compareTraffic(ctx context.Context, opt options, ops, what []string, budget
 const trafficPortFirst = 18600
 
 var trafficPort = trafficPortFirst
+
+// portAfter returns the next port: one that another run has just had may not be free.
+func portAfter(port int) int { return trafficPortFirst + (port-trafficPortFirst+1)%1000 }
 
 // trafficSizes are the sizes of messages unless -sizes says others, from a cache
 // line to what is split up. Latencies are then measured of what is mostly waited

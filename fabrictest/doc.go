@@ -38,7 +38,7 @@
 //
 // A test makes NICs, paths, machines and memory fail: Cut, Lose, CutExchanges, LoseAnswers, Hold,
 // SetPort, Remove and Revoke. A NIC gives up a silent peer after about Config.PeerTimeout, as a
-// real NIC does. A test sets a short one.
+// real NIC does. A test sets a short one. OnCorrupt makes bytes of writes wrong.
 //
 // # Late bytes
 //

@@ -22,14 +22,22 @@ type Memory struct {
 }
 
 // NewMemory makes size bytes of zeroed memory that NICs can register.
-func NewMemory(size int64) (*Memory, error) { return newMemory(size, pciOf(""), false) }
+func NewMemory(size int64) (*Memory, error) { return newMemory(size, memnic.MemoryOptions{}) }
+
+// NewMemoryOf makes size bytes of zeroed memory that the NICs of these names can register, and no
+// others.
+func NewMemoryOf(size int64, nics ...string) (*Memory, error) {
+	return newMemory(size, memnic.MemoryOptions{Only: append([]string{}, nics...)})
+}
 
 // NewStagedMemory makes size bytes of zeroed memory that NICs cannot register: buffers of it
 // are staged.
-func NewStagedMemory(size int64) (*Memory, error) { return newMemory(size, pciOf(""), true) }
+func NewStagedMemory(size int64) (*Memory, error) {
+	return newMemory(size, memnic.MemoryOptions{Staged: true})
+}
 
-func newMemory(size int64, at pciaddr.Addr, staged bool) (*Memory, error) {
-	m, err := memnic.NewMemory(size, memnic.MemoryOptions{PCI: at, Staged: staged})
+func newMemory(size int64, opt memnic.MemoryOptions) (*Memory, error) {
+	m, err := memnic.NewMemory(size, opt)
 	if err != nil {
 		return nil, err
 	}

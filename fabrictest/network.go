@@ -129,7 +129,7 @@ func (m *machine) alloc(_ context.Context, spec string, size int64) (any, error)
 	if err := checkSpec(spec); err != nil {
 		return nil, err
 	}
-	mem, err := newMemory(size, pciOf(spec), spec == "staged")
+	mem, err := newMemory(size, memnic.MemoryOptions{PCI: pciOf(spec), Staged: spec == "staged"})
 	if err != nil {
 		return nil, err
 	}

@@ -44,6 +44,18 @@ func (n *Network) OnPlace(when func(Placement) time.Duration) {
 	n.net.OnPlace(func(p memnic.Placement) time.Duration { return when(n.placement(p)) })
 }
 
+// OnCorrupt sets a function that returns which bit of a write's bytes is wrong when they reach the
+// memory, counted from 0, or -1 for none: for programs that use gpurdma.Config.Verify. A write of many
+// bytes may have several Placements. The function must return soon, and must not call the Network.
+// nil removes it.
+func (n *Network) OnCorrupt(bit func(Placement) int64) {
+	if bit == nil {
+		n.net.OnCorrupt(nil)
+		return
+	}
+	n.net.OnCorrupt(func(p memnic.Placement) int64 { return bit(n.placement(p)) })
+}
+
 func (n *Network) placement(p memnic.Placement) Placement {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -245,8 +245,9 @@ type forgery struct {
 func forged(t testing.TB, k *Key, change func(*forgery)) *Key {
 	t.Helper()
 	in := wire.NewReader("key", must(k.MarshalBinary())(t))
-	out := append([]byte{}, in.Take(1+8+8)...)
-	access, sources, pieces := in.Uvarint(), in.Uvarint(), in.Uvarint()
+	out := append([]byte{}, in.Take(1+8+8+1)...)
+	access, sources := in.Uvarint(), in.Uvarint()
+	name, pieces := in.Uint64(), in.Uvarint()
 	if sources != 1 || pieces != 1 {
 		t.Fatalf("%d sources, %d pieces", sources, pieces)
 	}
@@ -261,6 +262,7 @@ func forged(t testing.TB, k *Key, change func(*forgery)) *Key {
 	}
 	out = binary.AppendUvarint(out, access)
 	out = binary.AppendUvarint(out, sources)
+	out = binary.BigEndian.AppendUint64(out, name)
 	out = binary.AppendUvarint(out, pieces)
 	out = binary.AppendUvarint(out, f.addr)
 	out = binary.AppendUvarint(out, uint64(f.length))

@@ -11,7 +11,8 @@
 # machine's through a private apt configuration below build/. Nothing is
 # installed, and apt's own state is not touched.
 #
-# Writes build/rxe-provider/VERSION/{lib,etc,include,bin}. The provider's
+# Writes build/rxe-provider/VERSION/{lib,etc,include,bin}. Exits with 77 where the
+# source cannot be had. The provider's
 # private ABI ties it to the libibverbs beside it, so both have to be used:
 #
 #   LD_LIBRARY_PATH=build/rxe-provider/56/lib PROGRAM
@@ -67,14 +68,19 @@ run() {
 	fi
 }
 
+absent() {
+	echo "kernel/rxe-provider.sh: $*" >&2
+	exit 77
+}
+
 archive=$(archive_uri)
-[ -n "$archive" ] || fail "no Debian archive among the sources that apt is configured with"
+[ -n "$archive" ] || absent "no Debian archive among the sources that apt is configured with"
 
 archive_find "$apts" "$archive" "^$version\\." rdma-core "${suites[@]}" ||
-	fail "the source of rdma-core $version can not be had: of ${suites[*]}, those that can be read have:${source_offered:- no version at all}"
+	absent "the source of rdma-core $version can not be had: of ${suites[*]}, those that can be read have:${source_offered:- no version at all}"
 exact=$source_version
 run "fetch the source of rdma-core $exact" archive_tarball rdma-core "$work/dl" ||
-	fail "the source of rdma-core $exact is listed but can not be downloaded"
+	absent "the source of rdma-core $exact is listed but can not be downloaded"
 
 extract() {
 	mkdir "$work/src" &&

@@ -33,6 +33,8 @@ var (
 	staged      = byKind("staged_bytes_total", "Bytes that the CPU has copied between staging buffers and their sources for operations.")
 	duration    = byKind("operation_duration_seconds", "Time from posting to completion of the operations that were carried out.")
 	copied      = byNIC("copied_bytes_total", "Bytes that the CPU has copied between staging buffers and their sources, for operations and otherwise.")
+	checked     = byNIC("checked_blocks_total", "Blocks of peers' writes that were compared with the peers' sums.")
+	corrupt     = byNIC("corrupt_blocks_total", "Blocks of peers' writes whose bytes were wrong.")
 	connections = byNIC("connections", "Connections that are open.")
 	pinned      = byNIC("pinned_bytes", "Host memory that is pinned for the NIC.")
 )
@@ -47,7 +49,7 @@ func byNIC(name, help string) *prometheus.Desc {
 
 // Describe sends the descriptions of all metrics.
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{operations, failed, repeats, moved, staged, duration, copied, connections, pinned} {
+	for _, d := range []*prometheus.Desc{operations, failed, repeats, moved, staged, duration, copied, checked, corrupt, connections, pinned} {
 		to <- d
 	}
 }
@@ -68,11 +70,14 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 		var all gpurdma.Stats
 		for _, s := range nics[nic] {
 			all.Staged, all.Conns, all.Pinned = all.Staged+s.Staged, all.Conns+s.Conns, all.Pinned+s.Pinned
+			all.Checked, all.Corrupt = all.Checked+s.Checked, all.Corrupt+s.Corrupt
 			for kind, x := range s.ByKind {
 				kinds[kind] = sum(kinds[kind], x)
 			}
 		}
 		send(copied, prometheus.CounterValue, float64(all.Staged))
+		send(checked, prometheus.CounterValue, float64(all.Checked))
+		send(corrupt, prometheus.CounterValue, float64(all.Corrupt))
 		send(connections, prometheus.GaugeValue, float64(all.Conns))
 		send(pinned, prometheus.GaugeValue, float64(all.Pinned))
 		for _, kind := range slices.Sorted(maps.Keys(kinds)) {

@@ -39,7 +39,7 @@ func limited(t testing.TB) context.Context {
 type pair struct {
 	a, b           *gpurdma.Fabric
 	client, server *gpurdma.Conn
-	mine           *gpurdma.Buffer
+	mine, theirs   *gpurdma.Buffer
 	remote         gpurdma.Remote
 }
 
@@ -48,11 +48,11 @@ func newPair(t testing.TB, size int64) *pair {
 	p := &pair{a: must(net.Open("mlx5_0", "mlx5_1"))(t), b: must(net.Open("mlx5_0"))(t)}
 	t.Cleanup(func() { _, _ = p.a.Close(), p.b.Close() })
 	ln := must(p.b.Listen("127.0.0.1:1", gpurdma.Config{}))(t)
-	p.client = must(p.a.Dial(limited(t), "127.0.0.1:1", gpurdma.Config{}))(t)
+	p.client = must(p.a.Dial(limited(t), "127.0.0.1:1", gpurdma.Config{Verify: gpurdma.VerifyAll}))(t)
 	p.server = must(ln.Accept(limited(t)))(t)
-	theirs := must(p.b.Alloc(limited(t), "host", size))(t)
+	p.theirs = must(p.b.Alloc(limited(t), "host", size))(t)
 	p.mine = must(p.a.Alloc(limited(t), "staged", size))(t)
-	if err := p.server.Export("memory", theirs.All(), gpurdma.ReadWrite|gpurdma.Atomic); err != nil {
+	if err := p.server.Export("memory", p.theirs.All(), gpurdma.ReadWrite|gpurdma.Atomic); err != nil {
 		t.Fatal(err)
 	}
 	p.remote = must(p.client.Import(limited(t), "memory"))(t)
@@ -119,7 +119,7 @@ func TestCollector(t *testing.T) {
 	if err := testutil.CollectAndCompare(c, strings.NewReader(text), "gpurdma_operations_total", "gpurdma_errors_total", "gpurdma_repeats_total", "gpurdma_bytes_total", "gpurdma_staged_bytes_total", "gpurdma_connections", "gpurdma_pinned_bytes"); err != nil {
 		t.Error(err)
 	}
-	if n := testutil.CollectAndCount(c); n != 2*(3+6*5) {
+	if n := testutil.CollectAndCount(c); n != 2*(5+6*5) {
 		t.Errorf("%d series", n)
 	}
 }

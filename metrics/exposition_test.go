@@ -3,6 +3,7 @@
 package metrics_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -26,9 +27,19 @@ func TestExposition(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for range 2 { // the second one is wrong when it is taken
+		if err := p.client.Write(limited(t), p.remote, p.mine.All(), gpurdma.Notify(nil), gpurdma.Delivered()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(p.server.ReceiveNotification(limited(t)))(t)
+	must(p.theirs.WriteAt([]byte{1}, 500))(t)
+	if _, err := p.server.ReceiveNotification(limited(t)); !errors.Is(err, gpurdma.ErrCorrupt) {
+		t.Error(err)
+	}
 	c := metrics.NewCollector(p.b)
 	s := p.b.Stats().ByNIC["mlx5_0"]
-	sum := workqueue.Sum{Conns: s.Conns, Pinned: s.Pinned, Copied: s.Staged}
+	sum := workqueue.Sum{Conns: s.Conns, Pinned: s.Pinned, Copied: s.Staged, Blocks: workqueue.Blocks{Checked: s.Checked, Corrupt: s.Corrupt}}
 	for from, to := range map[gpurdma.OpKind]operation.Kind{
 		gpurdma.OpWrite: operation.Write, gpurdma.OpRead: operation.Read, gpurdma.OpSend: operation.Send,
 		gpurdma.OpFetchAdd: operation.FetchAdd, gpurdma.OpCompareSwap: operation.CompareSwap,
@@ -38,11 +49,11 @@ func TestExposition(t *testing.T) {
 		k.Failed, k.Bytes, k.Staged, k.Time = x.Failed, x.Bytes, x.Staged, x.Time
 		copy(k.Latency[:], x.Latency)
 	}
-	if s.ByKind[gpurdma.OpSend].Done != 3 {
+	if s.ByKind[gpurdma.OpSend].Done != 3 || s.Checked != 2 || s.Corrupt != 1 {
 		t.Errorf("%+v", s)
 	}
 	var b strings.Builder
-	exposition.Write(&b, "mlx5_0", &sum)
+	exposition.Write(&b, exposition.NIC{Name: "mlx5_0", Sum: &sum})
 	if err := testutil.CollectAndCompare(c, strings.NewReader(b.String())); err != nil {
 		t.Error(err)
 	}

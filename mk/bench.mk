@@ -47,6 +47,15 @@ bench-rdma: bench-build ## compare message rate, bandwidth and latency from Go w
 	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe $(TRAFFIC_COUNT) -timeout $(TRAFFIC_TIMEOUT) -- \
 		bench -only traffic $(TRAFFIC_ARGS)
 
+# The front door over 1, 2 and 4 NICs beside UCX. Half an hour; RAILS_ARGS="-rounds 3" is a look.
+RAILS_ARGS ?=
+
+.PHONY: bench-rails
+bench-rails: bench-build ## compare transfers over several NICs with ucx_perftest, in the testbed
+	@BUILD=$(BUILD) testbed/setup.sh bench
+	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe $(BENCH_COUNT) $(if $(BENCH_COUNT),-cpus 1) -timeout 90m -- \
+		bench -only rails $(RAILS_ARGS)
+
 # Instructions on one processor. Three minutes.
 .PHONY: bench-scale
 bench-scale: bench-build ## what an endpoint's peers cost its operations, in the testbed

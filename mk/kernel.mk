@@ -10,12 +10,12 @@ kernel: ## build the patched rdma_rxe.ko of KERNEL
 # rdma-core's major version: 56 or 65.
 RXE_PROVIDER ?= 56
 
+# With IF_AVAILABLE, a machine that cannot have the source says so, and goes on without it.
 .PHONY: rxe-provider
 rxe-provider: ## build libibverbs with a patched rxe provider, where its source can be had
-	@BUILD=$(BUILD) kernel/rxe-provider.sh $(RXE_PROVIDER)
+	@BUILD=$(BUILD) kernel/rxe-provider.sh $(RXE_PROVIDER) || { status=$$?; [ $$status = 77 ] && [ -n "$(IF_AVAILABLE)" ] || exit $$status; }
 	@$(DOWNLOADS) manifest -build $(BUILD)
 
-# With IF_AVAILABLE, a machine that cannot have it says so, and goes on without it.
 .PHONY: libfabric
 libfabric: ## build libfabric 2.x and what tests it, where its source can be had
 	@BUILD=$(BUILD) testbed/libfabric.sh || { status=$$?; [ $$status = 77 ] && [ -n "$(IF_AVAILABLE)" ] || exit $$status; }

@@ -18,15 +18,17 @@ VM_TIMEOUT ?= 60m
 # kernels takes longer than CI has. VM_LONG takes longest, and is left out on all kernels; of
 # the rest each test runs on another kernel, or on another machine (TestLeftOutRunsElsewhere).
 VM_LONG := trace TestVM(HundredThousand|StrippedTranslated|StrippedDetour)\b|cmd/p2pcheck TestVMRuntimeRemedies\b|cmd/dmabuf-reg TestVM(Locate|StrippedBTF|StrippedLocate)\b|internal/engine TestVMTwoNamespaces\b|gpualloc TestVMGPUScale\b
-VM_LEFT_7.2 := p2p TestVMDecision@(fabric|fabric\+EPYC\+pt|fabric\+EPYC\+iommu\+noredir|fabric\+Skylake-Server\+iommu)(/|$$)|p2p/live TestVMAgree@fabric\+EPYC\+iommu$$|trace TestVM(Privileges|TenThousand|ReloadedWithoutBTF|UnknownTypes|InventoryAddressAgain|UverbsComesMeanwhile)\b|cmd/p2pcheck TestVMLive\b|cmd/dmabuf-reg TestVM(TraceForeignInTheMiddle|TraceModuleComesLater)\b|internal/engine TestVM(BufferProve|TwoProcesses)\b|drm TestVMLayoutOfGPUDrivers\b|peers (perftest|pyverbs)\b
-VM_LEFT_6.12 := cmd/dmabuf-reg TestVM(TraceForeign|TraceForeignInTheMiddle|TraceInTheMiddle|TraceModuleComesLater|ConnectTraced|ConnectFindsWrongBytes|RegisterTraced|ExplainForeign|SignalsMidTransfer|VerifyAll)\b|trace TestVM(StrippedBTF|TenThousand|ReloadedWithoutBTF|Privileges|UnknownTypes|UverbsComesMeanwhile)\b|cmd/p2pcheck TestVMP2PCheck\b|peers (perftest|pyverbs)\b
+VM_LEFT_7.2 := p2p TestVMDecision@(fabric|fabric\+EPYC\+pt|fabric\+EPYC\+iommu\+noredir|fabric\+Skylake-Server\+iommu)(/|$$)|p2p/live TestVMAgree@fabric\+EPYC\+iommu$$|trace TestVM(Privileges|TenThousand|ReloadedWithoutBTF|UnknownTypes|InventoryAddressAgain|UverbsComesMeanwhile)\b|cmd/p2pcheck TestVMLive\b|cmd/dmabuf-reg TestVM(TraceForeignInTheMiddle|TraceModuleComesLater|BenchFlap|BenchFlapInterrupted|BenchFlapNotAllowed)\b|internal/conformance TestVMRails(Random|Share)\b|internal/engine TestVM(BufferProve|TwoProcesses)\b|drm TestVMLayoutOfGPUDrivers\b|peers (perftest|pyverbs|rxe-provider)\b
+VM_LEFT_6.12 := cmd/dmabuf-reg TestVM(TraceForeign|TraceForeignInTheMiddle|TraceInTheMiddle|TraceModuleComesLater|ConnectTraced|ConnectFindsWrongBytes|RegisterTraced|ExplainForeign|SignalsMidTransfer|VerifyAll|SeveralNICs|SeveralNICsPeerGone)\b|internal/conformance TestVMRails(FailOver|LatePacket|OwnWays)\b|trace TestVM(StrippedBTF|TenThousand|ReloadedWithoutBTF|Privileges|UnknownTypes|UverbsComesMeanwhile)\b|cmd/p2pcheck TestVMP2PCheck\b|peers (perftest|pyverbs)\b
 VM_LEFT_6.1 := cmd/dmabuf-reg TestVM(TraceForeign|ConnectFindsWrongBytes|ConnectInterrupted|RegisterTraced|ExplainForeign)\b|trace TestVM(Volume|ClearAnswers)\b
 VM_LEFT = ^($(VM_LONG)$(if $(VM_LEFT_$(KERNEL)),|$(VM_LEFT_$(KERNEL))))
 # yes: leave it out.
 LEAVE ?= no
 # What is left out where libfabric 2 could not be had, or was not built.
 VM_NEEDS_LIBFABRIC := fi TestVMLibfabric2\b
-VM_SKIP = $(or $(if $(filter yes,$(LEAVE)),$(VM_LEFT)),^$$)$(if $(wildcard $(BUILD)/libfabric/version),,|^$(VM_NEEDS_LIBFABRIC))
+# And where libibverbs with the patched provider could not.
+VM_NEEDS_PROVIDER := peers rxe-provider\b
+VM_SKIP = $(or $(if $(filter yes,$(LEAVE)),$(VM_LEFT)),^$$)$(if $(wildcard $(BUILD)/libfabric/version),,|^$(VM_NEEDS_LIBFABRIC))$(if $(wildcard $(BUILD)/rxe-provider/*/version),,|^$(VM_NEEDS_PROVIDER))
 # How many processors one has that is emulated, but where several are the point:
 # with two each, emulated machines wait for each other's, and take twice as long.
 VM_CPUS ?= 1
@@ -46,7 +48,7 @@ test: ## set up and run all the tests: host, cross builds, and each kernel's VM
 	@$(MAKE) --no-print-directory checkpatch sparse
 	@rm -f $(BUILD)/testbed/*/tally* $(BUILD)/testbed/*/softgpu-vm.log
 	@$(MAKE) --no-print-directory cprog build doubles
-	@$(MAKE) --no-print-directory libfabric IF_AVAILABLE=yes
+	@$(MAKE) --no-print-directory libfabric rxe-provider IF_AVAILABLE=yes
 	@status=0; export GPURDMA_TEST_BUILD=$$$$-$$(date +%s); \
 		{ $(MAKE) --no-print-directory vm-selftest 2>&1 | sed -u "s/^/testbed: /"; } & selftest=$$!; \
 		printf '%s\n' $(KERNELS) | xargs -P $(VM_JOBS) -I {} $(SHELL) $(.SHELLFLAGS) \
@@ -86,8 +88,9 @@ vm-test: ## run the VM tests and the peer suites on KERNEL
 .PHONY: soak
 soak: ## lose links of connections that outlive them for long, in memory and in the testbed
 	GPURDMA_SOAK=1 $(GO) test -count=1 -timeout 2h -v -run '^TestOutlive(Cuts|LatePackets|Messages|Random)$$' .
+	GPURDMA_SOAK=1 $(GO) test -count=1 -timeout 2h -v -run '^Test(Rails|Verify)' ./internal/conformance
 	@GPURDMA_SOAK=1 $(MAKE) --no-print-directory vm-test SOFTGPU_VM= \
-		VMTESTFLAGS='-required=false -run TestVMConformance/Outlive ./internal/conformance'
+		VMTESTFLAGS='-required=false -run "TestVMRails|TestVMVerify|TestVMConformance/Outlive" ./internal/conformance'
 
 # What the tests in the guest use.
 .PHONY: vm-build

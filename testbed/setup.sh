@@ -27,9 +27,11 @@ libibverbs-dev librdmacm-dev ibverbs-providers ibverbs-utils rdmacm-utils
 rdma-core perftest python3-pyverbs libfabric-dev
 '
 # The BPF objects are committed; a test compiles them and compares. sparse and
-# perl check the kernel's part. libfabric's source comes without a configure.
-[ "${1-}" != test ] || packages="$packages clang-14 llvm-14 sparse perl autoconf automake libtool"
-[ "${1-}" != bench ] || packages="$packages bpftrace pciutils hwloc-nox valgrind"
+# perl check the kernel's part. libfabric's source comes without a configure. libibverbs with
+# the patched provider is built with cmake and libnl.
+[ "${1-}" != test ] || packages="$packages clang-14 llvm-14 sparse perl autoconf automake libtool
+cmake pkg-config libnl-3-dev libnl-route-3-dev"
+[ "${1-}" != bench ] || packages="$packages bpftrace pciutils hwloc-nox valgrind ucx-utils"
 
 fail() {
 	echo "setup: $*" >&2

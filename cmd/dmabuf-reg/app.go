@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -28,6 +29,7 @@ type app struct {
 	output         io.Closer // that stdout is, if it is a file of ours
 	reached        bool      // a subcommand began: what fails now is no usage error
 	printed        bool      // the result was printed early
+	told           sync.Mutex
 	status         int
 }
 
@@ -116,6 +118,16 @@ func (a *app) early(command string, found result) error {
 	}
 	a.printed = true
 	return nil
+}
+
+// tell says on stderr what happens while the command runs.
+func (a *app) tell(format string, args ...any) {
+	if a.progress != nil {
+		a.progress.Clear()
+	}
+	a.told.Lock()
+	defer a.told.Unlock()
+	fmt.Fprintf(a.stderr, program+": "+format+"\n", args...)
 }
 
 func spaced(s string) string {

@@ -27,6 +27,9 @@ type benchFlags struct {
 	rounds       int
 	slice        time.Duration
 	csv, svg     string
+	flap         bool
+	cuts         int
+	seed         uint64
 
 	work  []talk.Op
 	bytes []int64
@@ -51,12 +54,14 @@ type benchResult struct {
 	Local    side          `json:"local"`
 	Remote   serverSide    `json:"remote"`
 	Over     over          `json:"over"`
+	Rails    []railDoc     `json:"rails"` // at the end
 	Rounds   int           `json:"rounds"`
 	Slice    time.Duration `json:"slice_ns"`
 	Depth    int           `json:"depth"`
 	Batch    int           `json:"batch"`
 	NotTried []notTried    `json:"not_tried"` // kinds of memory that are not to be had
 	Points   []benchPoint  `json:"points"`
+	Flap     *flapResult   `json:"flap"` // of --flap; null without
 }
 
 // benchPoint is one operation at one size with one kind of memory.
@@ -125,9 +130,22 @@ The kinds take turns in slices of time, --rounds times, so that what else goes
 on in the machine meets them alike. Shown are the medians, the quartiles, and
 the median of the rounds' ratios to the first kind. Latency is that of one
 operation at a time, from posting to completion; bandwidth has --depth
-operations under way. Nothing is verified: that is what ` + "`connect`" + ` is for.`,
+operations under way. The bytes are not verified without --flap: ` + "`connect`" + `
+verifies them.
+
+With --nic NAME,NAME the connection has a rail for each NIC, as the server must
+have. A message is then copied, and one of more than 32 KiB is sent as several.
+
+With --flap, links of these NICs are cut while write, read and send go on, and
+every byte is verified: the NIC's network device is switched off, for up to 4 s,
+and on again, by netlink. NICs are cut one at a time, at random times (--seed),
+--cuts times, and only while another one has a link. Addresses, permanent
+neighbours and routes that a device, and VLANs on it, lose are put back, after an
+error and Ctrl-C, too. If one of the NICs cannot be cut, none is. If this program
+is killed during a cut, ` + "`ip link set DEVICE up`" + ` mends it. The exit status is 0 if nothing was lost.`,
 		Example: `  dmabuf-reg bench 10.0.0.1:7471 --plaintext --svg bench.svg
-  dmabuf-reg bench 127.0.0.1:7471 --ops write --sizes 64,64KiB --depth 1 --json`,
+  dmabuf-reg bench 127.0.0.1:7471 --ops write --sizes 64,64KiB --depth 1 --json
+  dmabuf-reg bench 10.0.0.1:7471 --nic mlx5_0,mlx5_1 --plaintext --flap`,
 		Args: cli.Args("ADDR"),
 	}
 	f.add(cmd)
@@ -141,6 +159,9 @@ operations under way. Nothing is verified: that is what ` + "`connect`" + ` is f
 	flags.DurationVar(&f.slice, "slice", 10*time.Millisecond, "how long a turn is, at most 100ms; one operation is always carried out")
 	flags.StringVar(&f.csv, "csv", "", "write the results to FILE as comma separated values as well")
 	flags.StringVar(&f.svg, "svg", "", "draw the results into FILE as well")
+	flags.BoolVar(&f.flap, "flap", false, "cut the links of the NICs that --nic names, one at a time, move and verify bytes meanwhile, and say what was lost (needs CAP_NET_ADMIN)")
+	flags.IntVar(&f.cuts, "cuts", 8, "with --flap: how many cuts there are")
+	flags.Uint64Var(&f.seed, "seed", 0, "with --flap: repeat a run's bytes, NICs and times (default: random; printed)")
 	_ = cmd.MarkFlagFilename("csv", "csv")
 	_ = cmd.MarkFlagFilename("svg", "svg")
 	completeWords(cmd, "ops", "write", "read", "send")
@@ -153,6 +174,12 @@ operations under way. Nothing is verified: that is what ` + "`connect`" + ` is f
 		return a.action(func(ctx context.Context) (result, error) {
 			if err := f.parse(); err != nil {
 				return nil, &cli.UsageError{Err: err}
+			}
+			if err := f.checkSeveral(f.addr); err != nil {
+				return nil, err
+			}
+			if err := f.checkFlap(flags.Changed); err != nil {
+				return nil, err
 			}
 			return a.doBench(ctx, &f)
 		})(cmd, nil)
@@ -205,12 +232,20 @@ func (a *app) doBench(ctx context.Context, f *benchFlags) (r result, err error) 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, svg.drop()) }()
-	err = f.call(ctx, f.addr, f.bytes, func(c *client) error {
+	err = a.call(ctx, &f.stationFlags, f.addr, f.bytes, func(c *client) error {
 		done := &benchResult{
 			Server: f.addr, Local: c.side, Remote: c.server, Over: c.way, Rounds: f.rounds, Slice: f.slice, Depth: f.depth, Batch: f.batch,
-			NotTried: []notTried{}, Points: []benchPoint{},
+			Rails: []railDoc{}, NotTried: []notTried{}, Points: []benchPoint{},
 		}
 		r = done
+		defer func() { done.Rails = c.railDocs() }()
+		if f.several() {
+			done.Batch = 1
+		}
+		if f.flap {
+			done.Rounds, done.Slice = 0, 0
+			return a.flapAll(ctx, f, c, done)
+		}
 		if err := a.measureAll(ctx, f, c, done); err != nil {
 			return err
 		}
@@ -222,7 +257,7 @@ func (a *app) doBench(ctx context.Context, f *benchFlags) (r result, err error) 
 func (a *app) measureAll(ctx context.Context, f *benchFlags, c *client, r *benchResult) (err error) {
 	m := &meter{client: c, f: f, list: make([]operation.Completion, f.depth)}
 	defer func() { err = errors.Join(err, m.close()) }()
-	if err := m.open(r); err != nil {
+	if err := m.open(ctx, r); err != nil {
 		return errors.Join(err, c.bye(ctx))
 	}
 	total := int64(len(f.work) * len(f.bytes))

@@ -11,7 +11,6 @@ import (
 	"github.com/gpurdma/gpurdma/internal/histogram"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
-	"github.com/gpurdma/gpurdma/internal/rma"
 )
 
 // meter measures.
@@ -20,9 +19,7 @@ type meter struct {
 	f     *benchFlags
 	turns []*turn
 	list  []operation.Completion
-	opens []*memory.Buffer // beside the station's own
-	span  [1]memory.Span
-	to    [1]memory.RemoteSpan
+	opens [][]*memory.Buffer // beside the station's own
 
 	fills    int    // how often refresh was called
 	furthest int64  // byte that it has written up to
@@ -32,7 +29,7 @@ type meter struct {
 // turn is a kind of memory, and what was measured with it.
 type turn struct {
 	kind string
-	buf  *memory.Buffer
+	bufs []*memory.Buffer
 
 	all     histogram.Histogram
 	ops     int
@@ -45,20 +42,20 @@ type turn struct {
 }
 
 // open makes a buffer of each kind that there can be.
-func (m *meter) open(r *benchResult) error {
+func (m *meter) open(ctx context.Context, r *benchResult) error {
 	for _, kind := range m.f.kinds {
 		if kind == kindDirect && m.Path == pathMoved {
 			kind = pathMoved // it is registered, and called what it is
 		}
-		buf, why, err := m.of(kind)
+		bufs, why, err := m.of(ctx, kind)
 		if err != nil {
 			return err
 		}
-		if buf == nil {
+		if bufs == nil {
 			r.NotTried = append(r.NotTried, notTried{Spec: kind, Why: why, Remedy: "give another --gpu"})
 			continue
 		}
-		m.turns = append(m.turns, &turn{kind: kind, buf: buf})
+		m.turns = append(m.turns, &turn{kind: kind, bufs: bufs})
 	}
 	if len(m.turns) == 0 {
 		return errors.New("none of the kinds of memory can be had: " + r.NotTried[0].Why)
@@ -67,33 +64,33 @@ func (m *meter) open(r *benchResult) error {
 }
 
 // of is a buffer of a kind; nil if there can be none, and why.
-func (m *meter) of(kind string) (*memory.Buffer, string, error) {
+func (m *meter) of(ctx context.Context, kind string) ([]*memory.Buffer, string, error) {
 	if kind == m.Path {
-		return m.buf, "", nil
+		return m.bufs, "", nil
 	}
-	var buf *memory.Buffer
+	var bufs []*memory.Buffer
 	var err error
 	switch {
 	case kind == hostSpec:
-		buf, err = m.nic.AllocHost(m.Memory.Size)
+		bufs, err = m.allocHost(m.Memory.Size)
 	case m.src == nil:
 		return nil, "the memory is host memory", nil
 	case kind == kindDirect:
 		return nil, m.Why, nil // it was tried
 	default:
-		buf, err = m.buffer(memory.StagedOnly)
+		bufs, err = m.buffer(ctx, memory.StagedOnly)
 	}
 	if err == nil {
-		m.opens = append(m.opens, buf)
+		m.opens = append(m.opens, bufs)
 	}
-	return buf, "", err
+	return bufs, "", err
 }
 
 func (m *meter) close() error {
 	var errs []error
-	for _, b := range m.opens {
+	for _, bufs := range m.opens {
 		// What was under way when the line broke ends with it.
-		errs = append(errs, b.Release())
+		errs = append(errs, memory.ReleaseAll(bufs))
 	}
 	return errors.Join(errs...)
 }
@@ -101,12 +98,12 @@ func (m *meter) close() error {
 // measure lets the kinds take turns, each beginning as often as the others.
 func (m *meter) measure(ctx context.Context, op talk.Op, size int64) ([]benchPoint, error) {
 	for _, t := range m.turns {
-		*t = turn{kind: t.kind, buf: t.buf}
+		*t = turn{kind: t.kind, bufs: t.bufs}
 		// Warm up, and learn how long it takes.
 		if err := m.turn(ctx, t, op, size, &histogram.Histogram{}); err != nil {
 			return nil, err
 		}
-		*t = turn{kind: t.kind, buf: t.buf, single: t.single, many: t.many}
+		*t = turn{kind: t.kind, bufs: t.bufs, single: t.single, many: t.many}
 	}
 	for round := range m.f.rounds {
 		for i := range m.turns {
@@ -145,8 +142,8 @@ func ratios(list, to []float64) spread {
 // turn is one slice of single operations, and one of many at a time.
 func (m *meter) turn(ctx context.Context, t *turn, op talk.Op, size int64, h *histogram.Histogram) error {
 	return m.within(ctx, "measure "+op.String(), func(ctx context.Context) error {
-		before := m.nic.Stats().Staged
-		defer func() { t.staged += m.nic.Stats().Staged - before }()
+		before := m.copied()
+		defer func() { t.staged += m.copied() - before }()
 		var own histogram.Histogram
 		n := m.fit(t.single)
 		took, err := m.ops(ctx, t, op, size, n, 1, 1, func(d time.Duration) { own.Add(d); h.Add(d) })
@@ -198,7 +195,7 @@ func (m *meter) ops(ctx context.Context, t *turn, op talk.Op, size int64, n, dep
 				return 0, err
 			}
 		}
-		took, err := m.stream(ctx, t.buf, op, w, depth, batch, each)
+		took, err := m.stream(ctx, t.bufs, op, w, depth, batch, each)
 		if err != nil {
 			return 0, err
 		}
@@ -234,7 +231,7 @@ func (m *meter) refresh(n int64) error {
 }
 
 // stream keeps depth operations under way; batch of them are posted together.
-func (m *meter) stream(ctx context.Context, buf *memory.Buffer, op talk.Op, w talk.Work, depth, batch int, each func(time.Duration)) (time.Duration, error) {
+func (m *meter) stream(ctx context.Context, bufs []*memory.Buffer, op talk.Op, w talk.Work, depth, batch int, each func(time.Duration)) (time.Duration, error) {
 	start := time.Now()
 	last := start
 	for posted, done := 0, 0; done < w.Count; {
@@ -246,14 +243,14 @@ func (m *meter) stream(ctx context.Context, buf *memory.Buffer, op talk.Op, w ta
 				if i == n-1 {
 					flags = 0
 				}
-				if err := m.begin(op, buf, w, posted, flags); err != nil {
+				if err := m.post(op, bufs, w, posted, flags); err != nil {
 					return 0, err
 				}
 				posted++
 			}
 			room -= n
 		}
-		n, err := m.ep.Wait(ctx, m.list)
+		n, err := m.link.take(ctx, m.list)
 		if err != nil {
 			return 0, err
 		}
@@ -270,22 +267,4 @@ func (m *meter) stream(ctx context.Context, buf *memory.Buffer, op talk.Op, w ta
 		}
 	}
 	return time.Since(start), nil
-}
-
-// begin posts operation i of some work.
-func (m *meter) begin(op talk.Op, buf *memory.Buffer, w talk.Work, i int, flags operation.Flags) error {
-	at := w.At(i)
-	m.span[0] = memory.Span{Buf: buf, Offset: at, Length: w.Size}
-	msg := rma.Msg{Local: m.span[:], Peer: m.peer, Context: &m.marks[dataOut]}
-	if op != talk.Send {
-		m.to[0] = m.remote.Part(at, w.Size)
-		msg.Remote = m.to[:]
-	}
-	switch op {
-	case talk.Read:
-		return m.ep.ReadMsg(msg, flags)
-	case talk.Send:
-		return m.ep.SendMsg(msg, flags)
-	}
-	return m.ep.WriteMsg(msg, flags)
 }

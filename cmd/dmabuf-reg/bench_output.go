@@ -81,8 +81,13 @@ func (r *benchResult) text(w io.Writer) error {
 		return err
 	}
 	r.Remote.text(w, r.Server)
-	r.Over.write(w)
+	if err := writeRails(w, r.Rails, r.Over); err != nil {
+		return err
+	}
 	fmt.Fprintln(w)
+	if r.Flap != nil {
+		return r.Flap.text(w)
+	}
 	rows := [][]string{{"OP", "SIZE", "MEMORY HERE", "P50", "P99", "P99.9", "BANDWIDTH", "HALF OF THE ROUNDS", "OPS/S", "RATIO"}}
 	for _, p := range r.Points {
 		b := p.Bandwidth.Rate

@@ -13,20 +13,22 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/rails"
 )
 
 // line is a connection as either side has it: requests and answers, and
 // operations between the two buffers.
 type line struct {
 	*station
-	peer   operation.Peer
-	remote *memory.RemoteBuffer // of the peer
+	link   link
+	remote rails.Remote // the peer's buffer
 	// ctl is for a message that goes out, one that comes in, and what atomics
-	// return.
+	// return; ctls are what each NIC has of it.
 	ctl   *memory.Buffer
+	ctls  []*memory.Buffer
+	depth int // operations of a run that are under way
 	pull  func(ctx context.Context) (operation.Completion, error)
 	marks [marks]mark
 	want  int64 // length of the messages that dataIn is of
@@ -56,12 +58,12 @@ const (
 	ctlSize  = atResult + 8
 )
 
-func (s *station) newLine(peer operation.Peer) (*line, error) {
-	ctl, err := s.nic.AllocHost(ctlSize)
+func (s *station) newLine(over link) (*line, error) {
+	ctls, err := s.allocHost(ctlSize)
 	if err != nil {
 		return nil, err
 	}
-	l := &line{station: s, peer: peer, ctl: ctl}
+	l := &line{station: s, link: over, ctl: ctls[0], ctls: ctls, depth: atOnce}
 	for i := range l.marks {
 		l.marks[i] = mark{line: l, kind: i}
 	}
@@ -70,11 +72,7 @@ func (s *station) newLine(peer operation.Peer) (*line, error) {
 
 // hangUp ends the connection. Keys that the peer was given end with it.
 func (l *line) hangUp() error {
-	err := l.ep.Remove(l.peer)
-	if errors.Is(err, engine.ErrNotConnected) {
-		err = nil
-	}
-	return errors.Join(err, l.ctl.Release())
+	return errors.Join(l.link.close(), memory.ReleaseAll(l.ctls))
 }
 
 // took notes what has ended.
@@ -119,7 +117,7 @@ func (l *line) await(ctx context.Context, kind, n int) error {
 
 // listen is ready for a request or an answer.
 func (l *line) listen() error {
-	return l.ep.Recv(memory.Span{Buf: l.ctl, Offset: atIn, Length: talk.MaxMessage}, l.peer, &l.marks[ctlIn])
+	return l.link.receive(part(l.ctls, atIn, talk.MaxMessage), &l.marks[ctlIn])
 }
 
 // hear waits for one.
@@ -137,7 +135,7 @@ func (l *line) say(ctx context.Context, b []byte) error {
 	if _, err := l.ctl.WriteAt(b, atOut); err != nil {
 		return err
 	}
-	if err := l.ep.Send(memory.Span{Buf: l.ctl, Offset: atOut, Length: int64(len(b))}, l.peer, &l.marks[ctlOut]); err != nil {
+	if err := l.link.begin(operation.Send, part(l.ctls, atOut, int64(len(b))), rails.Remote{}, 0, &l.marks[ctlOut]); err != nil {
 		return err
 	}
 	return l.await(ctx, ctlOut, 1)
@@ -146,21 +144,18 @@ func (l *line) say(ctx context.Context, b []byte) error {
 // share gives the peer access to the buffer.
 func (l *line) share(ctx context.Context) error {
 	const access = ibvfd.AccessRemoteRead | ibvfd.AccessRemoteWrite
-	rb, err := l.ep.Share(l.peer, l.buf.All(), access|ibvfd.AccessRemoteAtomic)
+	err := l.link.offer(ctx, all(l.bufs), access|ibvfd.AccessRemoteAtomic)
 	if errors.Is(err, syscall.EOPNOTSUPP) { // the NIC may have no atomics
-		rb, err = l.ep.Share(l.peer, l.buf.All(), access)
+		err = l.link.offer(ctx, all(l.bufs), access)
 	}
-	if err != nil {
-		return err
-	}
-	return l.ep.Offer(ctx, l.peer, rb)
+	return err
 }
 
 // receive is ready for the messages of some work.
 func (l *line) receive(w talk.Work) error {
 	l.want, l.odd, l.marks[dataIn].done = w.Size, 0, 0
 	for i := range w.Count {
-		if err := l.ep.Recv(memory.Span{Buf: l.buf, Offset: w.At(i), Length: w.Size}, l.peer, &l.marks[dataIn]); err != nil {
+		if err := l.link.receive(part(l.bufs, w.At(i), w.Size), &l.marks[dataIn]); err != nil {
 			return err
 		}
 	}
@@ -175,8 +170,8 @@ const atOnce = 16
 func (l *line) run(ctx context.Context, op talk.Op, w talk.Work) (time.Duration, error) {
 	start := time.Now()
 	for posted, done := 0, 0; done < w.Count; done++ {
-		for ; posted < w.Count && posted-done < atOnce; posted++ {
-			if err := l.post(op, l.buf, w, posted); err != nil {
+		for ; posted < w.Count && posted-done < l.depth; posted++ {
+			if err := l.post(op, l.bufs, w, posted, 0); err != nil {
 				return 0, err
 			}
 		}
@@ -187,26 +182,31 @@ func (l *line) run(ctx context.Context, op talk.Op, w talk.Work) (time.Duration,
 	return time.Since(start), nil
 }
 
-// post begins operation i of some work, from or into buf.
-func (l *line) post(op talk.Op, buf *memory.Buffer, w talk.Work, i int) error {
-	at := w.At(i)
-	here, done := memory.Span{Buf: buf, Offset: at, Length: w.Size}, &l.marks[dataOut]
-	switch op {
-	case talk.Write:
-		return l.ep.Write(here, l.peer, l.remote.Part(at, w.Size), done)
-	case talk.Read:
-		return l.ep.Read(here, l.peer, l.remote.Part(at, w.Size), done)
-	case talk.Send:
-		return l.ep.Send(here, l.peer, done)
+// kinds are the operations, but for atomics.
+var kinds = map[talk.Op]operation.Kind{talk.Write: operation.Write, talk.Read: operation.Read, talk.Send: operation.Send}
+
+// post begins operation i of some work, from or into memory of this side.
+func (l *line) post(op talk.Op, bufs []*memory.Buffer, w talk.Work, i int, flags operation.Flags) error {
+	at, kind := w.At(i), kinds[op]
+	there := rails.Remote{}
+	if kind != operation.Send {
+		there = l.there(at, w.Size)
 	}
-	return fmt.Errorf("%v is not posted like this", op)
+	return l.link.begin(kind, part(bufs, at, w.Size), there, flags, &l.marks[dataOut])
+}
+
+// there returns some bytes of the peer's buffer.
+func (l *line) there(off, n int64) rails.Remote {
+	m := l.remote
+	m.Off, m.Len = off, n
+	return m
 }
 
 // atomics adds 1 as often as the work says to a word of the peer that is
 // before, then swaps it for its complement, and tries to swap it again, in
 // vain. It says how many of these returned another number than they should.
 func (l *line) atomics(ctx context.Context, w talk.Work, before uint64) (took time.Duration, wrong uint64, err error) {
-	result, to, done := memory.Span{Buf: l.ctl, Offset: atResult, Length: 8}, l.remote.Part(w.Offset, 8), &l.marks[dataOut]
+	result, to, done := part(l.ctls, atResult, 8), l.there(w.Offset, 8), &l.marks[dataOut]
 	one := func(want uint64, posted error) error {
 		if posted != nil {
 			return posted
@@ -224,16 +224,16 @@ func (l *line) atomics(ctx context.Context, w talk.Work, before uint64) (took ti
 	}
 	start := time.Now()
 	for i := range uint64(w.Count) {
-		if err := one(before+i, l.ep.FetchAdd(result, l.peer, to, 1, done)); err != nil {
+		if err := one(before+i, l.link.atomic(operation.FetchAdd, result, to, 1, 0, done)); err != nil {
 			return 0, wrong, err
 		}
 	}
 	took = time.Since(start)
 	after := before + uint64(w.Count)
-	if err := one(after, l.ep.CompareSwap(result, l.peer, to, after, ^before, done)); err != nil {
+	if err := one(after, l.link.atomic(operation.CompareSwap, result, to, after, ^before, done)); err != nil {
 		return 0, wrong, err
 	}
-	return took, wrong, one(^before, l.ep.CompareSwap(result, l.peer, to, after, 0, done))
+	return took, wrong, one(^before, l.link.atomic(operation.CompareSwap, result, to, after, 0, done))
 }
 
 // readWord reads 8 bytes as atomics see them.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +20,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/rails"
 	"github.com/gpurdma/gpurdma/placement"
 	"github.com/gpurdma/gpurdma/trace"
 )
@@ -61,7 +63,7 @@ type stationFlags struct {
 func (f *stationFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	cli.OnceVar(cmd, &f.gpu, "gpu", "SPEC", "auto", "allocator: a spec that dmabuf-reg devices lists, auto, or host for memory of the host")
-	cli.OnceVar(cmd, &f.nic, "nic", "NIC", "auto", "RDMA device; auto picks the nearest that registers dma-bufs and says why")
+	cli.OnceVar(cmd, &f.nic, "nic", "NIC", "auto", "RDMA device, or several with commas, with a rail for each; auto picks the nearest that registers dma-bufs and says why")
 	f.size = 4 << 20
 	flags.Var(&f.size, "size", "bytes to allocate")
 	flags.BoolVar(&f.force, "force", false, "allocate even if the memory seems not to be there; the kernel's OOM killer may disagree")
@@ -71,7 +73,7 @@ func (f *stationFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.key, "tls-key", "", "its key, PEM")
 	flags.StringVar(&f.ca, "tls-ca", "", "certificates by which the other side's is trusted, PEM")
 	flags.BoolVar(&f.plaintext, "plaintext", false, "exchange keys in the clear with other machines: whoever listens can read and write the buffers")
-	flags.IntVar(&f.port, "port", 0, "port of the NIC to connect over, counted from 1 (default: an active one)")
+	flags.IntVar(&f.port, "port", 0, "port of the NIC, or of each, to connect over, counted from 1 (default: an active one)")
 	flags.Var(&f.gid, "gid", "GID of that port to connect from: an address or a network, v1, v2, ipv4, ipv6, dev=NETDEV, vlan=N (default: what TCP goes through, or what reaches the other side's)")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long one step may take")
 	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key", "tls-ca")
@@ -79,7 +81,8 @@ func (f *stationFlags) add(cmd *cobra.Command) {
 	for _, name := range []string{"tls-cert", "tls-key", "tls-ca"} {
 		_ = cmd.MarkFlagFilename(name, "pem", "crt", "key")
 	}
-	completeSpecs(cmd, hostSpec)
+	completeGPU(cmd, hostSpec)
+	completeNICs(cmd)
 }
 
 func (f *stationFlags) addPolicy(cmd *cobra.Command) {
@@ -123,10 +126,11 @@ func (f *stationFlags) tls() (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, ClientCAs: pool, MinVersion: tls.VersionTLS13}, nil
 }
 
-// side is one side's memory and NIC, and how the one reaches the other.
+// side is one side's memory and NICs, and how the NICs reach the memory. The fields from Path to Failure
+// are those of the first NIC that reaches it.
 type side struct {
 	Memory    allocated `json:"memory"`
-	NIC       string    `json:"nic"`
+	NIC       string    `json:"nic"` // all names, with commas
 	NICReason string    `json:"nic_reason"`
 	Policy    string    `json:"policy"`
 	Path      string    `json:"path"`  // direct, moved, staged, host
@@ -134,23 +138,26 @@ type side struct {
 	Why       string    `json:"why"`   // in words
 	// Placement is where the bytes were when they had been registered, Failure which
 	// kernel function refused that; null without --trace.
-	Placement *placement.Placement `json:"placement"`
-	Failure   *trace.Failure       `json:"failure"`
+	Placement     *placement.Placement `json:"placement"`
+	Failure       *trace.Failure       `json:"failure"`
+	Registrations []registration       `json:"registrations"` // one for each NIC
 }
 
-// station is one side of a connection: a buffer, its NIC, and an endpoint.
+// station is one side of a connection: a buffer, its NICs, and an endpoint, or a set of them.
 type station struct {
 	side
 	timeout time.Duration
 	src     *source // nil for host memory
 	peer    bool    // its device pointers may be registered
-	nic     *memory.NIC
-	buf     *memory.Buffer
-	ep      *engine.Endpoint
+	nics    []*memory.NIC
+	bufs    []*memory.Buffer       // one for each NIC
+	buf     *memory.Buffer         // the first, for the CPU
+	ep      *engine.Endpoint       // of one NIC
+	set     *rails.Set             // of several
+	opt     engine.EndpointOptions // of their connections
+	ln      *rails.Listener
+	tell    func(format string, args ...any) // says on stderr what happens to rails
 }
-
-// pathMoved is of a buffer that is registered and not where it was asked for.
-const pathMoved = "moved"
 
 const (
 	maxAtOnce = 256 // messages that may be received, and operations under way
@@ -182,106 +189,92 @@ func (f *stationFlags) open(ctx context.Context, opt engine.EndpointOptions) (_ 
 		}
 		s.Memory = s.src.allocated
 	}
-	choice, err := pickNIC(f.nic, s.Memory)
-	if err != nil {
+	if err := s.openNICs(f); err != nil {
 		return nil, err
 	}
-	s.NIC, s.NICReason, s.Policy = choice.Name, choice.Why, f.policy.String()
-	if err := f.gid.granted(choice.Name, f.port); err != nil {
-		return nil, missing(err)
-	}
-	// Twice the buffer: `bench` has one that is staged beside host memory.
-	if s.nic, err = memory.OpenNIC(choice.Name, memory.NICOptions{MaxPinned: 2*s.Memory.Size + pinnedFor}); err != nil {
-		return nil, missing(err)
+	opt.AllowPlaintext, opt.ConnectTimeout, opt.Depth = f.plaintext, f.timeout, maxAtOnce
+	opt.Port, opt.GID, opt.Hello = f.port, f.gid.wish, greeting(len(s.nics))
+	if f.several() {
+		// If NewSet fails, it closes the NICs: there must be no buffer yet.
+		if s.set, err = rails.NewSet(s.nics, maxClients*rails.Most); err != nil {
+			return nil, err
+		}
+		opt.MaxPeers, opt.MaxConns, opt.MailDepth, opt.MailSize = 0, opt.MaxPeers, mailDepth, mailSize
+		opt.PeerTimeout = min(f.timeout, mostSilence)
+		s.opt = opt
 	}
 	if err := s.register(ctx, memory.Policy(f.policy), f.trace); err != nil {
 		return nil, err
 	}
 	s.describe()
-	opt.AllowPlaintext, opt.ConnectTimeout, opt.Depth, opt.RecvDepth = f.plaintext, f.timeout, maxAtOnce, maxAtOnce+2
-	opt.Port, opt.GID = f.port, f.gid.wish
+	if s.set != nil {
+		return s, nil
+	}
+	opt.RecvDepth = maxAtOnce + 2
 	// A peer that is not ready yet is waited for, 10.24 ms at a time: what is
 	// too long --timeout says.
 	opt.Connect = ibvfd.ConnectAttr{RNRRetry: 7, MinRNRTimer: 20}
-	s.ep, err = engine.NewEndpoint(s.nic, opt)
+	s.ep, err = engine.NewEndpoint(s.nics[0], opt)
 	return s, err
 }
 
-// register makes the station's buffer, watched by a tracer where that is wanted, which
-// goes before anything is moved.
-func (s *station) register(ctx context.Context, p memory.Policy, traced bool) (err error) {
-	seen, err := newWitness(traced && s.src != nil && p != memory.StagedOnly)
+// openNICs opens the NICs of --nic.
+func (s *station) openNICs(f *stationFlags) error {
+	names, err := nicNames(f.nic)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, seen.close()) }()
-	if s.buf, err = s.buffer(p); err != nil {
-		_ = seen.refusal(ctx, err) // err says what was seen
+	var choices []choice
+	if f.several() {
+		choices, err = pickSeveral(names, s.Memory)
+	} else {
+		var one choice
+		one, err = pickNIC(f.nic, s.Memory)
+		choices = []choice{one}
+	}
+	if err != nil {
 		return err
 	}
-	switch path := s.buf.Path(); {
-	case seen == nil:
-	case path.Direct != memory.Staged:
-		ctx, cancel := context.WithTimeout(ctx, testimony)
-		defer cancel()
-		where, err := s.buf.Prove(ctx, seen.prover)
+	// Twice the buffer: `bench` has one that is staged beside host memory. Over several NICs
+	// connections have memory for messages.
+	pinned := 2*s.Memory.Size + pinnedFor
+	if f.several() {
+		pinned += 4 * maxClients * mailDepth * mailSize
+	}
+	names = nil
+	for _, c := range choices {
+		if err := f.gid.granted(c.Name, f.port); err != nil {
+			return missing(err)
+		}
+		n, err := memory.OpenNIC(c.Name, memory.NICOptions{MaxPinned: pinned})
 		if err != nil {
-			return err
+			return missing(err)
 		}
-		s.Placement = &where
-	case path.Reason != nil:
-		s.Failure = seen.refusal(ctx, path.Reason)
+		s.nics, names = append(s.nics, n), append(names, c.Name)
+		s.Registrations = append(s.Registrations, registration{NIC: c.Name, NICReason: c.Why})
 	}
+	s.NIC, s.NICReason, s.Policy = strings.Join(names, ","), choices[0].Why, f.policy.String()
 	return nil
-}
-
-// buffer makes a Buffer of the station's memory.
-func (s *station) buffer(p memory.Policy) (*memory.Buffer, error) {
-	if s.src == nil {
-		return s.nic.AllocHost(s.Memory.Size)
-	}
-	return s.nic.Register(s.src.alloc, memory.BufferOptions{Policy: p, PeerDirect: s.peer})
-}
-
-func (s *station) describe() {
-	p := s.buf.Path()
-	s.Route = string(p.Route)
-	switch {
-	case s.src == nil:
-		s.Path, s.Why = hostSpec, "host memory, which every NIC reaches"
-	case p.Direct != memory.Staged:
-		s.Path, s.Why = kindDirect, "registered by "+s.Route
-		switch {
-		case s.Placement != nil && s.Memory.vram() && away(s.Placement.Memory):
-			s.Path = pathMoved
-			s.Why += ", but its bytes are not in the GPU's memory: " + s.Placement.String()
-		case s.Placement != nil:
-			s.Why += "; " + s.Placement.String()
-		case s.Memory.vram():
-			s.Why += "; where its driver has left the bytes was not looked at (--trace does)"
-		}
-	case p.Reason != nil:
-		s.Path, s.Why = "staged", "the registration was refused: "+p.Reason.Error()
-	default:
-		s.Path, s.Why = "staged", "asked for by --policy"
-	}
-}
-
-// away reports that none of a GPU's bytes are in its memory.
-func away(m placement.Memory) bool {
-	return m == placement.SystemMemory || m == placement.Bounced
 }
 
 func (s *station) close() error {
 	var errs []error
-	if s.ep != nil {
+	switch {
+	case s.ep != nil:
 		errs = append(errs, s.ep.Close())
+	case s.set != nil:
+		if s.ln != nil {
+			errs = append(errs, s.ln.Close())
+		}
+		errs = append(errs, s.set.CloseEndpoints())
 	}
-	if s.buf != nil {
+	if s.set != nil {
+		errs = append(errs, memory.ReleaseAll(s.bufs))
+	} else if s.buf != nil {
 		errs = append(errs, s.buf.Close())
 	}
-	if s.nic != nil {
-		errs = append(errs, s.nic.Close())
+	for _, n := range s.nics {
+		errs = append(errs, n.Close())
 	}
 	if s.src != nil {
 		errs = append(errs, s.src.close())

@@ -24,8 +24,8 @@ import (
 
 type (
 	serveDoc struct {
-		Listen, Protection string
-		Local              localDoc
+		Listen, Protection, Metrics string
+		Local                       localDoc
 	}
 	localDoc struct {
 		Path, Why string
@@ -288,11 +288,11 @@ func visit(t *testing.T, s *served) *guest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := st.newLine(peer)
+	l, err := st.newLine(st.linkTo(peer))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.pull = st.pull()
+	l.pull = pull(st.ep.Wait)
 	t.Cleanup(func() {
 		if err := l.hangUp(); err != nil {
 			t.Error(err)

@@ -21,6 +21,7 @@ type rail struct {
 	name   string
 	up     bool
 	counts workqueue.KindCounts // of all kinds
+	lost   int                  // links
 }
 
 // railLines writes a line for each rail, with the rates since the lines before. On a terminal the lines
@@ -70,12 +71,17 @@ func (r *rail) line(was *workqueue.KindCounts, seconds float64) string {
 	}
 	operations := 0.0
 	if seconds > 0 {
-		operations = float64(r.counts.Done()-was.Done()) / seconds
+		// A rail that was made anew counts from 0.
+		operations = max(0, float64(r.counts.Done())-float64(was.Done())) / seconds
 		if n := r.counts.Bytes - was.Bytes; n > 0 {
 			bytes = human.Rate(float64(n) / seconds)
 		}
 	}
-	return fmt.Sprintf("%s  %-4s  %9.0f operations/s  %12s  %s", r.name, state, operations, bytes, human.Plural(int(r.counts.Failed), "error"))
+	text := fmt.Sprintf("%s  %-4s  %9.0f operations/s  %12s  %s", r.name, state, operations, bytes, human.Plural(int(r.counts.Failed), "error"))
+	if r.lost > 0 {
+		text += ", " + human.Plural(r.lost, "link") + " lost"
+	}
+	return text
 }
 
 // run draws once a second until ctx ends, and then once more.
@@ -95,10 +101,7 @@ func (m *railLines) run(ctx context.Context) {
 
 // startWatch writes what a connection does until stop is called.
 func (a *app) startWatch(ctx context.Context, c *client) (stop func()) {
-	m := &railLines{out: a.stdout, rails: func() []rail {
-		up, sum := c.ep.Up(c.peer), c.ep.Counts()
-		return []rail{{name: fmt.Sprintf("port %d of %s", c.way.Port, c.NIC), up: up, counts: sum.Total()}}
-	}}
+	m := &railLines{out: a.stdout, rails: c.watched}
 	if a.json {
 		m.out = a.stderr // stdout has the document
 	}

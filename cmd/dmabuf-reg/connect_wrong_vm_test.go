@@ -141,7 +141,7 @@ func TestVMConnectFindsWrongBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pull := st.pull()
+	next := pull(st.ep.Wait)
 
 	// Of the two rows of an operation only one has the request at which bytes are
 	// spoiled: who is the target is checked there, and who is not is filled.
@@ -198,11 +198,11 @@ func TestVMConnectFindsWrongBytes(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v\n%s%s", err, r.out.String(), r.err.String())
 			}
-			l, err := st.newLine(peer)
+			l, err := st.newLine(st.linkTo(peer))
 			if err != nil {
 				t.Fatal(err)
 			}
-			l.pull = pull
+			l.pull = next
 			defer func() {
 				if err := l.hangUp(); err != nil {
 					t.Error(err)

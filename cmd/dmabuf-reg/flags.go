@@ -11,7 +11,6 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
 // accessFlag is a set of MR access flags.
@@ -135,18 +134,15 @@ func (f *routeFlag) Type() string { return "ROUTE" }
 // completeSpecs lets the shell complete what names a device of this machine.
 // extra are the words that this command takes beside.
 func completeSpecs(cmd *cobra.Command, extra ...string) {
+	completeGPU(cmd, extra...)
+	complete(cmd, "nic", func() []string { return append(append([]string{"auto"}, extra...), deviceNames()...) })
+}
+
+func completeGPU(cmd *cobra.Command, extra ...string) {
 	complete(cmd, "gpu", func() []string {
 		words := append([]string{"auto"}, extra...)
 		for _, d := range gpualloc.Discover(gpualloc.Env{}) {
 			words = append(words, d.Spec)
-		}
-		return words
-	})
-	complete(cmd, "nic", func() []string {
-		words := append([]string{"auto"}, extra...)
-		infos, _ := ibdev.ListWithoutGIDs("")
-		for _, i := range infos {
-			words = append(words, i.Name)
 		}
 		return words
 	})

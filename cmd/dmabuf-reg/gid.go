@@ -131,13 +131,13 @@ type over struct {
 	text string
 }
 
-// over is what the line goes over.
+// over is what the line goes over: of several rails the first.
 func (l *line) over() (over, error) {
-	c, err := l.ep.ConnPath(l.peer)
+	list, err := l.link.now()
 	if err != nil {
 		return over{}, err
 	}
-	return overOf(c), nil
+	return overOf(list[0].Path), nil
 }
 
 func overOf(c engine.ConnPath) over {

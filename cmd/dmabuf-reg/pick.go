@@ -69,6 +69,9 @@ func pickNICs(nics []nic, name string, m allocated) ([]choice, error) {
 		}
 		names = append(names, n.Name)
 	}
+	if strings.Contains(name, ",") {
+		return nil, &cli.UsageError{Err: fmt.Errorf("--nic %s: this command takes one NIC; serve, connect and bench take several", name)}
+	}
 	if len(nics) == 0 {
 		return nil, &cli.Unavailable{Err: &dmabuf.Error{
 			Op: "open", Device: "NIC " + name, Detail: "no RDMA device", Err: unix.ENODEV,

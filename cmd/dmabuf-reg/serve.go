@@ -53,12 +53,16 @@ Keys are exchanged over TCP, or over a connection of rdma_cm's if the address
 begins with rdma_cm://: by mutual TLS, or on loopback, or in the clear with
 --plaintext.
 
+With --nic NAME,NAME the buffer is registered with each NIC, and a connection has a
+rail for each: clients must name several NICs, too.
+
 With --metrics it answers requests for http://ADDR/metrics with the counters of
 all clients' connections, in Prometheus' text format. They have no address of a
 client; who reaches ADDR may read them.`,
 		Example: `  dmabuf-reg serve --gpu drm:renderD128
   dmabuf-reg serve --listen 10.0.0.1:7471 --tls-cert a.pem --tls-key a.key --tls-ca ca.pem
   dmabuf-reg serve --policy staged --once
+  dmabuf-reg serve --nic mlx5_0,mlx5_1 --listen :7471 --plaintext
   dmabuf-reg serve --metrics :9839`,
 		Args: cobra.NoArgs,
 	}
@@ -71,6 +75,9 @@ client; who reaches ADDR may read them.`,
 	cmd.RunE = a.action(func(ctx context.Context) (result, error) {
 		if err := checkAddr(f.addr); err != nil {
 			return nil, &cli.UsageError{Err: fmt.Errorf("--listen %w", err)}
+		}
+		if err := f.checkSeveral(f.addr); err != nil {
+			return nil, err
 		}
 		if f.metrics != "" {
 			if err := checkAddr(f.metrics); err != nil || strings.HasPrefix(f.metrics, overCM) {
@@ -103,13 +110,16 @@ type server struct {
 
 func (a *app) doServe(ctx context.Context, f serveFlags) (_ result, err error) {
 	s := &server{app: a, once: f.once, secure: f.cert != "", sessions: map[*line]*session{}, some: make(chan struct{}, 1), first: make(chan error, 1)}
-	st, err := f.open(ctx, engine.EndpointOptions{MaxPeers: maxClients, OnReject: func(caller engine.PeerInfo, why error) { s.rejected(caller.Addr, why) }})
+	st, err := f.open(ctx, engine.EndpointOptions{
+		MaxPeers: maxClients, OnReject: func(caller engine.PeerInfo, why error) { s.rejected(caller.Addr, why) },
+		Admit: func(ctx context.Context, caller engine.PeerInfo) error { return s.station.admit(ctx, caller) },
+	})
 	if err != nil {
 		return nil, err
 	}
-	s.station = st
+	s.station, st.tell = st, a.tell
 	defer func() { err = errors.Join(err, st.close()) }()
-	addr, err := st.ep.Listen(f.addr)
+	addr, err := st.listen(f.addr)
 	if err != nil {
 		return nil, listening(f.addr, err)
 	}
@@ -173,7 +183,7 @@ var protections = map[string]string{
 	"TLS": "mutual TLS", "loopback": "in the clear, on this machine only", "none": "IN THE CLEAR: whoever listens can read and write the buffer",
 }
 
-// text says what a side is, in three lines.
+// text says what a side is, in three lines, or more if it has several NICs.
 func (s *side) text(w io.Writer) error {
 	what := s.Memory.Spec
 	if s.Memory.Exporter != "" {
@@ -181,8 +191,16 @@ func (s *side) text(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "memory:  %s, %s, %s\n", what, s.Memory.words(), bytesize.Format(s.Memory.Size))
 	fmt.Fprintf(w, "nic:     %s: %s\n", s.NIC, s.NICReason)
-	_, err := fmt.Fprintf(w, "path:    %s: %s\n", s.Path, s.Why)
-	return err
+	if len(s.Registrations) < 2 {
+		_, err := fmt.Fprintf(w, "path:    %s: %s\n", s.Path, s.Why)
+		return err
+	}
+	for _, r := range s.Registrations {
+		if _, err := fmt.Fprintf(w, "path:    with %s %s: %s\n", r.NIC, r.Path, r.Why); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // serve accepts clients until ctx ends, or with --once one has been served.
@@ -191,7 +209,9 @@ func (s *server) serve(ctx context.Context) error {
 	defer s.tasks.Wait()
 	defer cancel(nil)
 	s.tasks.Go(func() { s.accept(ctx) })
-	s.tasks.Go(func() { s.dispatch(ctx) })
+	if s.set == nil {
+		s.tasks.Go(func() { s.dispatch(ctx) })
+	}
 	select {
 	case err := <-s.first:
 		return err
@@ -202,20 +222,22 @@ func (s *server) serve(ctx context.Context) error {
 
 func (s *server) accept(ctx context.Context) {
 	for {
-		peer, err := s.ep.Accept(ctx)
+		over, err := s.station.accept(ctx)
 		if err != nil {
 			return
 		}
-		l, err := s.newLine(peer)
+		l, err := s.newLine(over)
 		if err != nil {
 			s.tell("a client was rejected: %v", err)
-			_ = s.ep.Remove(peer)
+			_ = over.close()
 			continue
 		}
 		s.mu.Lock()
 		s.clients++
 		c := &session{server: s, line: l, number: s.clients, events: make(chan operation.Completion, 4*maxAtOnce)}
-		l.pull = c.next
+		if l.pull = c.next; s.set != nil { // its completions come by themselves
+			l.pull = pull(over.take)
+		}
 		s.sessions[l] = c
 		s.mu.Unlock()
 		select {
@@ -227,17 +249,16 @@ func (s *server) accept(ctx context.Context) {
 }
 
 // tell says on stderr what a client did.
-func (s *server) tell(format string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	fmt.Fprintf(s.app.stderr, program+": "+format+"\n", args...)
-}
+func (s *server) tell(format string, args ...any) { s.app.tell(format, args...) }
 
 // mostTold are told of in a second: there may be many more, as of a port scanner.
 const mostTold = 10
 
 // rejected says who did not get as far as being a client.
 func (s *server) rejected(from net.Addr, why error) {
+	if errors.Is(why, io.EOF) && s.missesRail() {
+		return // the client tries to make the rail again
+	}
 	s.mu.Lock()
 	if time.Since(s.second) >= time.Second {
 		s.second, s.told = time.Now(), 0
@@ -257,6 +278,20 @@ func (s *server) rejected(from net.Addr, why error) {
 		why = fmt.Errorf("%w; it may have been given TLS, which this side was not", why)
 	}
 	s.tell("%v was rejected%s: %v", from, more, why)
+}
+
+// missesRail reports whether a client with several NICs has a rail that has no link.
+func (s *server) missesRail() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := range s.sessions {
+		if r, ok := l.link.(*overRails); ok {
+			if all, _ := r.up(); !all {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // dispatch gives each session its completions, while there are any.

@@ -34,10 +34,19 @@ func (s *station) serveMetrics(ctx context.Context, l net.Listener) error {
 	return agent.Serve(ctx, l, agent.Share(func(context.Context) agent.Answer { return agent.Answer{Metrics: s.metrics()} }, 0))
 }
 
-// metrics returns the counters of all clients.
+// metrics returns the counters of all clients, for each NIC.
 func (s *station) metrics() string {
-	sum := s.ep.Counts()
+	var list []exposition.NIC
+	if s.set == nil {
+		sum := s.ep.Counts()
+		list = []exposition.NIC{{Name: s.NIC, Sum: &sum}}
+	} else {
+		_, each := s.set.Counts()
+		for _, n := range s.set.NICs {
+			list = append(list, exposition.NIC{Name: n.Name(), Sum: each[n.Name()]})
+		}
+	}
 	var b strings.Builder
-	exposition.Write(&b, s.NIC, &sum)
+	exposition.Write(&b, list...)
 	return b.String()
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
@@ -58,7 +59,7 @@ func (c *session) run(ctx context.Context) {
 	case ctx.Err() != nil:
 		err = nil
 	case c.bye:
-		c.tell("client %d is done: %d requests, %d bytes checked", c.number, c.requests, c.checked)
+		c.tell("client %d is done: %d requests, %d bytes checked%s", c.number, c.requests, c.checked, c.line.overRails())
 		err = nil
 	case c.busy:
 		c.tell("client %d was refused: another client has the buffer", c.number)
@@ -113,7 +114,7 @@ const byeWait = 5 * time.Second
 func (c *session) outlast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, byeWait)
 	defer cancel()
-	_ = c.line.ep.Lost(ctx, c.line.peer)
+	_ = c.line.link.gone(ctx)
 }
 
 // exchange answers one request.
@@ -154,6 +155,10 @@ func (c *session) handle(ctx context.Context, q *talk.Request, a *talk.Answer) (
 	case talk.Hello:
 		return c.grant(ctx, a)
 	case talk.Bye:
+		if r, ok := l.link.(*overRails); ok {
+			n := r.counted()
+			a.Value, a.Extra = uint64(n.lost), uint64(n.twice)
+		}
 		return nil
 	}
 	if !c.has() {
@@ -162,7 +167,7 @@ func (c *session) handle(ctx context.Context, q *talk.Request, a *talk.Answer) (
 	pattern := talk.Pattern{Seed: q.Seed, Flip: q.Flip}
 	switch q.Kind {
 	case talk.Offered:
-		l.remote, err = l.ep.Offered(ctx, l.peer)
+		l.remote, err = l.link.offered(ctx)
 		return err
 	case talk.Fill:
 		return pattern.FillAt(c.buf, q.Offset, q.Size)
@@ -213,11 +218,19 @@ func (c *session) grant(ctx context.Context, a *talk.Answer) error {
 	}
 	a.Staged, a.Value, a.Extra = c.Path == "staged", uint64(c.buf.Size()), maxAtOnce
 	a.Text = [3]string{c.Memory.Spec, c.NIC, c.Path + ": " + c.Why}
-	over, err := c.line.over()
+	list, err := c.line.link.now()
 	if err != nil {
 		return err
 	}
-	c.tell("client %d has the buffer, over %s", c.number, over.text)
+	var over []string
+	for _, r := range list {
+		if r.Path.Port == 0 {
+			over = append(over, r.Path.NIC+", whose rail is not made yet")
+			continue
+		}
+		over = append(over, overOf(r.Path).text)
+	}
+	c.tell("client %d has the buffer, over %s", c.number, strings.Join(over, "; over "))
 	return c.line.share(ctx)
 }
 
@@ -228,10 +241,10 @@ func (c *session) work(ctx context.Context, q *talk.Request, a *talk.Answer) (er
 	switch {
 	case q.Op == talk.Send: // needs none of its memory
 		took, err = l.run(ctx, q.Op, q.Work)
-	case l.remote == nil:
+	case l.remote.First == nil:
 		return errors.New("offer a buffer first")
-	case !q.Within(l.remote.Size()):
-		return fmt.Errorf("the work is not within the %d bytes that were offered", l.remote.Size())
+	case !q.Within(l.remote.Len):
+		return fmt.Errorf("the work is not within the %d bytes that were offered", l.remote.Len)
 	case q.Op == talk.Atomic:
 		took, a.Extra, err = l.atomics(ctx, q.Work, q.Value)
 	default:

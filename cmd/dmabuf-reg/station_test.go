@@ -26,10 +26,11 @@ func stationIn(t *testing.T, net *memnic.Network, nic string) *station {
 	const size = 64 << 10
 	s := &station{timeout: testenv.Limit(time.Minute)}
 	s.Memory, s.NIC, s.Path, s.Why = allocated{Spec: hostSpec, Size: size}, nic, hostSpec, "host memory, which every NIC reaches"
-	s.nic = memory.NewNIC(net.Device(nic, memnic.Limits{}), memory.NICOptions{})
-	var err error
-	if s.buf, err = s.buffer(memory.PreferDirect); err == nil {
-		s.ep, err = engine.NewEndpoint(s.nic, engine.EndpointOptions{AllowPlaintext: true, Depth: maxAtOnce, RecvDepth: maxAtOnce + 2})
+	s.nics = []*memory.NIC{memory.NewNIC(net.Device(nic, memnic.Limits{}), memory.NICOptions{})}
+	s.Registrations = make([]registration, 1)
+	err := s.register(t.Context(), memory.PreferDirect, false)
+	if err == nil {
+		s.ep, err = engine.NewEndpoint(s.nics[0], engine.EndpointOptions{AllowPlaintext: true, Depth: maxAtOnce, RecvDepth: maxAtOnce + 2})
 	}
 	if err != nil {
 		t.Fatal(err)

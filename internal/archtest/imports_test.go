@@ -49,9 +49,9 @@ func room(importPath string) string {
 // mayImport is the table of ARCHITECTURE.md: arrows only ever point down.
 // Every room may import itself.
 var mayImport = map[string][]string{
-	"cmd":        {"", "internal/engine", "internal/exposition", "internal/workqueue", "internal/rma", "internal/operation", "internal/memory", "p2p", "canary", "trace", "gpualloc", "ibvfd", "drm", "dmabuf", "placement", "pciaddr", "internal"},
+	"cmd":        {"", "internal/rails", "internal/mailbox", "internal/progress", "internal/engine", "internal/exposition", "internal/workqueue", "internal/rma", "internal/operation", "internal/memory", "p2p", "canary", "trace", "gpualloc", "ibvfd", "drm", "dmabuf", "placement", "pciaddr", "internal"},
 	"examples":   {"", "fabrictest", "gpualloc", "dmabuf"},
-	"":           {"internal/bridge", "internal/engine", "internal/workqueue", "internal/mailbox", "internal/progress", "internal/operation", "internal/memory", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
+	"":           {"internal/bridge", "internal/rails", "internal/verify", "internal/engine", "internal/workqueue", "internal/mailbox", "internal/progress", "internal/operation", "internal/memory", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
 	"fabrictest": {"", "fi", "internal/bridge", "internal/memory", "internal/memnic", "internal/memstream", "internal/rc", "gpualloc", "ibvfd", "dmabuf", "pciaddr", "internal"},
 	"fi":         {"internal/bridge", "internal/engine", "internal/rma", "internal/operation", "internal/memory", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
 	"layout":     {"dmabuf", "internal", "internal/wire"},
@@ -69,12 +69,15 @@ var mayImport = map[string][]string{
 
 	// Packages of internal that import what the others may not.
 	"internal/bridge":      {"internal/memory"},
-	"internal/engine":      {"internal/rma", "internal/workqueue", "internal/request", "internal/mailbox", "internal/progress", "internal/cqueue", "internal/operation", "internal/slab", "internal/exchange", "internal/memory", "internal/cmstream", "internal/rc", "ibvfd", "dmabuf", "internal"},
+	"internal/rails":       {"internal/engine", "internal/homes", "internal/workqueue", "internal/mailbox", "internal/verify", "layout", "internal/progress", "internal/exchange", "internal/operation", "internal/memory", "internal/cmstream", "internal/wire", "ibvfd", "dmabuf", "internal"},
+	"internal/engine":      {"internal/rma", "internal/workqueue", "internal/request", "internal/mailbox", "internal/progress", "internal/cqueue", "internal/operation", "internal/slab", "internal/offers", "internal/exchange", "internal/memory", "internal/cmstream", "internal/rc", "ibvfd", "dmabuf", "internal"},
+	"internal/homes":       {"dmabuf"},
+	"internal/offers":      {"internal/exchange", "internal/memory", "ibvfd", "dmabuf", "internal"},
 	"internal/rma":         {"internal/workqueue", "internal/operation", "internal/memory"},
 	"internal/exposition":  {"internal/workqueue", "internal/operation"},
-	"internal/workqueue":   {"internal/request", "internal/mailbox", "internal/progress", "internal/cqueue", "internal/operation", "internal/memory", "internal/rc", "internal/wire", "ibvfd", "dmabuf", "internal"},
-	"internal/request":     {"internal/operation", "internal/slab", "internal/memory", "internal/rc", "internal/lower", "ibvfd", "dmabuf", "internal"},
-	"internal/mailbox":     {"internal/memory", "internal/lower", "internal/wire", "ibvfd", "dmabuf", "internal"},
+	"internal/workqueue":   {"internal/request", "internal/mailbox", "internal/verify", "internal/progress", "internal/cqueue", "internal/operation", "internal/memory", "internal/rc", "internal/wire", "ibvfd", "dmabuf", "internal"},
+	"internal/request":     {"internal/operation", "internal/slab", "internal/verify", "internal/memory", "internal/rc", "internal/lower", "ibvfd", "dmabuf", "internal"},
+	"internal/mailbox":     {"internal/verify", "internal/memory", "internal/lower", "internal/wire", "ibvfd", "dmabuf", "internal"},
 	"internal/progress":    {"internal/cqueue", "internal/operation", "internal/memory", "internal"},
 	"internal/cqueue":      {"internal/memory", "internal/rc", "ibvfd", "internal"},
 	"internal/operation":   {"internal/rc", "ibvfd", "dmabuf", "internal"},
@@ -86,6 +89,7 @@ var mayImport = map[string][]string{
 	"internal/memstream":   {"internal/rc", "internal"},
 	"internal/memnic":      {"internal/memstream", "internal/rc", "internal/lower", "gpualloc", "ibvfd", "dmabuf", "pciaddr", "internal"},
 	"internal/lower":       {"layout", "ibvfd", "dmabuf", "internal"},
+	"internal/verify":      {"internal/wire", "layout", "dmabuf", "internal"},
 	"internal/wire":        {"dmabuf", "internal"},
 	"internal/layouttest":  {"internal/lower", "layout", "internal"},
 	"internal/conformance": {},
@@ -107,9 +111,11 @@ var mayTestImport = map[string][]string{
 	"internal/engine":      {"trace", "internal/layouttest", "internal/memnic", "internal/memstream", "internal/lower", "internal/wire", "layout", "gpualloc", "placement", "pciaddr"},
 	"internal/cqueue":      {"internal/memnic"},
 	"internal/mailbox":     {"internal/memnic"},
+	"internal/offers":      {"internal/memnic"},
+	"internal/rails":       {"internal/memnic"},
 	"internal/memory":      {"internal/layouttest", "internal/memnic"},
 	"internal/lower":       {"internal/layouttest"},
-	"internal/conformance": {"", "fabrictest", "internal/memstream", "ibvfd", "dmabuf", "internal"},
+	"internal/conformance": {"", "fabrictest", "layout", "placement", "internal/memstream", "ibvfd", "dmabuf", "internal"},
 }
 
 // p2pLevels are the packages of room p2p, from the highest to the lowest: each may

@@ -5,6 +5,7 @@ package conformance
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -279,7 +280,8 @@ func TestPlacement(t *testing.T) {
 	s.net.OnPlace(nil)
 }
 
-// Atomics of two NICs are not atomic among one another.
+// Atomics of two NICs are not atomic among one another: a connection over another NIC gets none. A change
+// by the CPU is not atomic with them, either.
 func TestAtomicsOfTwoNICs(t *testing.T) {
 	s := inMemory(t, fabrictest.Options{})
 	s.nics = []string{"mem0", "mem1"}
@@ -290,20 +292,26 @@ func TestAtomicsOfTwoNICs(t *testing.T) {
 	c2 := must(a.Dial(limited(t), "127.0.0.1:7472", gpurdma.Config{NIC: "mem1"}))(t)
 	s2 := must(ln2.Accept(limited(t)))(t)
 	word8 := host(t, b, 8)
-	r1, r2 := p.export(word8.All(), all), p.exportTo(s2, c2, word8.All(), all)
+	r1 := p.export(word8.All(), all)
+	if err := s2.Export("second", word8.All(), all); !errors.Is(err, unix.EOPNOTSUPP) {
+		t.Errorf("atomics by another NIC: %v", err)
+	}
+	r2 := p.exportTo(s2, c2, word8.All(), gpurdma.ReadWrite)
 	var once atomic.Bool
 	s.net.OnAtomic(func(x fabrictest.AtomicOp) {
 		if x.At == s.net.NIC(b, "mem0") && once.CompareAndSwap(false, true) {
-			if _, err := c2.FetchAdd(limited(t), r2, 1); err != nil {
-				t.Error(err)
-			}
+			must(word8.WriteAt(binary.NativeEndian.AppendUint64(nil, 7), 0))(t)
+			same(t, "by another NIC", word8, binary.NativeEndian.AppendUint64(nil, 7))
 		}
 	})
 	must(p.client.FetchAdd(limited(t), r1, 1))(t)
 	s.net.OnAtomic(nil)
 	if got := word(t, word8, 0); got != 1 {
-		t.Errorf("sum %d: one of both must be lost", got)
+		t.Errorf("%d: the CPU's change must be lost", got)
 	}
+	back := host(t, a, 8)
+	ok(t, c2.Read(limited(t), back.All(), r2))
+	same(t, "by another NIC", back, binary.NativeEndian.AppendUint64(nil, 1))
 }
 
 // Buffers are registered with all NICs of a fabric, and a connection uses its own.
@@ -358,7 +366,7 @@ func TestSentOnByAnotherNIC(t *testing.T) {
 			cfg := gpurdma.Config{NIC: nic}
 			conns[i] = &pair{t: t, a: a, b: b, ln: must(b.Listen(fmt.Sprintf("127.0.0.1:%d", 8000+i), cfg))(t)}
 			conns[i].client, conns[i].server = conns[i].connect(cfg)
-			remotes[i] = conns[i].export(between.All(), all)
+			remotes[i] = conns[i].export(between.All(), gpurdma.ReadWrite)
 		}
 		want := fill(t, testenv.Seeded(t), first)
 		ok(t, conns[0].client.Write(limited(t), remotes[0], first.All(), gpurdma.Notify(nil)))

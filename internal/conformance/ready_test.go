@@ -30,7 +30,9 @@ func testReady(t *testing.T, s *setting) {
 		case <-first.Done():
 			t.Errorf("%s: written before it was ready", k.name)
 		case <-second.Done():
-			t.Errorf("%s: a write has overtaken one that waits", k.name)
+			if len(s.nics) == 1 { // over another rail an independent write does not wait
+				t.Errorf("%s: a write has overtaken one that waits", k.name)
+			}
 		case <-time.After(10 * time.Millisecond):
 		}
 		put(t, mine, []byte("ready!!!"))

@@ -135,6 +135,7 @@ type pair struct {
 	ln             *gpurdma.Listener
 	client, server *gpurdma.Conn
 	names          int
+	memory         func(size int64) (mine, theirs *gpurdma.Buffer) // nil for host memory
 }
 
 func (s *setting) pair(t testing.TB) *pair { return s.pairWith(t, gpurdma.Config{}, gpurdma.Config{}) }
@@ -175,7 +176,11 @@ func (p *pair) exportTo(server, client *gpurdma.Conn, s gpurdma.Span, access gpu
 // both returns memory of both sides, of which the client has imported the server's.
 func (p *pair) both(size int64) (mine, theirs *gpurdma.Buffer, remote gpurdma.Remote) {
 	p.t.Helper()
-	mine, theirs = host(p.t, p.a, size), host(p.t, p.b, size)
+	if p.memory != nil {
+		mine, theirs = p.memory(size)
+	} else {
+		mine, theirs = host(p.t, p.a, size), host(p.t, p.b, size)
+	}
 	return mine, theirs, p.export(theirs.All(), all)
 }
 

@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/fabrictest"
@@ -35,6 +36,7 @@ var suite = []struct {
 	{"SlowReceiver", testSlowReceiver},
 	{"SlowNotified", testSlowNotified},
 	{"Notifications", testNotifications},
+	{"Overlaps", testOverlaps},
 	{"Batch", testBatch},
 	{"BatchError", testBatchError},
 	{"Start", testStart},
@@ -47,6 +49,11 @@ var suite = []struct {
 	{"Ready", testReady},
 	{"ReadyError", testReadyError},
 	{"ReadyClose", testReadyClose},
+	{"Verify", testVerify},
+	{"VerifyReady", testVerifyReady},
+	{"VerifyShared", testVerifyShared},
+	{"VerifyFinds", testVerifyFinds},
+	{"VerifyRoom", testVerifyRoom},
 	{"Import", testImport},
 	{"Descriptor", testDescriptor},
 	{"RefusedKey", testRefusedKey},
@@ -84,6 +91,30 @@ func run(t *testing.T, s func(t testing.TB) *setting) {
 		t.Run(x.name, func(t *testing.T) { x.run(t, s(t)) })
 	}
 }
+
+// endsWithItsLink are the tests of connections that end with their link. Those over several rails
+// outlive it.
+var endsWithItsLink = []string{"RefusedKey", "AccessRefused", "FailureTold", "LastWords", "Outlive"}
+
+// runOverRails runs the suite over three NICs on each side.
+func runOverRails(t *testing.T, opt fabrictest.Options) {
+	for _, x := range suite {
+		if slices.Contains(endsWithItsLink, x.name) {
+			continue
+		}
+		t.Run(x.name, func(t *testing.T) {
+			s := inMemory(t, opt)
+			s.nics = []string{"mem0", "mem1", "mem2"}
+			x.run(t, s)
+		})
+	}
+}
+
+// TestConformanceRails runs the suite over several rails.
+func TestConformanceRails(t *testing.T) { runOverRails(t, fabrictest.Options{}) }
+
+// TestConformanceRailsLate runs the suite over several rails of NICs that hold the bytes of writes back.
+func TestConformanceRailsLate(t *testing.T) { runOverRails(t, fabrictest.Options{HoldWrites: true}) }
 
 func TestConformance(t *testing.T) {
 	run(t, func(t testing.TB) *setting { return inMemory(t, fabrictest.Options{}) })

@@ -6,11 +6,13 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gpurdma/gpurdma"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
 // Memory that one side exports is the other's to write and to read.
@@ -38,8 +40,14 @@ func testHello(t *testing.T, s *setting) {
 		if text := c.String(); !strings.Contains(text, s.nics[0]) || !strings.Contains(text, "up") {
 			t.Errorf("%s", text)
 		}
-		if l := c.Rails(); len(l) != 1 || !l[0].Up || l[0].NIC != s.nics[0] || !l[0].Local.IsValid() || !l[0].Peer.IsValid() {
+		l := c.Rails()
+		if len(l) != len(s.nics) || l[0].NIC != s.nics[0] || l[0].Port == 0 {
 			t.Errorf("%+v", l)
+		}
+		for _, r := range l {
+			if made := r.Port != 0; !slices.Contains(s.nics, r.NIC) || made && (!r.Up || !r.Local.IsValid() || !r.Peer.IsValid()) {
+				t.Errorf("%+v", l)
+			}
 		}
 	}
 	if a, b := p.client.RemoteAddr().String(), p.ln.Addr().String(); a != b {
@@ -151,7 +159,7 @@ func testViews(t *testing.T, s *setting) {
 			lw[i], rw[i] = fill(t, r, l[i]), fill(t, r, x[i])
 			ok(t, x[i].Sync())
 		}
-		lay := gpurdma.RoundRobin(9, gpurdma.Strand{Extent: gpurdma.Extent{Off: 3, Len: 7}, Stride: 20}, gpurdma.Strand{Extent: gpurdma.Extent{Source: 1, Off: 1, Len: 4}, Stride: 13})
+		lay := must(layout.RoundRobin(9, layout.Strand{Extent: gpurdma.Extent{Off: 3, Len: 7}, Stride: 20}, layout.Strand{Extent: gpurdma.Extent{Source: 1, Off: 1, Len: 4}, Stride: 13}))(t)
 		remote := p.export(gpurdma.View(lay, x...), all)
 		ok(t, p.client.Write(limited(t), remote.Range(5, 80), gpurdma.View(lay, l...).Range(5, 80)))
 		for k := int64(5); k < 85; k++ {

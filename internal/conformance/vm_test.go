@@ -55,6 +55,12 @@ func TestVMConformance(t *testing.T) {
 	run(t, onNIC)
 }
 
+// Verified writes over a NIC give no alarm: 64 MB, in a soak 1 GB.
+func TestVMVerifyQuiet(t *testing.T) {
+	testenv.VM(t)
+	onNIC(t).quiet(t, testenv.Soak(64, 1024))
+}
+
 // The goroutines of an idle Fabric are those that the documentation of package gpurdma counts.
 func TestVMIdleGoroutines(t *testing.T) {
 	testenv.VM(t)

@@ -4,21 +4,15 @@ package engine
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/cmstream"
-	"github.com/gpurdma/gpurdma/internal/cqueue"
 	"github.com/gpurdma/gpurdma/internal/errs"
-	"github.com/gpurdma/gpurdma/internal/exchange"
-	"github.com/gpurdma/gpurdma/internal/handshake"
-	"github.com/gpurdma/gpurdma/internal/mailbox"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rc"
@@ -135,7 +129,7 @@ func (e *Endpoint) dial(ctx context.Context, c *Conn, addr string) error {
 }
 
 func (e *Endpoint) dialed(ctx context.Context, c *Conn, addr string) error {
-	c.addr = addr
+	c.links.addr = addr
 	addr, rdma := cmstream.Cut(addr)
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -152,257 +146,55 @@ func (e *Endpoint) dialed(ctx context.Context, c *Conn, addr string) error {
 	} else if own := network(e.nic); own != nil {
 		raw, err = own.Dial(ctx, addr)
 	} else {
-		raw, err = new(net.Dialer).DialContext(ctx, "tcp", addr)
+		way := Way{}
+		if c.opt.Rails.Way != nil {
+			way = c.opt.Rails.Way()
+		}
+		if way.To.IsValid() {
+			addr = way.To.String()
+		}
+		raw, err = way.dialer().DialContext(ctx, "tcp", addr)
 	}
 	if err != nil {
 		return err
 	}
-	return e.exchange(ctx, c.opt, raw, host, nil, func(*exchange.Hello, PeerInfo) (*Conn, error) { return c, nil })
+	return (&attempt{e: e, raw: raw, opt: c.opt, host: host, c: c}).run(ctx)
 }
 
-// exchange connects two endpoints over a TCP or rdma_cm connection, which it takes over. It calls
-// whose to get the Conn; a listener's side does so after the caller's hello. caller is nil on the
-// side that has called.
-func (e *Endpoint) exchange(ctx context.Context, opt *EndpointOptions, raw net.Conn, host string, caller *calling, whose func(*exchange.Hello, PeerInfo) (*Conn, error)) (err error) {
-	client, through := caller == nil, raw
-	if !client {
-		through = caller.Caller
+// streamConfig returns what streams over rdma_cm need of a NIC. Only a device of this
+// machine has rdma_cm.
+func streamConfig(nic *memory.NIC, opt *EndpointOptions) (*cmstream.Config, error) {
+	d, ok := nic.Device().(*rc.Verbs)
+	if !ok {
+		return nil, &dmabuf.Error{
+			Op: "use rdma_cm", Device: nic.Name(), Detail: "the device is not one of this machine",
+			Remedy: "use host:port", Err: unix.EOPNOTSUPP,
+		}
 	}
-	opt.keep.Apply(raw)
-	late := make(chan struct{})
-	inTime := context.AfterFunc(ctx, func() {
-		_ = raw.SetDeadline(time.Unix(1, 0))
-		close(late)
-	})
-	var tcp net.Conn // raw, once it is protected
-	var theirs exchange.Hello
-	var peer PeerInfo
-	defer func() {
-		// The function above may be setting the deadline right now.
-		if !inTime() {
-			<-late
-			if err == nil {
-				err = errs.Ended(ctx)
-			}
-		}
-		if err == nil {
-			return
-		}
-		if !client && tcp != nil {
-			e.reject(tcp, theirs != exchange.Hello{}, err)
-		}
-		if !client && (errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)) {
-			err = fmt.Errorf("the caller has hung up: %w", err)
-		}
-		if peer.Addr != nil {
-			err = &knownCaller{peer, err}
-		}
-		_ = raw.Close()
-	}()
-	attr := rc.Attr{Connect: opt.Connect, End: e.nic.End}
-	if s, ok := raw.(*cmstream.Stream); ok {
-		if err := s.Establish(ctx); err != nil {
-			return err
-		}
-		path, err := s.Path()
-		if err != nil {
-			return err
-		}
-		attr.Path = &path
-	}
-	attr.PKey = opt.PKey
-	attr.GID = rc.GIDSelector{Wish: opt.GID, Port: opt.Port}
-	attr.GID.Ends(raw)
-	if tcp, err = opt.protection().Protect(ctx, through, host, client); err != nil {
-		tcp = nil
-		if !client && errors.As(err, new(tls.RecordHeaderError)) { // the caller does not speak TLS: it can read a plaintext reason
-			e.reject(raw, false, err)
-		}
-		return err
-	}
-	if !client {
-		caller.Advance(handshake.Hello)
-		if err := exchange.ReadHello(tcp, &theirs); err != nil {
-			return err
-		}
-		caller.Advance(handshake.Ready)
-		if peer, err = exchange.ReadText(tcp, theirs.Text); err != nil {
-			return err
-		}
-		if opt.Admit != nil && theirs.Link == 0 {
-			if err := opt.Admit(ctx, peer); err != nil {
-				return err
-			}
-		}
-		attr.GID.Peer = rc.AddrOf(theirs.Queues[rc.WriteQueue])
-	}
-	c, err := whose(&theirs, peer)
+	return &cmstream.Config{
+		Device: d, Connect: opt.Connect, GID: opt.GID, Port: opt.Port, KeepAlive: opt.keep.Idle,
+		Pin: nic.Pin, Unpin: nic.Unpin, End: nic.End,
+	}, nil
+}
+
+// dialStream connects over rdma_cm.
+func dialStream(ctx context.Context, nic *memory.NIC, opt *EndpointOptions, addr string) (net.Conn, error) {
+	cfg, err := streamConfig(nic, opt)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	opt = c.opt // a caller may make another link through another listener
-	attr.SendDepth, attr.RecvDepth, attr.SGE, attr.Inline = opt.SendDepth, opt.RecvDepth, opt.MaxSGE, min(opt.InjectSize, maxInline)
-	q, err := e.Queues().Reserve(opt.room())
+	s, err := cmstream.Dial(ctx, cfg, addr)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	attr.Queue, attr.Broke = q.CQ(), c.Works.Broke
-	l, err := e.nic.Device().Link(attr)
-	if err != nil {
-		q.Release(opt.room())
-		return err
-	}
-	if err := e.exchangeHello(ctx, c, l, q, tcp, theirs, peer, caller); err != nil {
-		if c.Works.State().Link == nil { // otherwise the connection's end closes it
-			_ = e.nic.End(l.Close)
-			q.Release(opt.room())
-		}
-		return err
+	return s, nil
+}
+
+// network returns the device's own network, which endpoints use instead of TCP; nil if it has
+// none.
+func network(nic *memory.NIC) rc.Network {
+	if d, ok := nic.Device().(rc.Networked); ok {
+		return d.Network()
 	}
 	return nil
-}
-
-// maxInline is the largest size of inline data that a device is asked for.
-const maxInline = 256
-
-// exchangeHello exchanges the hellos, and connects the link.
-func (e *Endpoint) exchangeHello(ctx context.Context, c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Conn, theirs exchange.Hello, peer PeerInfo, caller *calling) error {
-	a, client := l.Attr(), caller == nil
-	ours := exchange.Hello{
-		Conn: c.token, Endpoint: e.token, Queues: l.Local(), ReadsIn: a.ReadsIn, ReadsOut: a.ReadsOut,
-		Mail: c.opt.mail(), Text: len(c.opt.Hello),
-	}
-	again := c.Works.Begun()
-	c.mu.Lock()
-	ours.Session = c.session
-	if again {
-		ours.Link = c.links + 1
-	}
-	c.mu.Unlock()
-	switch {
-	case again:
-		received, untaken := c.Works.Received()
-		ours.Received, ours.Untaken = received, uint16(untaken)
-	case client && c.opt.Outlive:
-		ours.Session = memory.NewID()
-	case !client && c.opt.Outlive && theirs.Session != 0:
-		ours.Session = theirs.Session
-		c.outlives(theirs.Session)
-	}
-	if client {
-		if err := exchange.WriteHello(tcp, &ours, c.opt.Hello); err != nil {
-			// A listener that has closed the stream may have sent its reason before.
-			if why := exchange.ReadHello(tcp, &theirs); why != nil && !errors.Is(why, io.EOF) {
-				err = exchange.NotTrusted(why)
-			}
-			return err
-		}
-		if err := exchange.ReadHello(tcp, &theirs); err != nil {
-			err = exchange.NotTrusted(err)
-			if errors.Is(err, io.EOF) {
-				err = fmt.Errorf("%w: the peer has hung up and gave no reason, as one does that speaks version 2", err)
-			}
-			if errors.Is(err, ErrRejected) && !exchange.WithoutReason(err) { // the peer has sent its reason
-				return err
-			}
-			// The peer may have no GID that reaches this one, and it does not report that.
-			o := pathOver(e.nic.Name(), l, theirs.Queues)
-			return fmt.Errorf("%w; this side offered %s%s", err, o.from(), o.because())
-		}
-		var err error
-		if peer, err = exchange.ReadText(tcp, theirs.Text); err != nil {
-			return err
-		}
-		switch {
-		case again && (theirs.Session != ours.Session || theirs.Link == 0 || !sameCertificate(c.Peer().TLS, peer.TLS)):
-			return errOther
-		case !again && ours.Session != 0 && theirs.Session == ours.Session:
-			c.outlives(ours.Session)
-		}
-	}
-	var err error
-	if again {
-		err = c.Works.Reconcile(theirs.Received, int(theirs.Untaken))
-	} else {
-		err = c.openMailbox(ours.Mail, theirs.Mail)
-	}
-	if err != nil {
-		return err
-	}
-	path := pathOver(e.nic.Name(), l, theirs.Queues)
-	if err := l.Connect(theirs.Queues, theirs.ReadsIn); err != nil {
-		return fmt.Errorf("%w; over %v", err, path)
-	}
-	if err := e.attachLink(c, l, q, tcp, theirs, peer, path); err != nil {
-		return err
-	}
-	if client {
-		if again {
-			if err := c.Works.Probe(ctx); err != nil {
-				return fmt.Errorf("%w; over %v", err, path)
-			}
-		}
-		if err := exchange.WriteMessage(tcp, exchange.MsgReady, nil); err != nil {
-			return err
-		}
-		if _, err := exchange.ReadMessage(tcp, exchange.MsgReady); err != nil {
-			return err
-		}
-	} else {
-		if err := exchange.WriteHello(tcp, &ours, c.opt.Hello); err != nil {
-			return err
-		}
-		if _, err := exchange.ReadMessage(tcp, exchange.MsgReady); err != nil {
-			return err
-		}
-	}
-	switch {
-	case again && !client:
-		return c.welcomeAgain(caller)
-	case again:
-		return c.relink()
-	case !client:
-		return e.enlist(c, caller)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.start(c.peer, true)
-}
-
-// openMailbox makes the connection receive messages by itself, if both sides do.
-func (c *Conn) openMailbox(ours, theirs exchange.Mail) error {
-	if (ours.Depth == 0) != (theirs.Depth == 0) {
-		const text = "one side receives messages by itself, and the other does not"
-		return exchange.NewRejection(text, fmt.Errorf("%w: %s", ErrRejected, text))
-	}
-	if ours.Depth == 0 {
-		return nil
-	}
-	size := func(m exchange.Mail) mailbox.Size { return mailbox.Size{Depth: int(m.Depth), Length: int(m.Size)} }
-	return c.Works.OpenMailbox(size(ours), size(theirs))
-}
-
-// start starts the operations, and the goroutine that reads the peer's messages, unless the
-// connection has begun to end. accepted reports whether the program knows the peer. The caller
-// holds the mutex.
-func (c *Conn) start(peer operation.Peer, accepted bool) error {
-	if err := c.Works.Up(peer, accepted); err != nil {
-		return err
-	}
-	tcp := c.tcp
-	_ = tcp.SetDeadline(time.Time{})
-	c.reading = true
-	c.e.tasks.Go(func() { c.readExchange(tcp) })
-	return nil
-}
-
-// attachLink gives the link to the connection.
-func (e *Endpoint) attachLink(c *Conn, l rc.Link, q *cqueue.Queue, tcp net.Conn, theirs exchange.Hello, peer PeerInfo, path *ConnPath) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.tcp, c.path = tcp, path
-	if c.info.Addr == nil {
-		c.info = peer
-	}
-	return c.Works.Adopt(l, q, [2]uint64{theirs.Conn, theirs.Endpoint}, path)
 }

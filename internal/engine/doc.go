@@ -7,10 +7,10 @@
 // messages.
 //
 // This package makes connections and ends them: the exchange between two hosts, listeners, the
-// table of peers, the memory that two sides offer each other, the goodbye. Change it to make or
-// end connections in another way. Other packages carry operations out: rma has the calls, request
-// their memory and work requests, workqueue their order and their end, and progress polls for
-// completions.
+// table of peers, the links of a connection, the goodbye. Change it to make or end connections in
+// another way. Package offers has the memory that two sides offer each other. Other packages carry
+// operations out: rma has the calls, request their memory and work requests, workqueue their order
+// and their end, and progress polls for completions.
 //
 // # Ordering
 //

@@ -5,6 +5,8 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -41,10 +43,11 @@ type Endpoint struct {
 	closed    chan struct{} // nil until Close is called; closed when Close ends
 	table     table
 	listeners []*Listener
-	shares    map[*share]struct{} // for any peer
-	live      map[*Conn]struct{}  // the connections that have not ended
-	sessions  map[uint64]*Conn    // those that callers may name
-	ended     workqueue.Counts    // of those that have
+	shares    map[*share]struct{}    // for any peer
+	live      map[*Conn]struct{}     // the connections that have not ended
+	sessions  map[uint64]*Conn       // those that callers may name
+	ended     workqueue.Counts       // of those that have
+	blocks    workqueue.BlockCounter // of the writes of all peers
 }
 
 // NewEndpoint makes an endpoint of a NIC.
@@ -129,3 +132,22 @@ func (e *Endpoint) Close() error {
 
 // isClosed returns the error of an endpoint that is closed.
 func (e *Endpoint) isClosed() error { return e.table.isClosed() }
+
+// Counts returns the counters of the NIC, and of all connections of the endpoint, those that have
+// ended included. No operation of a Conn waits for it.
+func (e *Endpoint) Counts() workqueue.Sum {
+	e.mu.Lock()
+	sum := workqueue.Sum{Counts: e.ended}
+	live := slices.Collect(maps.Keys(e.live))
+	e.mu.Unlock()
+	for _, c := range live { // if one ends now, its counters stay
+		if c.isLater() { // the first rail counts for all
+			c.Works.AddCounts(&sum.Counts)
+		} else {
+			c.Works.AddTo(&sum)
+		}
+	}
+	n := e.nic.Stats()
+	sum.Pinned, sum.Copied, sum.Blocks = n.Pinned, n.Staged, e.blocks.Blocks()
+	return sum
+}

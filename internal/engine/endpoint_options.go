@@ -6,6 +6,8 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net"
+	"net/netip"
 	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -84,6 +86,9 @@ type EndpointOptions struct {
 	// Outlive, too; otherwise the connection ends with its link.
 	Outlive bool
 
+	// Rails makes the connection the first rail of several, or a later one. It needs Outlive.
+	Rails Rails
+
 	// Hello is sent to the peer, which finds it in PeerInfo.Hello. It has at most 4 KiB.
 	Hello []byte
 	// Admit, if not nil, is called before a listener connects a caller; its error rejects the
@@ -106,6 +111,67 @@ type EndpointOptions struct {
 	// 0 stands for the path's, and so does a zero PathAttr.
 	Connect ibvfd.ConnectAttr
 }
+
+// Rails are the connections, over several NICs each way, that a program uses as one. The side
+// that calls makes the first, and learns by Conn.PeerNICs how many NICs the peer has; then it makes
+// the others, each by another endpoint. A listener gives each caller of a later rail to the
+// endpoint of the NIC that it is for.
+type Rails struct {
+	NICs  int    // of this side; 0 if the connection has one rail only
+	Group uint64 // of a later rail: the Session of the first
+	Rail  int    // its number, from 1 on; 0 for the first
+
+	Messages *mailbox.Shared // of a later rail, on the side that calls: those of the first
+
+	// Addrs are the addresses of a listener's NICs, by the number of the rail, at which callers reach
+	// the listener, too. Way is that of a later rail's exchange; if it has no To, the exchange goes to
+	// the address that is dialed. It is asked for at each attempt.
+	Addrs []netip.Addr
+	Way   func() Way
+
+	// Both are a listener's: Find returns the endpoint for a caller's later rail, nil if the group is
+	// not known, and the messages of the first rail. Joined takes the connection of any rail; that of
+	// the first has no link yet, and Accept returns it, too.
+	Find   func(group uint64, rail int, caller PeerInfo) (*Endpoint, *mailbox.Shared, error)
+	Joined func(group uint64, rail int, c *Conn) error
+
+	// Lost is called when a rail has lost its link, and this side's queue pairs are destroyed, before
+	// there is another link;
+	// Reported when the peer has said so of its own, over any rail; Linked when a rail has another
+	// link. Keep reports whether a rail is to wait for one after PeerTimeout. All these must return at once.
+	Lost     func(group uint64, report RailReport)
+	Reported func(group uint64, report RailReport)
+	Linked   func(group uint64, rail int, link uint32)
+	Keep     func(group uint64) bool
+
+	// Drain waits until no atomic of this side over a rail is under way that uses the keys for an ID. The
+	// peer has withdrawn them.
+	Drain func(group uint64, rail int, id uint64)
+}
+
+// Way is the way of an exchange over TCP.
+type Way struct {
+	From netip.Addr     // of this host; may be invalid
+	To   netip.AddrPort // of the peer; may be invalid
+}
+
+// wayTimeout is the longest time in which the peer's NIC must answer at its own address.
+const wayTimeout = 2 * time.Second
+
+// dialer returns the dialer for a way.
+func (w Way) dialer() *net.Dialer {
+	d := new(net.Dialer)
+	if w.To.IsValid() { // the other way may be better
+		d.Timeout = wayTimeout
+	}
+	if w.From.IsValid() {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(w.From, 0))
+	}
+	return d
+}
+
+// RailReport says that the queue pairs of a rail's link are destroyed on one side.
+type RailReport = exchange.RailReport
 
 // A silent peer is given up after keepIdle + keepCount*keepEvery. Tests use shorter times.
 var (

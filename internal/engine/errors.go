@@ -3,6 +3,8 @@
 package engine
 
 import (
+	"fmt"
+
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/rc"
@@ -22,3 +24,16 @@ var (
 
 // ErrClosed means that this side has closed an object that it uses. The error names the object.
 var ErrClosed = errs.ErrClosed
+
+// rejectedHere is the error of a caller that this side's program has rejected. It is ErrRejected.
+type rejectedHere string
+
+func (r rejectedHere) Error() string { return fmt.Sprintf("rejected by this side: %q", string(r)) }
+
+func (rejectedHere) Is(target error) bool { return target == ErrRejected }
+
+// Reject returns an error for EndpointOptions.Admit. The caller receives its text, of at most 256
+// bytes.
+func Reject(text string) error {
+	return exchange.NewRejection(text, rejectedHere(exchange.Bounded(text)))
+}

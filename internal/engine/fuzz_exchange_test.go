@@ -140,7 +140,7 @@ func hostile(t testing.TB, client bool, data []byte) {
 		p := must(e.table.insert(""))(t)
 		c := e.newConn(p, &e.opt)
 		e.mu.Unlock()
-		err := e.exchange(ctx, &e.opt, ours, "", nil, func(*exchange.Hello, PeerInfo) (*Conn, error) { return c, nil })
+		err := (&attempt{e: e, raw: ours, opt: &e.opt, c: c}).run(ctx)
 		if err == nil {
 			id = p.id
 		} else {

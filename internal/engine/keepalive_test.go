@@ -14,7 +14,7 @@ import (
 func TestKeepalive(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	for name, e := range map[string]*Endpoint{"who connects": w.a, "who listens": w.b} {
-		tcp := e.connTo(e.Peers()[0]).tcp.(*net.TCPConn)
+		tcp := e.connTo(e.Peers()[0]).links.last.tcp.(*net.TCPConn)
 		raw := must(tcp.SyscallConn())(t)
 		for what, opt := range map[string]struct{ level, name, want int }{
 			"SO_KEEPALIVE":     {unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},

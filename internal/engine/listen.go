@@ -4,17 +4,13 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/cmstream"
 	"github.com/gpurdma/gpurdma/internal/errs"
-	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/handshake"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/workqueue"
@@ -146,101 +142,6 @@ func (l *Listener) serve() {
 	s.Serve(l.e.life, l.net)
 }
 
-// rejected reports a caller that is not connected.
-func (l *Listener) rejected(from net.Addr, why error) {
-	caller := PeerInfo{Addr: from}
-	if k := (*knownCaller)(nil); errors.As(why, &k) {
-		caller, why = k.info, k.error
-	}
-	l.opt.OnReject(caller, why)
-}
-
-// knownCaller is the error of a caller that has sent its hello.
-type knownCaller struct {
-	info PeerInfo
-	error
-}
-
-func (k *knownCaller) Unwrap() error { return k.error }
-
-// acceptCaller connects a caller. The caller becomes a peer when it is connected: a caller that
-// has only sent its hello takes no place in the table. OnReject receives the error.
-func (l *Listener) acceptCaller(ctx context.Context, caller *handshake.Caller) error {
-	e := l.e
-	var c, again *Conn
-	err := e.exchange(ctx, l.opt, caller.Conn, "", &calling{caller, l}, func(theirs *exchange.Hello, from PeerInfo) (*Conn, error) {
-		if theirs.Link > 0 {
-			var err error
-			again, err = e.calledAgain(ctx, caller.Conn, theirs, from)
-			return again, err
-		}
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if err := e.table.hasPlace(); err != nil {
-			return nil, err
-		}
-		if theirs.Session != 0 && e.sessions[theirs.Session] != nil {
-			return nil, fmt.Errorf("%w: the name of the connection is taken", ErrRejected)
-		}
-		c = e.newConn(new(peer), l.opt)
-		return c, nil
-	})
-	if again != nil {
-		return again.attempted(err)
-	}
-	if err == nil || c == nil {
-		return err
-	}
-	c.Works.Abort(err)
-	<-c.ended
-	if c.peer != 0 { // readExchange calls OnReject
-		return nil
-	}
-	return err
-}
-
-// calling is a caller of a listener.
-type calling struct {
-	*handshake.Caller
-	l *Listener
-}
-
-// reserve gives a caller a place among the connections that wait for Accept, until announce or
-// release.
-func (l *Listener) reserve() error {
-	l.e.mu.Lock()
-	defer l.e.mu.Unlock()
-	if l.closed() { // Close takes the connections in accepted
-		return exchange.NewRejection(exchange.TextClosing, fmt.Errorf("%w: the listener is closed", ErrNotConnected))
-	}
-	for range len(l.accepted) { // peers that have ended take no place
-		select {
-		case q := <-l.accepted:
-			if !q.conn.Works.Over() {
-				l.accepted <- q
-			}
-		default: // Accept has taken it meanwhile
-		}
-	}
-	switch {
-	case len(l.accepted)+l.coming >= cap(l.accepted):
-		return exchange.NewRejection(exchange.TextBacklog, fmt.Errorf("%w: %d connections wait for Accept", ErrNotConnected, len(l.accepted)+l.coming))
-	case l.opt.MaxConns > 0 && l.conns >= l.opt.MaxConns:
-		return exchange.NewRejection(exchange.TextFull, fmt.Errorf("%w: the listener has %d connections", dmabuf.ErrLimit, l.conns))
-	}
-	l.coming++
-	l.conns++
-	return nil
-}
-
-// release gives back the place of a caller that was not connected.
-func (l *Listener) release() {
-	l.e.mu.Lock()
-	defer l.e.mu.Unlock()
-	l.coming--
-	l.conns--
-}
-
 // closed reports whether Close was called. The caller holds the endpoint's mutex.
 func (l *Listener) closed() bool {
 	select {
@@ -248,104 +149,6 @@ func (l *Listener) closed() bool {
 		return true
 	default:
 		return false
-	}
-}
-
-// enlist makes a connected caller a peer, which Accept returns. From here on its handshake
-// cannot be ended in favour of another caller's.
-func (e *Endpoint) enlist(c *Conn, caller *calling) error {
-	e.mu.Lock()
-	p, err := e.table.insert("")
-	if err == nil {
-		p.conn = c
-		if c.session != 0 && e.sessions[c.session] == nil { // teardown removes it
-			e.sessions[c.session] = c
-		}
-	}
-	e.mu.Unlock()
-	if errors.Is(err, dmabuf.ErrLimit) {
-		err = exchange.NewRejection(exchange.TextFull, err)
-	}
-	if err != nil {
-		return err
-	}
-	if err := e.welcome(c, p, caller); err != nil {
-		e.unlist(p.id)
-		return err
-	}
-	return e.announce(p, caller.l)
-}
-
-// welcomeAgain sends a caller that makes another link a ready, and starts the operations.
-func (c *Conn) welcomeAgain(caller *calling) error {
-	if err := caller.Connected(); err != nil {
-		return err
-	}
-	if err := exchange.WriteMessage(c.tcp, exchange.MsgReady, nil); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	if c.tcp == net.Conn(caller.Caller) {
-		c.tcp = caller.Conn
-	}
-	c.mu.Unlock()
-	return c.relink()
-}
-
-// welcome gives a caller a place among those that wait for Accept, sends it a ready, and starts
-// the connection.
-func (e *Endpoint) welcome(c *Conn, p *peer, caller *calling) error {
-	if err := caller.Connected(); err != nil {
-		return err
-	}
-	if err := caller.l.reserve(); err != nil {
-		return err
-	}
-	err := exchange.WriteMessage(c.tcp, exchange.MsgReady, nil)
-	if err == nil {
-		err = c.join(p.id, caller)
-	}
-	if err != nil {
-		caller.l.release()
-	}
-	return err
-}
-
-// join gives a caller's connection its number in the table, and starts it, unless it has ended
-// meanwhile.
-func (c *Conn) join(id operation.Peer, caller *calling) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.tcp == net.Conn(caller.Caller) {
-		c.tcp = caller.Conn
-	}
-	if err := c.start(id, false); err != nil {
-		return err
-	}
-	c.peer, c.uninvited, c.listener = id, true, caller.l
-	return nil
-}
-
-// unlist removes a peer from the table.
-func (e *Endpoint) unlist(id operation.Peer) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.table.forget(id)
-}
-
-// announce queues a peer for Accept.
-func (e *Endpoint) announce(p *peer, l *Listener) error {
-	e.mu.Lock() // one goroutine at a time adds a peer
-	defer e.mu.Unlock()
-	l.coming--
-	if l.closed() {
-		return fmt.Errorf("%w: the listener is closed", ErrNotConnected)
-	}
-	select {
-	case l.accepted <- p:
-		return nil
-	default: // another listener of the endpoint has taken the last place
-		return fmt.Errorf("%w: too many peers wait for Accept", ErrNotConnected)
 	}
 }
 
@@ -380,17 +183,4 @@ func (e *Endpoint) accept(ctx context.Context, accepted chan *peer, done chan st
 			return nil, e.isClosed()
 		}
 	}
-}
-
-// rejectWait bounds how long sending a reject may take.
-const rejectWait = time.Second
-
-// reject sends the reason to a caller that is not connected.
-func (e *Endpoint) reject(tcp net.Conn, greeted bool, why error) {
-	kind, body, ok := exchange.Reason(why, greeted, e.life.Err() != nil)
-	if !ok {
-		return
-	}
-	_ = tcp.SetDeadline(time.Now().Add(rejectWait))
-	_ = exchange.WriteMessage(tcp, kind, body)
 }

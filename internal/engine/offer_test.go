@@ -51,8 +51,8 @@ func TestOfferEnds(t *testing.T) {
 	defer other.Close()
 	c := w.b.connTo(w.ba)
 	c.mu.Lock()
-	tcp := c.tcp
-	c.tcp = deaf
+	tcp := c.links.last.tcp
+	c.links.last.tcp = deaf
 	c.mu.Unlock()
 	defer tcp.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)

@@ -101,12 +101,8 @@ func (e *Endpoint) ConnPath(id operation.Peer) (ConnPath, error) {
 	if err != nil {
 		return ConnPath{}, err
 	}
-	if c != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.path != nil {
-			return *c.path, nil
-		}
+	if c != nil && c.links.current() != nil {
+		return c.Path(), nil
 	}
 	return ConnPath{}, fmt.Errorf("peer %d: %w", id, ErrNotConnected)
 }

@@ -51,6 +51,9 @@ func (c *Conn) Share(s memory.Span, access ibvfd.Access) (*memory.RemoteBuffer, 
 	return c.e.share(c, s, access)
 }
 
+// Unshare is [Endpoint.Unshare] of the connection's endpoint.
+func (c *Conn) Unshare(rb *memory.RemoteBuffer) error { return c.e.Unshare(rb) }
+
 func (e *Endpoint) share(c *Conn, s memory.Span, access ibvfd.Access) (*memory.RemoteBuffer, error) {
 	sh, token := &share{e: e, conn: c}, e.token
 	if c != nil {
@@ -74,7 +77,7 @@ func (e *Endpoint) share(c *Conn, s memory.Span, access ibvfd.Access) (*memory.R
 // refusal returns the error of a share whose connection or endpoint has ended.
 func (s *share) refusal() error {
 	if s.conn != nil {
-		return s.conn.Works.Refusal()
+		return s.conn.Works.End.Refusal()
 	}
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
@@ -90,11 +93,11 @@ func (s *share) publish() error {
 	if c := s.conn; c != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if err := c.Works.Refusal(); err != nil {
+		if err := c.Works.End.Refusal(); err != nil {
 			return err
 		}
 		if c.shares == nil { // the connection has just ended
-			return c.Works.Gone()
+			return c.Works.End.Gone()
 		}
 		c.shares[s] = struct{}{}
 		return nil

@@ -26,20 +26,25 @@ func TestHello(t *testing.T) {
 		t.Errorf("%+v, %v", back, err)
 	}
 	for name, change := range map[string]func(h *Hello, b []byte) []byte{
-		"another magic":  func(h *Hello, b []byte) []byte { b[0]++; return b },
-		"no READ depths": func(h *Hello, b []byte) []byte { return b[:len(b)-2] },
-		"three queues":   func(h *Hello, b []byte) []byte { b[22]++; return b },
-		"too short":      func(h *Hello, b []byte) []byte { return b[:len(b)-1] },
-		"too long":       func(h *Hello, b []byte) []byte { return append(b, 0) },
-		"nothing":        func(h *Hello, b []byte) []byte { return nil },
-		"QP 0":           func(h *Hello, b []byte) []byte { h.Queues[1].QPN = 0; return h.Append(nil) },
-		"QP 1":           func(h *Hello, b []byte) []byte { h.Queues[0].QPN = 1; return h.Append(nil) },
-		"QP of 25 bits":  func(h *Hello, b []byte) []byte { h.Queues[0].QPN = 1 << 24; return h.Append(nil) },
-		"PSN of 25 bits": func(h *Hello, b []byte) []byte { h.Queues[0].PSN = 1 << 24; return h.Append(nil) },
-		"MTU 0":          func(h *Hello, b []byte) []byte { h.Queues[0].MTU = 0; return h.Append(nil) },
-		"MTU 1500":       func(h *Hello, b []byte) []byte { h.Queues[0].MTU = 1500; return h.Append(nil) },
-		"MTU 8192":       func(h *Hello, b []byte) []byte { h.Queues[0].MTU = 8192; return h.Append(nil) },
-		"no address":     func(h *Hello, b []byte) []byte { h.Queues[0].GID = [16]byte{}; return h.Append(nil) },
+		"another magic":         func(h *Hello, b []byte) []byte { b[0]++; return b },
+		"no READ depths":        func(h *Hello, b []byte) []byte { return b[:len(b)-2] },
+		"three queues":          func(h *Hello, b []byte) []byte { b[22]++; return b },
+		"too short":             func(h *Hello, b []byte) []byte { return b[:len(b)-1] },
+		"too long":              func(h *Hello, b []byte) []byte { return append(b, 0) },
+		"nothing":               func(h *Hello, b []byte) []byte { return nil },
+		"QP 0":                  func(h *Hello, b []byte) []byte { h.Queues[1].QPN = 0; return h.Append(nil) },
+		"QP 1":                  func(h *Hello, b []byte) []byte { h.Queues[0].QPN = 1; return h.Append(nil) },
+		"QP of 25 bits":         func(h *Hello, b []byte) []byte { h.Queues[0].QPN = 1 << 24; return h.Append(nil) },
+		"PSN of 25 bits":        func(h *Hello, b []byte) []byte { h.Queues[0].PSN = 1 << 24; return h.Append(nil) },
+		"MTU 0":                 func(h *Hello, b []byte) []byte { h.Queues[0].MTU = 0; return h.Append(nil) },
+		"MTU 1500":              func(h *Hello, b []byte) []byte { h.Queues[0].MTU = 1500; return h.Append(nil) },
+		"MTU 8192":              func(h *Hello, b []byte) []byte { h.Queues[0].MTU = 8192; return h.Append(nil) },
+		"addresses of no rails": func(h *Hello, b []byte) []byte { h.Addrs = 1; return h.Append(nil) },
+		"65 addresses": func(h *Hello, b []byte) []byte {
+			h.Session, h.Rails, h.Addrs = 1, 1, MaxRails+1
+			return h.Append(nil)
+		},
+		"no address": func(h *Hello, b []byte) []byte { h.Queues[0].GID = [16]byte{}; return h.Append(nil) },
 	} {
 		h := goodHello()
 		if err := back.Decode(change(&h, h.Append(nil))); !errors.Is(err, ErrMalformed) {

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"net/netip"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
@@ -16,8 +17,9 @@ import (
 
 // Version is the version of the messages. Version 1 had no READ depths, version 2 no reject,
 // version 3 no texts, names, bye or gone, version 4 no reason in a bye, and no answer to ready and
-// to the withdrawal of a name, version 5 no second link of a connection.
-const Version = 6
+// to the withdrawal of a name, version 5 no second link of a connection, version 6 no rails,
+// version 7 no notifications with sums, version 8 no addresses of NICs.
+const Version = 9
 
 // MaxText is the longest text that a program may send with its hello, in bytes.
 const MaxText = 4 << 10
@@ -45,7 +47,18 @@ type Hello struct {
 	Link     uint32
 	Received uint64
 	Untaken  uint16
+
+	// Rails is the number of NICs that a side would use for rails of a connection; 0 if it has no
+	// rails but the first. Rail is the number of this one, 0 for the first; Group is the Session of
+	// the first one, 0 in the first one's hello.
+	Group       uint64
+	Rail, Rails uint8
+
+	Addrs uint8 // addresses that follow
 }
+
+// MaxRails is the most rails of a connection.
+const MaxRails = 64
 
 // Mail is the number of messages that a side takes before its program has read one, and the
 // longest size of one in bytes; 0 if the program posts receives itself.
@@ -75,7 +88,9 @@ func (h *Hello) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, h.Session)
 	b = binary.BigEndian.AppendUint32(b, h.Link)
 	b = binary.BigEndian.AppendUint64(b, h.Received)
-	return binary.BigEndian.AppendUint16(b, h.Untaken)
+	b = binary.BigEndian.AppendUint16(b, h.Untaken)
+	b = binary.BigEndian.AppendUint64(b, h.Group)
+	return append(b, h.Rail, h.Rails, h.Addrs)
 }
 
 // Decode decodes a hello of a peer, and checks all of it.
@@ -118,6 +133,13 @@ func (h *Hello) Decode(data []byte) error {
 	if r.Err == nil && out.Link == 0 && out.Received|uint64(out.Untaken) != 0 || out.Link != 0 && out.Session == 0 || out.Untaken > out.Mail.Depth {
 		return r.Fail("link %d of connection %#x, with %d messages, %d not taken", out.Link, out.Session, out.Received, out.Untaken)
 	}
+	out.Group, out.Rail, out.Rails = r.Uint64(), r.Byte(), r.Byte()
+	if r.Err == nil && (out.Rails > MaxRails || out.Rails > 0 && out.Session == 0 || (out.Rail == 0) != (out.Group == 0) || out.Rail > 0 && (out.Rail >= MaxRails || out.Rails == 0)) {
+		return r.Fail("rail %d of %d of connection %#x", out.Rail, out.Rails, out.Group)
+	}
+	if out.Addrs = r.Byte(); r.Err == nil && (out.Addrs > MaxRails || out.Addrs > 0 && out.Rails == 0) {
+		return r.Fail("%d addresses of %d rails", out.Addrs, out.Rails)
+	}
 	if err := r.End(); err != nil {
 		return err
 	}
@@ -126,7 +148,7 @@ func (h *Hello) Decode(data []byte) error {
 }
 
 // HelloSize is the size of a hello of this version.
-const HelloSize = 4 + 2 + 8 + 8 + 1 + rc.Queues*(4+4+2+2+16) + 2 + 2 + 4 + 2 + 8 + 4 + 8 + 2
+const HelloSize = 4 + 2 + 8 + 8 + 1 + rc.Queues*(4+4+2+2+16) + 2 + 2 + 4 + 2 + 8 + 4 + 8 + 2 + 8 + 3
 
 // ourVersion returns the hello that answers a hello of another version.
 func ourVersion() []byte {
@@ -135,12 +157,16 @@ func ourVersion() []byte {
 	return b[:HelloSize]
 }
 
-// WriteHello sends a hello, and the program's text.
-func WriteHello(tcp net.Conn, h *Hello, text []byte) error {
-	if err := WriteMessage(tcp, MsgHello, h.Append(nil)); err != nil || h.Text == 0 {
-		return err
+// WriteHello sends a hello, the addresses of NICs, and the program's text.
+func WriteHello(tcp net.Conn, h *Hello, addrs []netip.Addr, text []byte) error {
+	err := WriteMessage(tcp, MsgHello, h.Append(nil))
+	if err == nil && h.Addrs > 0 {
+		err = WriteMessage(tcp, MsgAddrs, EncodeAddrs(addrs))
 	}
-	return WriteMessage(tcp, MsgText, text)
+	if err == nil && h.Text > 0 {
+		err = WriteMessage(tcp, MsgText, text)
+	}
+	return err
 }
 
 // ReadText reads the text of n bytes that follows a hello, and returns what is known of the

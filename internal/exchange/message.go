@@ -26,6 +26,8 @@ const (
 	MsgBye    // the side ends the connection; the reason, in UTF-8, empty if its program has closed it
 	MsgGone   // the side's queue pairs are destroyed
 	MsgForgot // the side has taken a withdrawal of a name: one for each, in their order
+	MsgRail   // the side's queue pairs of another rail are destroyed: a RailReport
+	MsgAddrs  // the addresses of the side's NICs, after a hello
 )
 
 // MaxBody bounds a message's body by its kind, before memory is allocated.
@@ -39,6 +41,10 @@ func (k Kind) MaxBody() int {
 		return MaxText
 	case MsgReject, MsgBye:
 		return MaxReject
+	case MsgAddrs:
+		return MaxRails * addrSize
+	case MsgRail:
+		return len(RailReport{}.Encode())
 	}
 	return 0
 }

@@ -4,6 +4,7 @@ package exchange
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -11,17 +12,30 @@ import (
 )
 
 // MaxName is the longest name of an export, in bytes.
-const MaxName = 255
+const MaxName = 254
 
 // MaxOffer is the longest offer: the length of the name, the name, and the descriptor, or
 // nothing if the name is not offered any more.
-const MaxOffer = 1 + MaxName + memory.MaxRemoteWire
+const MaxOffer = 1 + len(atomics) + MaxName + memory.MaxRemoteWire
+
+// atomics begins the name under which the keys for atomics on memory are offered.
+const atomics = "\x00"
+
+// ForAtomics returns the name under which the keys for atomics are offered, for memory that is exported
+// under a name.
+func ForAtomics(name string) string { return atomics + name }
+
+// IsForAtomics reports whether ForAtomics has returned a name.
+func IsForAtomics(name string) bool { return strings.HasPrefix(name, atomics) }
 
 func appendName(b []byte, name string) []byte { return append(append(b, byte(len(name))), name...) }
 
 // CheckName refuses names that cannot be offered.
 func CheckName(op, name string) error {
-	if name != "" && len(name) <= MaxName {
+	switch {
+	case IsForAtomics(name):
+		return &dmabuf.Error{Op: op, Detail: fmt.Sprintf("the name %q", name), Remedy: "use one that does not begin with a zero byte", Err: dmabuf.ErrRange}
+	case name != "" && len(name) <= MaxName:
 		return nil
 	}
 	return &dmabuf.Error{Op: op, Detail: fmt.Sprintf("a name of %d bytes", len(name)), Remedy: fmt.Sprintf("use 1 to %d", MaxName), Err: dmabuf.ErrRange}

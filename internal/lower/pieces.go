@@ -42,6 +42,18 @@ func (s *Space) search(off int64) (Piece, int64) {
 	return s.Memory[i], off - (s.ends[i] - s.Memory[i].Length)
 }
 
+// Bounds returns the lowest address of n bytes from off on, and the one after the highest.
+func (s *Space) Bounds(off, n int64) (lo, hi uint64) {
+	lo = math.MaxUint64
+	for n > 0 {
+		p, at := s.find(off)
+		some := min(n, p.Length-at)
+		lo, hi = min(lo, p.Addr+uint64(at)), max(hi, p.Addr+uint64(at+some))
+		off, n = off+some, n-some
+	}
+	return lo, hi
+}
+
 // Window is Len bytes of a layout's run from Off on, in memory.
 type Window struct {
 	Layout   layout.Layout

@@ -10,9 +10,9 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/internal/fifo"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/internal/memory"
+	"github.com/gpurdma/gpurdma/internal/verify"
 	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
@@ -41,20 +41,27 @@ type Box struct {
 	most    int            // the most credits that this side may have
 	owed    int            // messages that the program has taken since credits were last sent
 	arrived uint64         // messages that have arrived
-	lists   [Note + 1]list
+	untaken int            // of these, that the program has not taken
+	head    int            // bytes before those of a message
+	shared  *Shared        // nil if there is one rail only
+	inbox   *inbox
+	taken   func() // is called when the program has taken a message that has arrived here
 }
 
-// list has the messages of a kind that have arrived.
-type list struct {
-	messages fifo.Queue[[]byte]
-	arrived  chan struct{} // signals that there is one
-}
-
-// Open allocates the slots.
-func (b *Box) Open(nic *memory.NIC, ours, theirs Size) error {
+// Open allocates the slots. shared has the messages of all rails; it is nil for a connection over
+// one. taken is called, without a lock, when the program has taken a message that has arrived here:
+// it calls Taken.
+func (b *Box) Open(nic *memory.NIC, ours, theirs Size, shared *Shared, taken func()) error {
+	b.taken, b.shared, b.head = taken, shared, kindSize
+	if shared != nil {
+		b.inbox, b.head = &shared.inbox, kindSize+numberSize
+	} else {
+		b.inbox = new(inbox)
+		b.inbox.open()
+	}
 	b.depth, b.credits, b.most = ours.Depth, theirs.Depth, theirs.Depth
 	b.ours, b.longest = ours.Length, min(ours.Length, theirs.Length)
-	b.in, b.out = headSize+max(b.ours, creditSize), headSize+max(b.longest, creditSize)
+	b.in, b.out = b.head+max(b.ours, creditSize), b.head+max(b.longest, creditSize)
 	b.sent = b.Receives() * b.in
 	slots := min(b.credits, b.depth)
 	for i := range slots {
@@ -68,9 +75,6 @@ func (b *Box) Open(nic *memory.NIC, ours, theirs Size) error {
 		return err
 	}
 	b.piece = b.buf.Piece()
-	for k := range b.lists {
-		b.lists[k].arrived = make(chan struct{}, 1)
-	}
 	return nil
 }
 
@@ -106,6 +110,17 @@ func (b *Box) Letter(what string, kind Kind, p []byte) (Letter, error) {
 	return Letter{kind: kind, payload: p}, nil
 }
 
+// Summed returns the note of a write with sums, for which it leaves room.
+func (b *Box) Summed(what string, p []byte) (Letter, error) {
+	if b.depth > 0 && len(p) > b.longest-SumsSize {
+		return Letter{}, &dmabuf.Error{
+			Op: what, Detail: fmt.Sprintf("a note of %d bytes, and Config.Verify", len(p)), Err: memory.ErrTooLong,
+			Remedy: fmt.Sprintf("sums take %d of the %d bytes that this connection takes, the smaller MessageSize of both sides: raise it, or write with a shorter note", SumsSize, b.longest),
+		}
+	}
+	return b.Letter(what, Note, p)
+}
+
 // slot returns the offset of a sending slot.
 func (b *Box) slot(i int) int { return b.sent + (i-1)*b.out }
 
@@ -124,10 +139,10 @@ func (b *Box) Stamp(l *Letter) {
 	}
 	n := len(*slots) - 1
 	l.slot, *slots = (*slots)[n], (*slots)[:n]
-	l.length = headSize + len(l.payload)
+	l.length, l.head = b.head+len(l.payload), b.head
 	p := b.bytes(b.slot(l.slot), l.length)
 	p[0] = byte(l.kind)
-	copy(p[headSize:], l.payload)
+	copy(p[b.head:], l.payload)
 	l.payload = nil
 }
 
@@ -151,6 +166,9 @@ func (b *Box) Unstamp(l *Letter) {
 // Request makes the work request of a message, which has a slot. Messages of up to inline bytes
 // are put into the work request.
 func (b *Box) Request(l *Letter, inline int, wr *ibvfd.SendWR, sges []ibvfd.SGE) {
+	if b.shared != nil && l.kind != credit {
+		binary.BigEndian.PutUint64(b.bytes(b.slot(l.slot)+kindSize, numberSize), b.shared.sent.Add(1))
+	}
 	sges[0] = ibvfd.SGE{Addr: b.piece.Addr + uint64(b.slot(l.slot)), Length: uint32(l.length), LKey: b.piece.Key}
 	*wr = ibvfd.SendWR{Op: ibvfd.OpSend, SGE: sges[:1:1]}
 	if l.length <= inline {
@@ -173,23 +191,36 @@ func (b *Box) Pay() Letter {
 
 // Arrived takes a message of n bytes that a receive has completed with.
 func (b *Box) Arrived(l *Letter, n int) error {
-	if n < headSize || n > b.in {
+	if n < b.head || n > b.in {
 		return malformed(fmt.Sprintf("a message of %d bytes", n))
 	}
 	p := b.bytes((l.slot-1)*b.in, n)
-	kind, body := Kind(p[0]), p[headSize:]
+	kind, body := Kind(p[0]), p[b.head:]
+	var sums *verify.Trailer
 	switch kind {
-	case Message, Note:
+	case Message, Note, summed:
 		if len(body) > b.ours {
 			return malformed(fmt.Sprintf("a message of %d bytes", n))
 		}
-		if b.lists[Message].messages.Len()+b.lists[Note].messages.Len() >= b.depth {
+		if b.untaken >= b.depth {
 			return malformed("a message without a credit")
 		}
+		if kind == summed {
+			var err error
+			if body, sums, err = cutSums(body); err != nil {
+				return err
+			}
+			kind = Note
+		}
+		number := uint64(0)
+		if b.shared != nil {
+			number = binary.BigEndian.Uint64(p[kindSize:])
+		}
+		if !b.inbox.put(number, item{kind, Mail{append([]byte(nil), body...), sums}, b.taken}) {
+			return malformed(fmt.Sprintf("message %d a second time", number))
+		}
 		b.arrived++
-		l := &b.lists[kind]
-		l.messages.Push(append([]byte(nil), body...))
-		l.tell()
+		b.untaken++
 	case credit:
 		if len(body) != creditSize {
 			return malformed(fmt.Sprintf("credits in %d bytes", len(body)))
@@ -204,13 +235,27 @@ func (b *Box) Arrived(l *Letter, n int) error {
 	return nil
 }
 
+// cutSums returns a note and its sums.
+func cutSums(body []byte) (note []byte, sums *verify.Trailer, err error) {
+	n := len(body) - lengthSize
+	if n < 0 {
+		return nil, nil, malformed(fmt.Sprintf("a note with sums in %d bytes", len(body)))
+	}
+	size := int(binary.BigEndian.Uint16(body[n:]))
+	if size > n {
+		return nil, nil, malformed(fmt.Sprintf("sums of %d bytes in a note of %d", size, n))
+	}
+	sums, err = verify.Decode(body[n-size : n])
+	return body[:n-size], sums, err
+}
+
 // TakeBack takes back the slot of a message, which will be stamped again.
 func (b *Box) TakeBack(l *Letter) {
 	if l.slot == 0 || l.Own() {
 		return
 	}
 	at := b.slot(l.slot)
-	l.payload = append([]byte(nil), b.bytes(at+headSize, l.length-headSize)...)
+	l.payload = append([]byte(nil), b.bytes(at+b.head, l.length-b.head)...)
 	b.free = append(b.free, l.slot)
 	l.slot, l.posted = 0, false
 }
@@ -219,7 +264,7 @@ func (b *Box) TakeBack(l *Letter) {
 // taken. The peer gets both: nothing is owed to it any more.
 func (b *Box) Restart() (arrived uint64, untaken int) {
 	b.owed = 0
-	return b.arrived, b.lists[Message].messages.Len() + b.lists[Note].messages.Len()
+	return b.arrived, b.untaken
 }
 
 // Renew sets the credits for a peer whose program has not taken a number of messages.
@@ -235,27 +280,34 @@ func malformed(detail string) error {
 	return &dmabuf.Error{Op: "receive", Detail: detail, Err: wire.ErrMalformed}
 }
 
-// Signal returns a channel that gets a value when a message of the kind may have arrived.
-func (b *Box) Signal(kind Kind) <-chan struct{} { return b.lists[kind].arrived }
-
-// Take returns the next message of the kind. If there are more, or over is true, another goroutine
-// that waits gets a value of Signal.
-func (b *Box) Take(kind Kind, over bool) (p []byte, ok bool) {
-	l := &b.lists[kind]
-	if l.messages.Len() == 0 {
-		return nil, false
+// Unsent says that the last n messages were not received: the next ones get their numbers.
+func (b *Box) Unsent(n uint64) {
+	if b.shared != nil {
+		b.shared.sent.Add(-n)
 	}
-	p = l.messages.Pop()
-	if l.messages.Len() > 0 || over {
-		l.tell()
-	}
-	b.owed++
-	return p, true
 }
 
-func (l *list) tell() {
-	select {
-	case l.arrived <- struct{}{}:
-	default:
+// Signal returns a channel that gets a value when a message of the kind may have arrived.
+func (b *Box) Signal(kind Kind) <-chan struct{} {
+	if b.inbox == nil {
+		return nil
 	}
+	return b.inbox.lists[kind].arrived
+}
+
+// Take returns the next message of the kind, over any rail. The caller calls taken, without a lock.
+// If there are more, or over is true, another goroutine that waits gets a value of Signal. It may be
+// called without the connection's mutex.
+func (b *Box) Take(kind Kind, over bool) (m Mail, taken func(), ok bool) {
+	if b.inbox == nil {
+		return Mail{}, nil, false
+	}
+	x, ok := b.inbox.take(kind, over)
+	return x.Mail, x.taken, ok
+}
+
+// Taken says that the program has taken a message that has arrived here.
+func (b *Box) Taken() {
+	b.untaken--
+	b.owed++
 }

@@ -24,7 +24,7 @@ func opened(t *testing.T, ours, theirs Size) *Box {
 	network := memnic.New(memnic.Manual())
 	n := memory.NewNIC(network.Device("fake0", memnic.Limits{MaxSGE: 5}), memory.NICOptions{})
 	b := new(Box)
-	if err := b.Open(n, ours, theirs); err != nil {
+	if err := b.Open(n, ours, theirs, nil, b.Taken); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -142,9 +142,10 @@ func TestCredits(t *testing.T) {
 					s.deliver(t, peer)
 				}
 			case 3:
-				if p, ok := s.Take(Message, false); ok {
-					if !bytes.Equal(p, peer.sent[0]) {
-						t.Fatalf("%x, want %x", p, peer.sent[0])
+				if m, taken, ok := s.Take(Message, false); ok {
+					taken()
+					if !bytes.Equal(m.Body, peer.sent[0]) {
+						t.Fatalf("%x, want %x", m.Body, peer.sent[0])
 					}
 					peer.sent = peer.sent[1:]
 				}
@@ -170,7 +171,9 @@ func TestCredits(t *testing.T) {
 					x[0].deliver(t, x[1])
 				}
 				for {
-					if _, ok := x[1].Take(Message, false); !ok {
+					if _, taken, ok := x[1].Take(Message, false); ok {
+						taken()
+					} else {
 						break
 					}
 					x[0].sent = x[0].sent[1:]
@@ -197,12 +200,17 @@ func TestMalformed(t *testing.T) {
 		length   int
 	}{
 		"nothing":          {0, nil, 0},
-		"too long":         {0, nil, headSize + 9},
-		"longer than ours": {0, []byte{byte(Message)}, headSize + 4},
+		"too long":         {0, nil, kindSize + 9},
+		"longer than ours": {0, []byte{byte(Message)}, kindSize + 4},
 		"no kind":          {0, []byte{0, 1}, 2},
 		"an unknown kind":  {0, []byte{byte(receive), 1}, 2},
 		"without a credit": {2, []byte{byte(Note)}, 1},
 		"short credits":    {0, []byte{byte(credit), 0, 1}, 3},
+		"no sums":          {0, []byte{byte(summed)}, 1},
+		"short sums":       {0, []byte{byte(summed), 0}, 2},
+		"sums of nothing":  {0, []byte{byte(summed), 0, 0}, 3},
+		"sums too long":    {0, []byte{byte(summed), 0, 1}, 3},
+		"bad sums":         {0, []byte{byte(summed), 9, 0, 1}, 4},
 		"too many credits": {0, binary.BigEndian.AppendUint32([]byte{byte(credit)}, 1), 5},
 	} {
 		b := opened(t, Size{2, 3}, Size{2, 8})

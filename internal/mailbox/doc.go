@@ -9,6 +9,8 @@
 // themselves: one carries at least half of all credits, and so at most two of them are on their
 // way.
 //
+// A note may have a trailer of package verify behind it. Box checks it, and Take returns it decoded.
+//
 // Change it to bound or to send messages in another way. The works that carry messages are in
 // package workqueue.
 package mailbox

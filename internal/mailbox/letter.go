@@ -2,6 +2,12 @@
 
 package mailbox
 
+import (
+	"encoding/binary"
+
+	"github.com/gpurdma/gpurdma/internal/verify"
+)
+
 // Kind is the kind of a message. It is the first byte of the message.
 type Kind byte
 
@@ -11,6 +17,7 @@ const (
 	Note                    // sent after the bytes of a write
 
 	credit  // 4 bytes: the number of credits
+	summed  // a Note, followed by a trailer of package verify, and the trailer's length
 	receive // of a Letter: a receive for any message
 )
 
@@ -22,11 +29,17 @@ func (k Kind) String() string {
 	return "message"
 }
 
-// Sizes of a message's kind, and of the number of credits, in bytes.
+// Sizes of a message's kind, of its number over several rails, of the number of credits, and of the
+// length of a trailer, in bytes.
 const (
-	headSize   = 1
+	kindSize   = 1
+	numberSize = 8
 	creditSize = 4
+	lengthSize = 2
 )
+
+// SumsSize is the most bytes of a message that sums take.
+const SumsSize = verify.Room + lengthSize
 
 // Letter is the message that an operation sends, or that follows its bytes, or a receive for any
 // message. The zero Letter is none.
@@ -35,14 +48,25 @@ type Letter struct {
 	payload []byte // until it is in its slot
 	slot    int    // a sending slot of the box, counted from 1; 0 for none
 	length  int    // bytes in the slot
+	head    int    // of these, before the message
 	posted  bool
+}
+
+// Unstamped reports whether there is a message that has no slot yet.
+func (l *Letter) Unstamped() bool { return l.kind != 0 && l.slot == 0 }
+
+// AddSums adds a trailer to a note that has room for it and no slot yet.
+func (l *Letter) AddSums(trailer []byte) {
+	p := make([]byte, 0, len(l.payload)+len(trailer)+lengthSize)
+	p = append(append(p, l.payload...), trailer...)
+	l.kind, l.payload = summed, binary.BigEndian.AppendUint16(p, uint16(len(trailer)))
 }
 
 // None reports whether there is no message.
 func (l *Letter) None() bool { return l.kind == 0 }
 
 // Own reports whether the connection posts it by itself, not the program.
-func (l *Letter) Own() bool { return l.kind >= credit }
+func (l *Letter) Own() bool { return l.kind == credit || l.kind == receive }
 
 // IsCredit reports whether it brings back credits.
 func (l *Letter) IsCredit() bool { return l.kind == credit }
@@ -50,7 +74,7 @@ func (l *Letter) IsCredit() bool { return l.kind == credit }
 // Sent returns the number of bytes of a message that is sent by itself, without its kind: 0 before
 // Stamp. ok is false for anything else.
 func (l *Letter) Sent() (n int, ok bool) {
-	return max(l.length-headSize, 0), l.kind == Message
+	return l.length - l.head, l.kind == Message
 }
 
 // IsReceive reports whether it is a receive.

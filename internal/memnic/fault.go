@@ -36,16 +36,29 @@ func (d *Device) SetPort(up bool) {
 	d.net.mu.Lock()
 	changed := d.down == up
 	d.down = !up
-	heard := d.events
+	heard, links := d.events, slices.Clone(d.links)
 	d.net.mu.Unlock()
-	if !changed || heard == nil {
+	if !changed {
 		return
 	}
 	e := ibvfd.Event{Type: ibvfd.EventPortErr, Port: 1}
 	if up {
 		e.Type = ibvfd.EventPortActive
 	}
-	heard(e)
+	if heard != nil {
+		heard(e)
+	}
+	if up {
+		return
+	}
+	for _, l := range links {
+		d.net.mu.Lock()
+		broke := l.a.Broke
+		d.net.mu.Unlock()
+		if broke != nil {
+			broke(&rc.EventError{NIC: d.name, Event: e})
+		}
+	}
 }
 
 // Remove ends a device, as if its card were taken out. All its links end, it carries out no more

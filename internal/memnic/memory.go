@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -21,6 +22,7 @@ type Memory struct {
 	buf    *hostmem.Buf
 	pci    pciaddr.Addr
 	staged bool
+	only   []string
 
 	mu      sync.Mutex
 	revoked bool
@@ -30,6 +32,7 @@ type Memory struct {
 type MemoryOptions struct {
 	PCI    pciaddr.Addr // the function on which the memory lies; default 0000:03:00.0
 	Staged bool         // devices cannot register it
+	Only   []string     // names of the devices that can register it; nil for all
 }
 
 var errCannotRegister = errors.New("the memory cannot be registered")
@@ -43,10 +46,15 @@ func NewMemory(size int64, opt MemoryOptions) (*Memory, error) {
 	if opt.PCI == (pciaddr.Addr{}) {
 		opt.PCI = pciaddr.Addr{Bus: 3}
 	}
-	return &Memory{buf: buf, pci: opt.PCI, staged: opt.Staged}, nil
+	return &Memory{buf: buf, pci: opt.PCI, staged: opt.Staged, only: opt.Only}, nil
 }
 
 func (m *Memory) memory() *Memory { return m }
+
+// reachedBy reports whether a device can register the memory.
+func (m *Memory) reachedBy(device string) bool {
+	return m.only == nil || slices.Contains(m.only, device)
+}
 
 // Size returns the size in bytes, 0 once closed.
 func (m *Memory) Size() int64 { return int64(len(m.buf.Bytes())) }

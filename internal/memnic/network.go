@@ -32,6 +32,7 @@ type Network struct {
 	open     int           // registrations, links and completion queues
 
 	onPlace  func(Placement) time.Duration
+	flip     func(Placement) int64
 	onAtomic func(Atomic)
 	placed   uint64 // the number of the last placement
 

@@ -46,6 +46,14 @@ func (n *Network) OnPlace(when func(Placement) time.Duration) {
 	n.onPlace = when
 }
 
+// OnCorrupt sets a function that returns which bit of a WRITE's bytes is flipped before they reach the
+// memory, counted from 0, or -1 for none. A nil function removes it.
+func (n *Network) OnCorrupt(bit func(Placement) int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.flip = bit
+}
+
 // placing is a WRITE whose bytes have not all reached the memory.
 type placing struct {
 	Placement
@@ -63,6 +71,11 @@ func (q *pair) place(from *pair, r *region, addr uint64, to, data []byte) {
 	p := &placing{
 		Placement: Placement{n.placed, from.link.adapter.name, a.name, q.num, r.rkey, addr, len(data), r.access&ibvfd.AccessRelaxedOrdering != 0, from.link.adapter.index, a.index},
 		pair:      q, region: r, to: to, data: data,
+	}
+	if n.flip != nil {
+		if bit := n.flip(p.Placement); bit >= 0 && bit/8 < int64(len(data)) {
+			data[bit/8] ^= 1 << (bit % 8)
+		}
 	}
 	when := time.Duration(0)
 	if n.onPlace != nil {

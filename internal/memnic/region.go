@@ -60,7 +60,14 @@ func (d *Device) Source(src rc.Source, off, n int64, access ibvfd.Access) (*rc.R
 	if !ok {
 		return nil, d.refused(unix.EOPNOTSUPP, fault.CauseNotSupported, attr)
 	}
+	of := (*Memory)(nil)
+	if m, ok := src.(interface{ memory() *Memory }); ok {
+		of = m.memory()
+	}
 	mem, err := s.DMA()
+	if err == nil && of != nil && !of.reachedBy(d.name) {
+		err = errCannotRegister
+	}
 	if err != nil {
 		e := d.refused(unix.EOPNOTSUPP, fault.CauseNotSupported, attr)
 		e.Detail = err.Error()
@@ -69,12 +76,9 @@ func (d *Device) Source(src rc.Source, off, n int64, access ibvfd.Access) (*rc.R
 	if !within(off, n, len(mem)) {
 		return nil, d.refused(unix.EINVAL, fault.CauseBadRange, attr)
 	}
-	r := &region{mem: mem[off : off+n], access: access, attr: attr}
+	r := &region{mem: mem[off : off+n], access: access, attr: attr, of: of}
 	if p, ok := src.(interface{ PCI() (pciaddr.Addr, bool) }); ok {
 		r.home, _ = p.PCI()
-	}
-	if m, ok := src.(interface{ memory() *Memory }); ok {
-		r.of = m.memory()
 	}
 	return d.register(r, src)
 }

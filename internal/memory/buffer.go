@@ -54,6 +54,9 @@ const (
 	StagedOnly
 )
 
+// orRefuse is DirectOnly, with the refusal alone as the error.
+const orRefuse Policy = -1
+
 // BufferOptions say how a Buffer is made. The zero value is usable.
 type BufferOptions struct {
 	Policy   Policy
@@ -120,7 +123,7 @@ func (n *NIC) register(src Source, opt BufferOptions) (*core, error) {
 	if err := n.Enter(); err != nil {
 		return nil, err
 	}
-	c := &core{nic: n, src: src, size: src.Size(), policy: opt.Policy, order: opt.Ordering, peer: opt.PeerDirect}
+	c := &core{nic: n, id: NewID(), src: src, size: src.Size(), policy: opt.Policy, order: opt.Ordering, peer: opt.PeerDirect}
 	_, c.gpu = src.PCI()
 	if k, ok := src.(interface{ Kind() gpualloc.Kind }); ok && k.Kind() == gpualloc.KindSystem {
 		c.gpu = false // a GPU's driver has exported it, but it is the host's memory
@@ -157,7 +160,7 @@ func (n *NIC) AllocHost(size int64) (*Buffer, error) {
 	if err := n.Enter(); err != nil {
 		return nil, err
 	}
-	c := &core{nic: n, size: size, name: "host"}
+	c := &core{nic: n, id: NewID(), size: size, name: "host"}
 	if err := c.openHost(); err != nil {
 		n.Leave()
 		return nil, err
@@ -176,7 +179,7 @@ func (n *NIC) RegisterHost(mem *hostmem.Buf, order Ordering, owned io.Closer) (*
 		release()
 		return nil, err
 	}
-	c := &core{nic: n, size: int64(len(mem.Bytes())), order: order, name: "host"}
+	c := &core{nic: n, id: NewID(), size: int64(len(mem.Bytes())), order: order, name: "host"}
 	if err := c.pinned("a buffer of host memory", mem); err != nil {
 		n.Leave()
 		release()
@@ -201,7 +204,7 @@ func (n *NIC) RegisterStaged(of *Buffer, owned io.Closer) (*Buffer, error) {
 		first.unuse()
 		return nil, err
 	}
-	c := &core{nic: n, name: first.name, src: first.src, gpu: first.gpu, size: first.size, policy: first.policy, order: first.order, staging: first.staging}
+	c := &core{nic: n, id: NewID(), name: first.name, src: first.src, gpu: first.gpu, size: first.size, policy: first.policy, order: first.order, staging: first.staging}
 	c.path.Reason = first.path.Reason
 	if err := c.pinned("a staging buffer of another NIC, too", first.hostMem); err != nil {
 		n.Leave()
@@ -232,13 +235,18 @@ func (c *core) buffer(off, size int64, readOnly bool, order Ordering) *Buffer {
 
 // space returns the Buffer's memory under local keys: a part of the core's.
 func (b *Buffer) space() lower.Space {
-	if b.off == 0 && b.size == b.core.size {
-		return b.core.local
+	return b.core.part(b.off, b.size)
+}
+
+// part returns n bytes of the memory from off on, under local keys.
+func (c *core) part(off, n int64) lower.Space {
+	if off == 0 && n == c.size {
+		return c.local
 	}
 	var m lower.Memory
 	start := int64(0)
-	for _, p := range b.core.local.Memory {
-		low, high := max(start, b.off), min(start+p.Length, b.off+b.size)
+	for _, p := range c.local.Memory {
+		low, high := max(start, off), min(start+p.Length, off+n)
 		if low < high {
 			m = append(m, lower.Piece{Addr: p.Addr + uint64(low-start), Length: high - low, Key: p.Key})
 		}

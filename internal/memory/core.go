@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
@@ -19,6 +20,7 @@ import (
 // core is the memory that a Buffer and its slices share.
 type core struct {
 	nic    *NIC
+	id     uint64 // names the memory for peers; the same for all NICs
 	name   string // for messages; may be empty
 	src    Source // nil if the core has allocated host memory itself
 	gpu    bool
@@ -29,7 +31,7 @@ type core struct {
 
 	local   lower.Space        // the whole memory under local keys
 	bytes   []*rc.Registration // a byte of each dma-buf, for the NIC's readBack; nil until Flush
-	reg     *rc.Registration   // of local
+	reg     *rc.Registration   // of local; nil if the NIC does not reach the memory
 	hostMem *hostmem.Buf       // the memory itself, or its staging buffer; nil if direct
 	lent    bool               // hostMem belongs to another core or to the caller
 	first   *core              // the core whose staging buffer this one uses; nil if none
@@ -37,6 +39,7 @@ type core struct {
 	release func()             // of src
 	owned   io.Closer          // src, if the core is to close it
 	inodes  []uint64           // of the dma-bufs
+	moved   atomic.Bool        // a prover saw that DMA does not go straight to device memory
 
 	mu      sync.Mutex
 	handles int  // Buffers
@@ -47,6 +50,40 @@ type core struct {
 
 // open registers src, or stages it.
 func (c *core) open() (err error) {
+	if err := c.hold(); err != nil {
+		return err
+	}
+	if c.policy != StagedOnly {
+		c.reg, err = c.nic.dev.Source(c.exported(), 0, c.size, ibvfd.AccessLocalWrite|c.order.access())
+		if err == nil {
+			c.local, c.path = lower.NewSpace(c.reg.Local), Path{Direct: Registered, Route: c.reg.Route}
+			return nil
+		}
+		// Stage only after a refusal: not if the NIC was closed.
+		if refused := (*ibvfd.RegError)(nil); c.policy == DirectOnly || c.policy == orRefuse || !errors.As(err, &refused) {
+			c.release()
+			if refused != nil && c.policy == DirectOnly {
+				err = refusal(err)
+			}
+			return err
+		}
+		c.path.Reason = err
+	}
+	if err := c.pinned("a staging buffer for memory that cannot be registered", nil); err != nil {
+		c.release()
+		return errors.Join(err, c.path.Reason)
+	}
+	c.staging = &stagingBuffer{src: c.src, mem: c.hostMem.Bytes(), moved: &c.nic.staged, seen: make([]byte, c.size)}
+	return nil
+}
+
+// refusal returns the error of DirectOnly.
+func refusal(why error) error {
+	return &dmabuf.Error{Op: "register a buffer", Detail: "DirectOnly", Remedy: "leave DirectOnly out, and the memory is staged", Err: why}
+}
+
+// hold keeps src.
+func (c *core) hold() (err error) {
 	if c.size <= 0 {
 		return &dmabuf.Error{Op: "register a buffer", Detail: fmt.Sprintf("%d bytes", c.size), Err: dmabuf.ErrRange}
 	}
@@ -58,27 +95,6 @@ func (c *core) open() (err error) {
 			c.inodes = append(c.inodes, s.Buf.Inode())
 		}
 	}
-	if c.policy != StagedOnly {
-		c.reg, err = c.nic.dev.Source(c.exported(), 0, c.size, ibvfd.AccessLocalWrite|c.order.access())
-		if err == nil {
-			c.local, c.path = lower.NewSpace(c.reg.Local), Path{Direct: Registered, Route: c.reg.Route}
-			return nil
-		}
-		// Stage only after a refusal: not if the NIC was closed.
-		if refused := (*ibvfd.RegError)(nil); c.policy == DirectOnly || !errors.As(err, &refused) {
-			c.release()
-			if refused != nil {
-				err = &dmabuf.Error{Op: "register a buffer", Detail: "DirectOnly", Remedy: "leave DirectOnly out, and the memory is staged", Err: err}
-			}
-			return err
-		}
-		c.path.Reason = err
-	}
-	if err := c.pinned("a staging buffer for memory that cannot be registered", nil); err != nil {
-		c.release()
-		return errors.Join(err, c.path.Reason)
-	}
-	c.staging = &stagingBuffer{src: c.src, mem: c.hostMem.Bytes(), moved: &c.nic.staged, seen: make([]byte, c.size)}
 	return nil
 }
 
@@ -269,8 +285,10 @@ func (c *core) freeLocked() error {
 		return err
 	}
 	if !c.ended {
-		if err := c.reg.Close(); err != nil {
-			return err
+		if c.reg != nil {
+			if err := c.reg.Close(); err != nil {
+				return err
+			}
 		}
 		c.ended = true
 	}

@@ -20,6 +20,17 @@ func OutOfRange(op, name string, off, length, size int64) error {
 	}
 }
 
+// Part names a part of something that has size bytes.
+func Part(off, n, size int64, of string) string {
+	if off == 0 && n == size {
+		return of
+	}
+	if n == 0 {
+		return fmt.Sprintf("0 bytes at %d of %s", off, of)
+	}
+	return fmt.Sprintf("bytes %d to %d of %s", off, off+n-1, of)
+}
+
 func (b *Buffer) outOfRange(op string, off, length int64) error {
 	return OutOfRange(op, "local "+b.String(), off, length, b.size)
 }

@@ -43,7 +43,7 @@ func (g *Grant) Withdraw() error {
 
 // Grant makes keys for local memory, and its description for the peer. The token names the
 // connection, or the endpoint, with which the keys end. Of a Buffer it grants only the span, of a
-// Region or a View all buffers.
+// Region or a View all buffers. The description of memory that the NIC does not reach is Keyless.
 func (n *NIC) Grant(s Span, access ibvfd.Access, token uint64) (*RemoteBuffer, error) {
 	if err := n.grantable(&s, access); err != nil {
 		return nil, err
@@ -96,8 +96,9 @@ func (n *NIC) grantable(s *Span, access ibvfd.Access) error {
 	return nil
 }
 
-// register makes the keys.
+// register makes the keys. If the NIC does not reach a buffer, there are none.
 func (r *RemoteBuffer) register(s *Span, bufs []*Buffer) error {
+	r.keyless, r.moved = s.Missing() != nil, s.Moved()
 	have := r.access
 	if r.access != ibvfd.AccessRemoteRead {
 		have |= ibvfd.AccessLocalWrite
@@ -107,12 +108,16 @@ func (r *RemoteBuffer) register(s *Span, bufs []*Buffer) error {
 		if s.Buf != nil {
 			off, n = b.off+s.Offset, s.Length
 		}
+		if r.keyless {
+			r.spaces, r.memory = append(r.spaces, keyless(b.core.part(off, n))), append(r.memory, b.core.id)
+			continue
+		}
 		reg, err := b.core.share(off, n, have|b.order.access())
 		if err != nil {
 			return err
 		}
 		r.grant.regs, r.grant.bufs = append(r.grant.regs, reg), append(r.grant.bufs, b)
-		r.spaces = append(r.spaces, lower.NewSpace(reg.Remote))
+		r.spaces, r.memory = append(r.spaces, lower.NewSpace(reg.Remote)), append(r.memory, b.core.id)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ package memory
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/errs"
@@ -139,6 +141,20 @@ func (n *NIC) NeedPKey(port int, key ibdev.PKey) error {
 		all = errs.Join(all, err)
 	}
 	return all
+}
+
+// Addr returns the IP address of a port, which its GID has; port 0 stands for the first. It is not valid
+// if there is none.
+func (n *NIC) Addr(port int, w gid.Wish) (none netip.Addr) {
+	d, ok := n.dev.(*rc.Verbs)
+	if !ok {
+		return none
+	}
+	g, _, err := d.Context().ChooseGID(max(port, 1), w)
+	if a := g.Addr().Unmap(); err == nil && g.Type == ibdev.GIDRoCEv2 && a.IsGlobalUnicast() {
+		return a
+	}
+	return none
 }
 
 // Enter counts a buffer or an endpoint.

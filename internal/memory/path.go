@@ -19,9 +19,10 @@ const (
 	Staged     Direct = iota // the NIC uses host memory in their place
 	Registered               // they are registered; it is not proven where the driver keeps them
 	Proven                   // registered, and a prover saw that DMA goes straight to device memory
+	Missing                  // the NIC does not reach the memory, and another one does
 )
 
-// String returns "staged", "registered" or "proven".
+// String returns "staged", "registered", "proven" or "missing".
 func (d Direct) String() string {
 	switch d {
 	case Staged:
@@ -30,6 +31,8 @@ func (d Direct) String() string {
 		return "registered"
 	case Proven:
 		return "proven"
+	case Missing:
+		return "missing"
 	}
 	return fmt.Sprintf("Direct(%d)", int(d))
 }
@@ -37,8 +40,8 @@ func (d Direct) String() string {
 // Path describes how the NIC reaches a Buffer's bytes.
 type Path struct {
 	Direct Direct
-	Route  ibvfd.Route         // the component that registered the memory, or RoutePeerDirect; "" if staged
-	Reason error               // why it is staged: the *ibvfd.RegError, or nil if the policy said so
+	Route  ibvfd.Route         // the component that registered the memory, or RoutePeerDirect; "" if it is not registered
+	Reason error               // why it is not: the *ibvfd.RegError, or nil if the policy said so
 	Proof  placement.Placement // the prover's last answer; Unknown if no prover was asked
 }
 
@@ -69,7 +72,8 @@ func (b *Buffer) Path() Path {
 // system memory to have them registered, as i915 always does. [Buffer.Prove] detects that, and
 // Path's Proof reports it from then on.
 func (b *Buffer) GPUDirect() bool {
-	return b.core.gpu && b.Path().Direct != Staged
+	d := b.Path().Direct
+	return b.core.gpu && (d == Registered || d == Proven)
 }
 
 // ErrStaged is the error of calls that need a direct Buffer.
@@ -77,14 +81,17 @@ var ErrStaged = errors.New("the buffer is staged")
 
 // Prove asks a prover where the bytes are, and keeps the answer for Path. The prover must have
 // been started before the Buffer was registered. The Buffer is Proven if every one of its MRs is;
-// otherwise the answer is that of the first MR that is not. For a staged Buffer Prove returns an
-// error.
+// otherwise the answer is that of the first MR that is not. For a staged or a missing Buffer Prove
+// returns an error.
 func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Placement, error) {
 	if err := b.Use(); err != nil {
 		return placement.Placement{}, err
 	}
 	defer b.core.unuse()
 	c := b.core
+	if c.missing() {
+		return placement.Placement{}, b.NotReached("prove a path")
+	}
 	if c.staging != nil || c.src == nil {
 		return placement.Placement{}, ErrStaged
 	}
@@ -110,5 +117,25 @@ func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Place
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.path.Direct, c.path.Proof = direct, proof
+	c.moved.Store(proof.Direct() == placement.No)
 	return proof, nil
+}
+
+// ProveAll is Prove for the Buffers that several NICs have of one memory, and returns the answer for the
+// first NIC that reaches it.
+func ProveAll(ctx context.Context, p placement.Prover, list []*Buffer) (first placement.Placement, err error) {
+	for i, found := 0, false; i < len(list); i++ {
+		b := list[i]
+		if b.core.missing() {
+			continue
+		}
+		proof, err := b.Prove(ctx, p)
+		if err != nil {
+			return placement.Placement{}, err
+		}
+		if !found {
+			first, found = proof, true
+		}
+	}
+	return first, nil
 }

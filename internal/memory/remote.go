@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sync/atomic"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
@@ -21,9 +22,16 @@ type RemoteBuffer struct {
 	token  uint64 // of the connection, or endpoint, whose keys these are
 	access ibvfd.Access
 	spaces []lower.Space
+	memory []uint64 // names the memory of each of spaces: slices of one memory have one name
 	layout layout.Layout
 	name   string // that the peer has exported it under; may be empty
+	viewed bool   // View has made it
 	grant  *Grant // nil unless Grant made it here, or View made it of such a RemoteBuffer
+
+	keyless bool         // the peer's NIC does not reach the memory
+	apart   bool         // the keys for atomics, if the peer allows them, are not these
+	moved   bool         // the peer has seen that its NIC reaches another memory than the device's
+	gone    *atomic.Bool // the peer has withdrawn it; nil for memory of this side
 }
 
 // remoteAccess is all access that a peer can be given.
@@ -47,11 +55,48 @@ func (r *RemoteBuffer) String() string {
 	return fmt.Sprintf("the peer's buffer %x", r.id)
 }
 
+// WithID returns the same memory under another ID.
+func (r *RemoteBuffer) WithID(id uint64) *RemoteBuffer {
+	n := *r
+	n.id = id
+	return &n
+}
+
 // Size returns the number of bytes of the layout.
 func (r *RemoteBuffer) Size() int64 { return r.layout.Size() }
 
 // Access returns the access that the peer allows.
 func (r *RemoteBuffer) Access() ibvfd.Access { return r.access }
+
+// Keyless reports whether the peer's NIC does not reach the memory: another one does, whose descriptor
+// has keys.
+func (r *RemoteBuffer) Keyless() bool { return r.keyless }
+
+// Apart returns the memory with an access whose atomics use other keys.
+func (r *RemoteBuffer) Apart(access ibvfd.Access) *RemoteBuffer {
+	n := *r
+	n.access, n.apart = access, access&ibvfd.AccessRemoteAtomic != 0
+	return &n
+}
+
+// HasAtomics reports whether the keys are for atomics.
+func (r *RemoteBuffer) HasAtomics() bool {
+	return r.access&ibvfd.AccessRemoteAtomic != 0 && !r.apart && !r.keyless
+}
+
+// Moved reports whether the peer has seen, before it exported the memory, that its NIC reaches another
+// memory than the device's.
+func (r *RemoteBuffer) Moved() bool { return r.moved }
+
+// Withdraw says that the peer has withdrawn the memory.
+func (r *RemoteBuffer) Withdraw() {
+	if r.gone != nil {
+		r.gone.Store(true)
+	}
+}
+
+// Withdrawn reports whether the peer has withdrawn the memory, as far as this side knows.
+func (r *RemoteBuffer) Withdrawn() bool { return r.gone != nil && r.gone.Load() }
 
 // Layout returns the layout of the memory.
 func (r *RemoteBuffer) Layout() layout.Layout { return r.layout }
@@ -66,7 +111,7 @@ func (r *RemoteBuffer) Grant() *Grant { return r.grant }
 // It returns [dmabuf.ErrRange] if the layout has bytes outside the memory.
 func (r *RemoteBuffer) View(l layout.Layout) (*RemoteBuffer, error) {
 	v := *r
-	v.layout = l
+	v.layout, v.viewed = l, true
 	if err := v.check("make a view of " + r.String()); err != nil {
 		return nil, err
 	}
@@ -91,9 +136,17 @@ func (r *RemoteBuffer) check(op string) error {
 	})
 }
 
-// A descriptor on the wire is: version, id, token, access as uvarint, the number of sources,
-// for each source the number of pieces and their addresses, lengths and keys, then the layout.
-const remoteVersion = 1
+// A descriptor on the wire is: version, id, token, flags, access as uvarint, the number of sources, for
+// each source its memory's name, the number of pieces and their addresses, lengths and keys, then the
+// layout. Version 1 had no names of memory, version 2 none without keys.
+const remoteVersion = 3
+
+// Flags of a descriptor.
+const (
+	flagKeyless = 1 << iota
+	flagMoved
+	flagApart
+)
 
 // MaxRemoteWire is the longest descriptor that UnmarshalBinary takes, in bytes.
 const MaxRemoteWire = layout.MaxWire + 256<<10
@@ -103,9 +156,21 @@ func (r *RemoteBuffer) MarshalBinary() ([]byte, error) {
 	b := []byte{remoteVersion}
 	b = binary.BigEndian.AppendUint64(b, r.id)
 	b = binary.BigEndian.AppendUint64(b, r.token)
+	flags := byte(0)
+	if r.keyless {
+		flags |= flagKeyless
+	}
+	if r.moved {
+		flags |= flagMoved
+	}
+	if r.apart {
+		flags |= flagApart
+	}
+	b = append(b, flags)
 	b = binary.AppendUvarint(b, uint64(r.access))
 	b = binary.AppendUvarint(b, uint64(len(r.spaces)))
-	for _, s := range r.spaces {
+	for i, s := range r.spaces {
+		b = binary.BigEndian.AppendUint64(b, r.memory[i])
 		b = binary.AppendUvarint(b, uint64(len(s.Memory)))
 		for _, p := range s.Memory {
 			b = binary.AppendUvarint(b, p.Addr)
@@ -133,13 +198,21 @@ func (r *RemoteBuffer) UnmarshalBinary(data []byte) error {
 		return in.Fail("version %d; this is version %d", v, remoteVersion)
 	}
 	out := RemoteBuffer{id: in.Uint64(), token: in.Uint64()}
+	flags := in.Byte()
+	if flags&^(flagKeyless|flagMoved|flagApart) != 0 {
+		return in.Fail("flags %#x", flags)
+	}
+	out.keyless, out.moved, out.gone = flags&flagKeyless != 0, flags&flagMoved != 0, new(atomic.Bool)
+	out.apart = flags&flagApart != 0
 	access := in.Uvarint()
 	if access&^uint64(remoteAccess) != 0 {
 		return in.Fail("access %#x", access)
 	}
 	out.access = ibvfd.Access(access)
-	out.spaces = make([]lower.Space, in.Count(7))
+	out.spaces = make([]lower.Space, in.Count(15))
+	out.memory = make([]uint64, len(out.spaces))
 	for i := range out.spaces {
+		out.memory[i] = in.Uint64()
 		out.spaces[i] = lower.NewSpace(readMemory(&in))
 	}
 	if in.Err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/layout"
 	"golang.org/x/sys/unix"
 )
 
@@ -42,6 +43,60 @@ func (r *RemoteSpan) Check(op string, need ibvfd.Access) error {
 		}
 	}
 	return nil
+}
+
+// Bytes are bytes of a peer's memory, by the addresses that the peer's first NIC has for them.
+type Bytes struct {
+	Memory uint64 // its name
+	Lo, Hi uint64 // the first address, and the one after the last
+}
+
+// Overlaps reports whether two have bytes in common.
+func (b Bytes) Overlaps(c Bytes) bool { return b.Memory == c.Memory && b.Lo < c.Hi && c.Lo < b.Hi }
+
+// fewBlocks is the number of blocks of a layout that AppendBytes looks at one by one.
+const fewBlocks = 8
+
+// AppendBytes appends the bytes of the span, and perhaps others between them.
+func (r *RemoteSpan) AppendBytes(list []Bytes) []Bytes {
+	if r.Buf == nil || r.Length == 0 {
+		return list
+	}
+	add := func(x layout.Extent) {
+		if x.Len == 0 {
+			return
+		}
+		lo, hi := r.Buf.spaces[x.Source].Bounds(x.Off, x.Len)
+		list = append(list, Bytes{r.Buf.memory[x.Source], lo, hi})
+	}
+	l := r.Buf.layout
+	switch x, ok := l.Single(); {
+	case ok:
+		add(layout.Extent{Source: x.Source, Off: x.Off + r.Offset, Len: r.Length})
+	case l.Blocks() <= fewBlocks:
+		for x := range l.Part(r.Offset, r.Length) {
+			add(x)
+		}
+	default:
+		for i := range r.Buf.spaces {
+			if x, ok := l.Bounds(i); ok {
+				add(x)
+			}
+		}
+	}
+	return list
+}
+
+// ByteOf returns a byte of the span that lies in a memory; false if there is none.
+func (r *RemoteSpan) ByteOf(mem uint64) (b RemoteSpan, ok bool) {
+	at := r.Offset
+	for x := range r.Buf.layout.Part(r.Offset, r.Length) {
+		if r.Buf.memory[x.Source] == mem {
+			return RemoteSpan{Buf: r.Buf, Offset: at, Length: 1}, true
+		}
+		at += x.Len
+	}
+	return RemoteSpan{}, false
 }
 
 // Window returns the remote memory for package lower.

@@ -19,7 +19,7 @@ func TestRemoteBufferWire(t *testing.T) {
 		l, _ := s.Layout(t, r, 3)
 		rb := &RemoteBuffer{id: r.Uint64(), token: r.Uint64(), access: ibvfd.AccessRemoteRead, layout: l}
 		for _, m := range s.Memory(r) {
-			rb.spaces = append(rb.spaces, lower.NewSpace(m))
+			rb.spaces, rb.memory = append(rb.spaces, lower.NewSpace(m)), append(rb.memory, r.Uint64())
 		}
 		wire := must(rb.MarshalBinary())(t)
 		var back RemoteBuffer
@@ -41,9 +41,9 @@ func TestRemoteBufferWire(t *testing.T) {
 }
 
 func FuzzRemoteBuffer(f *testing.F) {
-	small := RemoteBuffer{id: 1, token: 99, access: allAccess, spaces: []lower.Space{lower.NewSpace(lower.Memory{{Length: 8, Key: 1}})}, layout: must(layout.Contiguous(0, 8))(f)}
+	small := RemoteBuffer{id: 1, token: 99, access: allAccess, spaces: []lower.Space{lower.NewSpace(lower.Memory{{Length: 8, Key: 1}})}, memory: []uint64{7}, layout: must(layout.Contiguous(0, 8))(f)}
 	f.Add(must(small.MarshalBinary())(f))
-	rb := RemoteBuffer{access: allAccess, spaces: []lower.Space{lower.NewSpace(lower.Memory{{Addr: 1 << 40, Length: 100, Key: 7}, {Addr: 5, Length: 50, Key: 8}})}, layout: must(layout.Interleaved(layout.Extent{Off: 4, Len: 8}, layout.Dim{Count: 9, Stride: 16}))(f)}
+	rb := RemoteBuffer{access: allAccess, spaces: []lower.Space{lower.NewSpace(lower.Memory{{Addr: 1 << 40, Length: 100, Key: 7}, {Addr: 5, Length: 50, Key: 8}})}, memory: []uint64{7}, layout: must(layout.Interleaved(layout.Extent{Off: 4, Len: 8}, layout.Dim{Count: 9, Stride: 16}))(f)}
 	f.Add(must(rb.MarshalBinary())(f))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var rb RemoteBuffer

@@ -3,69 +3,155 @@
 package memory
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
 
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/errs"
 )
 
 // Memory that several NICs have registered.
 
-// RegisterWith registers memory with several NICs by a function, and returns a Buffer for each.
-// The function gets the io.Closer that the Buffer owns; when the last NIC has unregistered the
-// memory, owned is closed. If one NIC has to stage the memory, all of them use its staging
-// buffer: otherwise a NIC would not see the bytes that arrive through another one.
-func RegisterWith(nics []*NIC, owned []io.Closer, register func(*NIC, io.Closer) (*Buffer, error)) (list []*Buffer, err error) {
-	o := &owner{list: owned}
-	hold := o.add()
-	defer func() {
-		if err != nil {
-			err = errs.Join(err, ReleaseAll(list))
-			list = nil
+// RegisterSource registers the first size bytes of a source with several NICs, and returns a Buffer
+// for each. If some of them reach the memory, the Buffers of the others are Missing. If none does, all
+// use one staging buffer, so that each NIC sees the bytes that arrive through another one; with
+// DirectOnly it returns an error. When the last NIC has unregistered the memory, owned is closed.
+func RegisterSource(ctx context.Context, nics []*NIC, owned []io.Closer, src Source, size int64, opt BufferOptions) ([]*Buffer, error) {
+	return registerWith(owned, func(o *owner) ([]*Buffer, error) {
+		list, why, err := direct(ctx, nics, o, src, size, opt)
+		first := slices.IndexFunc(list, func(b *Buffer) bool { return b != nil })
+		switch {
+		case err != nil:
+			return list, err
+		case first < 0 && opt.Policy == DirectOnly:
+			return list, refusal(why[0])
+		case first < 0:
+			return stage(nics, o, src, size, opt, why)
 		}
-		err = errs.Join(err, hold.Close())
-	}()
-	for _, n := range nics {
-		x := o.add()
-		b, err := register(n, x)
-		if err != nil {
-			return list, errs.Join(err, x.Close())
+		for i, n := range nics {
+			if list[i] != nil {
+				continue
+			}
+			list[i], err = o.register(opt, func(opt BufferOptions) (*Buffer, error) { return n.registerMissing(list[first], why[i], opt) })
+			if err != nil {
+				return list, err
+			}
 		}
+		return list, nil
+	})
+}
+
+// direct registers memory with the NICs that reach it. For each other NIC it returns nil and the reason.
+func direct(ctx context.Context, nics []*NIC, o *owner, src Source, size int64, opt BufferOptions) (list []*Buffer, why []error, err error) {
+	list, why = make([]*Buffer, len(nics)), make([]error, len(nics))
+	for i, n := range nics {
+		if err := errs.Ended(ctx); err != nil {
+			return list, why, err
+		}
+		if opt.Policy == StagedOnly {
+			continue
+		}
+		own := opt
+		own.Policy = orRefuse
+		b, err := o.register(own, func(opt BufferOptions) (*Buffer, error) { return n.registerPart(src, size, opt) })
+		if refused := (*ibvfd.RegError)(nil); errors.As(err, &refused) {
+			why[i] = err
+			continue
+		}
+		if err != nil {
+			return list, why, err
+		}
+		b.core.policy = opt.Policy
+		list[i] = b
+	}
+	return list, why, nil
+}
+
+// stage makes all NICs use one staging buffer.
+func stage(nics []*NIC, o *owner, src Source, size int64, opt BufferOptions, why []error) (list []*Buffer, err error) {
+	for i, n := range nics {
+		b, err := o.register(opt, func(opt BufferOptions) (*Buffer, error) {
+			if i > 0 {
+				return n.RegisterStaged(list[0], opt.Owned)
+			}
+			opt.Policy = StagedOnly
+			return n.registerPart(src, size, opt)
+		})
+		if err != nil {
+			return list, errors.Join(err, why[i])
+		}
+		b.core.policy, b.core.path.Reason = opt.Policy, why[i]
 		list = append(list, b)
 	}
-	return list, stageTogether(nics, list, o)
+	return list, nil
+}
+
+// registerWith calls a function that registers memory. When all of it is unregistered, owned is closed.
+func registerWith(owned []io.Closer, register func(o *owner) ([]*Buffer, error)) ([]*Buffer, error) {
+	o := &owner{list: owned}
+	hold := o.add()
+	list, err := register(o)
+	if err != nil {
+		err = errs.Join(err, ReleaseAll(list))
+		list = nil
+	}
+	for _, b := range list {
+		b.core.id = list[0].core.id
+	}
+	return list, errs.Join(err, hold.Close())
+}
+
+// AllocHostWith makes host memory that all of the NICs register.
+func AllocHostWith(nics []*NIC, size int64, order Ordering) ([]*Buffer, error) {
+	if size <= 0 {
+		return nil, &dmabuf.Error{Op: "allocate host memory", Detail: fmt.Sprintf("%d bytes", size), Err: dmabuf.ErrRange}
+	}
+	for _, n := range nics {
+		if err := n.Pin(size, "a buffer of host memory"); err != nil {
+			return nil, err
+		}
+		n.Unpin(size) // the registration pins it
+	}
+	mem, err := hostmem.Alloc(int(size))
+	if err != nil {
+		return nil, err
+	}
+	return registerWith([]io.Closer{mem}, func(o *owner) (list []*Buffer, err error) {
+		for _, n := range nics {
+			b, err := o.register(BufferOptions{}, func(opt BufferOptions) (*Buffer, error) { return n.RegisterHost(mem, order, opt.Owned) })
+			if err != nil {
+				return list, err
+			}
+			list = append(list, b)
+		}
+		return list, nil
+	})
+}
+
+// registerPart registers a source, and returns its first bytes: allocators round sizes up.
+func (n *NIC) registerPart(src Source, size int64, opt BufferOptions) (*Buffer, error) {
+	all, err := n.Register(src, opt)
+	if err != nil || all.Size() == size {
+		return all, err
+	}
+	part, err := all.Slice(0, size)
+	return part, errs.Join(err, all.Release())
 }
 
 // ReleaseAll releases Buffers.
 func ReleaseAll(list []*Buffer) (err error) {
 	for _, b := range list {
-		err = errs.Join(err, b.Release())
+		if b != nil {
+			err = errs.Join(err, b.Release())
+		}
 	}
 	return err
-}
-
-// stageTogether makes all NICs use one staging buffer if one of them has one.
-func stageTogether(nics []*NIC, list []*Buffer, o *owner) error {
-	first := slices.IndexFunc(list, func(b *Buffer) bool { return b.core.staging != nil })
-	if first < 0 {
-		return nil
-	}
-	for i, b := range list {
-		if i == first {
-			continue
-		}
-		x := o.add()
-		together, err := nics[i].RegisterStaged(list[first], x)
-		if err != nil {
-			return errs.Join(err, x.Close())
-		}
-		list[i] = together
-		if err := b.Release(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Retire makes the Buffers of one memory by several NICs unusable, all of them or none. If
@@ -113,6 +199,17 @@ func (o *owner) add() *share {
 	defer o.mu.Unlock()
 	o.left++
 	return &share{owner: o}
+}
+
+// register registers memory with a NIC by a function, and makes the registration own a share.
+func (o *owner) register(opt BufferOptions, register func(BufferOptions) (*Buffer, error)) (*Buffer, error) {
+	x := o.add()
+	opt.Owned = x
+	b, err := register(opt)
+	if err != nil {
+		return nil, errs.Join(err, x.Close())
+	}
+	return b, nil
 }
 
 // Close may be called again after an error.

@@ -27,6 +27,23 @@ func (r *Region) All() Span {
 	return Span{Region: r, Length: l.Size(), layout: l}
 }
 
+// Memories returns the IDs of the memory that the span is of.
+func (s *Span) Memories() (list []uint64) {
+	switch {
+	case s.Buf != nil:
+		return []uint64{s.Buf.core.id}
+	case s.View != nil:
+		for _, b := range s.View.bufs {
+			list = append(list, b.core.id)
+		}
+	case s.Region != nil:
+		for _, b := range s.Region.bufs {
+			list = append(list, b.core.id)
+		}
+	}
+	return list
+}
+
 // where names the memory for messages.
 func (s *Span) where() string {
 	switch {

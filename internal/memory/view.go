@@ -13,9 +13,10 @@ import (
 // View is a list of buffers with a layout, whose sources they are. It never changes, and does not
 // keep the buffers: when one of them is closed, operations on the View return os.ErrClosed.
 type View struct {
-	bufs   []*Buffer
-	spaces []lower.Space
-	layout layout.Layout
+	bufs    []*Buffer
+	missing *Buffer // one that the NIC does not reach; nil if there is none
+	spaces  []lower.Space
+	layout  layout.Layout
 }
 
 // NewView makes a view of buffers of one NIC. If the layout has bytes outside of them, it
@@ -28,6 +29,9 @@ func NewView(l layout.Layout, bufs ...*Buffer) (*View, error) {
 		}
 		if b.core.nic != bufs[0].core.nic {
 			return nil, errNotHere
+		}
+		if b.core.missing() {
+			v.missing = b
 		}
 		v.spaces = append(v.spaces, b.space())
 	}

@@ -17,7 +17,8 @@ import (
 )
 
 // EventError means that the NIC has given up a connection: it has reported an asynchronous event
-// of its queue pairs or their completion queue, or the device has ended.
+// of its queue pairs or their completion queue, or the device has ended. The event of a port that is
+// down does not say that: it ends links of connections over several NICs only.
 type EventError struct {
 	NIC   string
 	Event ibvfd.Event
@@ -66,6 +67,8 @@ func (w *watch) listen(events iter.Seq2[ibvfd.Event, error]) {
 			})
 		case ibvfd.EventQPFatal, ibvfd.EventCQErr:
 			w.tell(e)
+		case ibvfd.EventPortErr:
+			w.ended.Go(func() { w.portDown(e) })
 		case ibvfd.EventDeviceFatal:
 			w.lose(&EventError{w.nic, e})
 		}
@@ -98,6 +101,19 @@ func (w *watch) tell(e ibvfd.Event) {
 	defer w.mu.Unlock()
 	for _, l := range w.links {
 		if e.CQ != nil && e.CQ == l.cq || e.QP != nil && slices.Contains(l.qps[:], e.QP) {
+			l.a.Broke(&EventError{w.nic, e})
+		}
+	}
+}
+
+// portDown reports a port that is down to its links. Some drivers send the event for a port that is
+// active.
+func (w *watch) portDown(e ibvfd.Event) {
+	w.mu.Lock()
+	links := slices.Clone(w.links)
+	w.mu.Unlock()
+	for _, l := range links {
+		if l.qps[0].Local().Port == e.Port && l.Down() != nil {
 			l.a.Broke(&EventError{w.nic, e})
 		}
 	}

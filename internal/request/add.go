@@ -171,6 +171,17 @@ func (r *Request) NeedResult() error {
 	return nil
 }
 
+// NeedByte gives a read of one byte, whose value does not matter, a slot for it.
+func (r *Request) NeedByte() error {
+	x, err := r.home.Slab.Take()
+	if err != nil {
+		return err
+	}
+	r.slot, r.result = x, true
+	r.AddWindow(x.Window(1))
+	return nil
+}
+
 // Prepare checks a request to which all memory has been added, before it is posted.
 func (r *Request) Prepare() error {
 	if err := r.check(); err != nil || r.Flags&operation.FlagDeliveryComplete == 0 {

@@ -36,9 +36,12 @@ func Limit(d time.Duration) time.Duration { return d * time.Duration(Slow()) }
 // kernel: at least once.
 func Count(n int) int { return max(n/Slow(), 1) }
 
-// Soak is how often to repeat something: many times in a soak (`make soak`), otherwise Count(few).
+// Soaking tells whether this is a soak (`make soak`), for which the machine has nothing else to do.
+func Soaking() bool { return os.Getenv("GPURDMA_SOAK") != "" }
+
+// Soak is how often to repeat something: many times in a soak, otherwise Count(few).
 func Soak(few, many int) int {
-	if os.Getenv("GPURDMA_SOAK") != "" {
+	if Soaking() {
 		return many
 	}
 	return Count(few)

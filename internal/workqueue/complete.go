@@ -21,9 +21,11 @@ func (q *Queue) begin(o *Work) error {
 	if !o.letter.None() && (o.Kind == operation.Send || o.Kind == operation.Recv) {
 		return nil // it fits into its slot
 	}
-	pack, err := o.Begin(&q.attr)
+	pack, err := o.Begin(&q.Link.attr)
 	if pack {
 		q.slow.later(o, (*Work).Pack)
+	} else if err == nil && o.sums.left() {
+		q.slow.later(o, (*Work).sum)
 	}
 	return err
 }
@@ -54,14 +56,14 @@ func (q *Queue) complete(wcs []ibvfd.WC) {
 		}
 	}
 	if q.state == dead || q.state == lost {
-		return // EndLink takes their completions
+		return // Link.End takes their completions
 	}
 	switch {
 	case errors.Is(failed, wire.ErrMalformed):
 		q.abort(failed)
 		return
 	case failed != nil:
-		q.fail(failed)
+		q.Link.fail(failed)
 		return
 	}
 	q.recv.kick()
@@ -99,7 +101,7 @@ func (q *Queue) deliver() {
 func (q *Queue) hand(o *Work) {
 	switch {
 	case o.probe:
-		q.probes--
+		q.Link.probes--
 		fallthrough
 	case o.letter.Own():
 		q.recycle(o)
@@ -116,7 +118,7 @@ func (q *Queue) hand(o *Work) {
 	if err != nil && o.auto {
 		// Only the first automatic receive reports the end, and only to a program that knows the
 		// peer.
-		if q.told || q.unaccepted || q.peer == 0 || q.state == dead && errors.Is(q.end.cause, ErrRemoved) {
+		if q.told || q.unaccepted || q.peer == 0 || q.state == dead && errors.Is(q.End.cause, ErrRemoved) {
 			q.recycle(o)
 			return
 		}
@@ -127,7 +129,7 @@ func (q *Queue) hand(o *Work) {
 		return
 	}
 	sink := o.sink
-	done := operation.Completion{Context: o.context, Op: o.Kind, Peer: q.peer, Len: o.Length, Held: q.stuck}
+	done := operation.Completion{Context: o.context, Op: o.Kind, Peer: q.peer, Len: o.Length, Held: q.Link.stuck}
 	if recv && o.Flags&operation.FlagRemoteCQData != 0 {
 		done.Flags, done.Data = operation.FlagRemoteCQData, o.Data
 	}
@@ -147,8 +149,8 @@ func (q *Queue) hand(o *Work) {
 
 // recycle frees an op that has ended.
 func (q *Queue) recycle(o *Work) {
-	if q.stuck {
-		q.kept = append(q.kept, o)
+	if q.Link.stuck {
+		q.Link.kept = append(q.Link.kept, o)
 		return
 	}
 	q.cfg.Pool.Put(o)

@@ -3,6 +3,7 @@
 package workqueue
 
 import (
+	"errors"
 	"math/bits"
 	"sync/atomic"
 	"time"
@@ -72,7 +73,25 @@ type Sum struct {
 	Conns  int   // connections that are open
 	Pinned int64 // bytes of host memory that are pinned
 	Copied int64 // bytes that were copied between staged memory and its source, for operations and otherwise
+	Blocks
 }
+
+// Blocks are blocks of peers' writes whose bytes were compared with the peers' sums.
+type Blocks struct {
+	Checked, Corrupt uint64 // Corrupt are those that differed
+}
+
+// BlockCounter counts Blocks. Its methods may be called from several goroutines at once.
+type BlockCounter struct{ checked, corrupt atomic.Uint64 }
+
+// Count adds blocks.
+func (c *BlockCounter) Count(b Blocks) {
+	c.checked.Add(b.Checked)
+	c.corrupt.Add(b.Corrupt)
+}
+
+// Blocks returns what was counted.
+func (c *BlockCounter) Blocks() Blocks { return Blocks{c.checked.Load(), c.corrupt.Load()} }
 
 // Add adds another sum.
 func (s *Sum) Add(x *Sum) {
@@ -80,6 +99,8 @@ func (s *Sum) Add(x *Sum) {
 	s.Conns += x.Conns
 	s.Pinned += x.Pinned
 	s.Copied += x.Copied
+	s.Checked += x.Checked
+	s.Corrupt += x.Corrupt
 }
 
 // counters are a connection's Counts while it goes on. A reader takes no lock.
@@ -95,14 +116,41 @@ func (c *counters) ended(o *Work, now int64) {
 	if n := o.Copied(); n > 0 {
 		k.staged.Add(n)
 	}
-	if o.err != nil {
-		k.failed.Add(1)
+	switch {
+	case errors.Is(o.err, ErrEvicted): // another rail counts it
+		return
+	case o.err != nil:
+		if !o.part {
+			k.failed.Add(1)
+		}
+		return
+	case o.own:
 		return
 	}
-	took := max(now-o.since, 0)
 	k.bytes.Add(o.Length)
-	k.time.Add(took)
-	k.latency[bucketOf(took)].Add(1)
+	if !o.part {
+		c.done(o.Kind, now-o.since)
+	}
+}
+
+// done counts an operation that was done, and its time.
+func (c *counters) done(kind operation.Kind, took int64) {
+	k := &c[kind]
+	k.time.Add(max(took, 0))
+	k.latency[bucketOf(max(took, 0))].Add(1)
+}
+
+// Count counts an operation of which no work counts all: one of several parts, or one that was never
+// posted. took is its time.
+func (q *Queue) Count(kind operation.Kind, err error, took time.Duration) {
+	if int(kind) >= len(q.counters) {
+		return
+	}
+	if err != nil {
+		q.counters[kind].failed.Add(1)
+		return
+	}
+	q.counters.done(kind, int64(took))
 }
 
 // bucketOf returns the bucket of a time in nanoseconds, which is not below 0.

@@ -5,14 +5,12 @@ package workqueue
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/internal/cqueue"
 	"github.com/gpurdma/gpurdma/internal/fifo"
 	"github.com/gpurdma/gpurdma/internal/mailbox"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -44,26 +42,15 @@ type Queue struct {
 	begun atomic.Bool // the connection is up, or was
 	over  atomic.Bool // the connection is ending, or has ended
 
-	lostFor atomic.Pointer[error] // why the link was lost; nil while there is one
-
 	counters counters // written with the mutex held, and read without it
 
 	mu    sync.Mutex
 	ready chan struct{} // closed when the connection is up, or begins to end
 	state state
-	end   ending
-	shut  error // why no work is taken any more; nil before Shut
+	End   Ending
+	Link  Link
 
-	outlives bool  // its links
-	broken   error // why the link that was adopted cannot be used; nil if it can
-	probes   int   // that have not completed
-
-	link   rc.Link // nil until Adopt, and after Unlink
-	attr   rc.Attr
-	cq     *cqueue.Queue
-	member cqueue.Member
-	tokens [2]uint64    // of the keys that this connection may use
-	path   fmt.Stringer // for errors
+	tokens [2]uint64 // of the keys that this connection may use
 
 	peer       operation.Peer
 	unaccepted bool // the program does not know the connection yet
@@ -79,10 +66,6 @@ type Queue struct {
 	signals []chan<- struct{} // get a value when there is room
 	life    context.Context   // ends when the connection begins to end
 	stop    context.CancelFunc
-
-	stuck     bool    // closing the link failed
-	kept      []*Work // operations that have ended since; the NIC may still touch their memory
-	letSlabGo func()  // releases the slab, which the NIC may access after the endpoint's end
 }
 
 type state int
@@ -98,8 +81,8 @@ const (
 func New(cfg Config) *Queue {
 	q := &Queue{cfg: cfg, ready: make(chan struct{}), peer: cfg.Peer}
 	q.life, q.stop = context.WithCancel(cfg.Life)
-	q.send.q, q.recv.q, q.slow.q = q, q, q
-	q.slow.idle.L, q.end.heard = &q.mu, make(chan struct{})
+	q.Link.q, q.End.q, q.send.q, q.recv.q, q.slow.q = q, q, q, q, q
+	q.slow.idle.L, q.End.heard = &q.mu, make(chan struct{})
 	for range cfg.AutoReceive {
 		q.recv.waiting.Push(cfg.Pool.automatic())
 	}
@@ -107,16 +90,17 @@ func New(cfg Config) *Queue {
 }
 
 // OpenMailbox makes the connection receive messages by itself. It is called before Adopt.
-func (q *Queue) OpenMailbox(ours, theirs mailbox.Size) error {
+// shared has the messages of all rails; it is nil for a connection over one.
+func (q *Queue) OpenMailbox(ours, theirs mailbox.Size, shared *mailbox.Shared) error {
 	var box mailbox.Box
-	if err := box.Open(q.cfg.Pool.home.NIC, ours, theirs); err != nil {
+	if err := box.Open(q.cfg.Pool.home.NIC, ours, theirs, shared, q.taken); err != nil {
 		return err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.state == dead {
 		box.Close()
-		return q.end.gone()
+		return q.End.gone()
 	}
 	q.mail = box
 	for i := range q.mail.Receives() {
@@ -129,44 +113,30 @@ func (q *Queue) OpenMailbox(ours, theirs mailbox.Size) error {
 	return nil
 }
 
-// Adopt gives the queue its link, for whose completions it has room in cq, and posts receives on
-// it: the peer may send as soon as it has this side's hello. Keys with one of the two tokens may
-// be used. If it returns an error, the link stays the caller's; otherwise EndLink closes it.
-func (q *Queue) Adopt(l rc.Link, cq *cqueue.Queue, tokens [2]uint64, path fmt.Stringer) error {
-	m := cq.Enter(q)
-	q.mu.Lock()
-	if q.state == dead {
-		why := q.end.gone()
-		q.mu.Unlock()
-		cq.Leave(m)
-		return why
-	}
-	defer q.mu.Unlock()
-	q.link, q.attr, q.cq, q.member, q.tokens, q.path = l, l.Attr(), cq, m, tokens, path
-	q.send.adopt()
-	q.broken = nil
-	q.recv.kick()
-	q.cfg.Progress.Wake() // the new queue must be armed
-	return nil
-}
-
 // Up starts the operations, unless the connection has begun to end. Completions name the peer. If
 // the program does not know the connection yet, it calls Accepted when it does.
 func (q *Queue) Up(peer operation.Peer, accepted bool) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := q.startable(); err != nil {
+	if err := q.start(); err != nil {
 		return err
 	}
-	q.peer, q.unaccepted, q.state = peer, !accepted, up
-	q.begun.Store(true)
-	close(q.ready)
+	q.peer, q.unaccepted = peer, !accepted
 	q.send.kick()
 	return nil
 }
 
-// startable returns why the operations cannot start on the link that was adopted, or nil.
-func (q *Queue) startable() error { return cmp.Or(q.refusal(), q.broken) }
+// start is the part of Up that is the same for later links.
+func (q *Queue) start() error {
+	if err := cmp.Or(q.End.refusal(), q.Link.broken); err != nil {
+		return err
+	}
+	q.state = up
+	q.begun.Store(true)
+	q.Link.loss.Store(nil)
+	close(q.ready)
+	return nil
+}
 
 // Accepted says that the program knows the connection from now on; false if it has begun to end.
 func (q *Queue) Accepted() bool {
@@ -184,6 +154,16 @@ func (q *Queue) Accepted() bool {
 func (q *Queue) Post(o *Work) (Ticket, error) {
 	if o.Kind != operation.Recv {
 		o.since = clock()
+	}
+	if o.sums != nil {
+		err := operation.ErrQueueFull
+		if q.HasRoom() { // otherwise the sums would be made again with each try
+			err = o.sumNow()
+		}
+		if err != nil {
+			q.cfg.Pool.Put(o)
+			return Ticket{}, err
+		}
 	}
 	q.mu.Lock()
 	t, err := q.post(o)
@@ -203,7 +183,7 @@ func (q *Queue) post(o *Work) (Ticket, error) {
 	err := q.permit(o)
 	o.permitted = q.state != connecting
 	if err == nil {
-		err = q.refusal()
+		err = q.End.refusal()
 	}
 	if err == nil && waiting >= most {
 		err = q.send.full(o.Kind)
@@ -231,6 +211,13 @@ func (q *Queue) permit(o *Work) error {
 	return nil
 }
 
+// PermitsAll refuses a work with keys that were made for another connection.
+func (q *Queue) PermitsAll(o *Work) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.permit(o)
+}
+
 // Permits refuses keys that were made for another connection.
 func (q *Queue) Permits(rb *memory.RemoteBuffer) error {
 	q.mu.Lock()
@@ -256,7 +243,7 @@ func (q *Queue) MustPack(o *Work) bool {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.link != nil && o.MustPack(&q.attr)
+	return q.Link.pairs != nil && o.MustPack(&q.Link.attr)
 }
 
 // PostHeld posts the operations that waited for more.
@@ -269,13 +256,20 @@ func (q *Queue) PostHeld() {
 
 // TakeMessage returns the next message of the kind that has arrived. over reports that no message
 // will follow: all goroutines that wait for one are then woken.
-func (q *Queue) TakeMessage(kind mailbox.Kind, over bool) (p []byte, ok bool) {
+func (q *Queue) TakeMessage(kind mailbox.Kind, over bool) (m mailbox.Mail, ok bool) {
+	m, taken, ok := q.mail.Take(kind, over)
+	if ok {
+		taken()
+	}
+	return m, ok
+}
+
+// taken gives the peer the credit of a message back that has arrived over the Queue's link.
+func (q *Queue) taken() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if p, ok = q.mail.Take(kind, over); ok {
-		q.send.kick()
-	}
-	return p, ok
+	q.mail.Taken()
+	q.send.kick()
 }
 
 // MessageSignal returns a channel that gets a value when a message of the kind may have arrived.
@@ -310,7 +304,7 @@ func (q *Queue) HasRoom() bool {
 }
 
 func (q *Queue) hasRoom() bool {
-	return q.state == dead || q.shut != nil || q.send.posted < q.cfg.Depth
+	return q.state == dead || q.End.shut != nil || q.send.posted < q.cfg.Depth
 }
 
 // SignalRoom sends a value to a channel, without blocking, when HasRoom is true: now, or once
@@ -374,7 +368,7 @@ type State struct {
 func (q *Queue) State() State {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s := State{Link: q.link, Up: q.state == up && q.shut == nil, Posted: q.send.posted, Pending: q.send.pending.Len()}
+	s := State{Link: q.Link.pairs, Up: q.state == up && q.End.shut == nil, Posted: q.send.posted, Pending: q.send.pending.Len()}
 	for i := range q.send.queues {
 		s.Outstanding += q.send.queues[i].groups.Len()
 	}

@@ -27,7 +27,7 @@ const recvKind = rc.Queues
 // kick posts waiting receives.
 func (r *receiver) kick() {
 	q := r.q
-	for q.state != dead && q.state != lost && q.broken == nil && q.link != nil && r.waiting.Len() > 0 {
+	for q.state != dead && q.state != lost && q.Link.broken == nil && q.Link.pairs != nil && r.waiting.Len() > 0 {
 		o := *r.waiting.Front()
 		if o.busy {
 			return
@@ -46,9 +46,9 @@ func (r *receiver) kick() {
 		}
 		sges := q.send.sges
 		n := o.Message(sges)
-		wr := ibvfd.RecvWR{ID: q.member.ID(recvKind, r.next), SGE: sges[:n:n]}
-		if _, err := q.link.Recv([]ibvfd.RecvWR{wr}); err != nil {
-			q.fail(err)
+		wr := ibvfd.RecvWR{ID: q.Link.member.ID(recvKind, r.next), SGE: sges[:n:n]}
+		if _, err := q.Link.pairs.Recv([]ibvfd.RecvWR{wr}); err != nil {
+			q.Link.fail(err)
 			return
 		}
 		r.waiting.Pop()

@@ -27,70 +27,78 @@ import (
 //	Reconcile   takes the peer's numbers, and ends what it has received
 //	Adopt       takes the new link
 //	Probe       returns when packets have passed, in both directions
-//	Relink      posts the rest
+//	Resume      posts the rest
 //
 // The write queue is in order. So the peer has received all that was posted to it before a message
-// that it has received. Of what was posted after the last of these, nothing has been reported to
-// the peer's program: it is posted again, in the same order. Reads are posted again. An atomic
+// that it has received. The works after the last of these messages were not reported to the peer's
+// program: they are posted again, in the same order. Reads are posted again. An atomic
 // that the NIC had has an unknown outcome.
 
 // Outlive makes the connection outlive its links. It is called before Up.
-func (q *Queue) Outlive() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.outlives = true
+func (l *Link) Outlive() {
+	l.q.mu.Lock()
+	defer l.q.mu.Unlock()
+	l.outlived = true
 }
 
-// Lose says that the link is of no use any more. It returns false if the connection does not
+// Lose gives up the link. It returns false if the connection does not
 // outlive it: the caller then aborts the connection.
-func (q *Queue) Lose(why error) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.lose(why)
+func (l *Link) Lose(why error) bool {
+	l.q.mu.Lock()
+	defer l.q.mu.Unlock()
+	return l.lose(why)
 }
 
-func (q *Queue) lose(why error) bool {
+func (l *Link) lose(why error) bool {
+	q := l.q
 	switch {
-	case !q.outlives || q.state == dead || q.unaccepted || q.shut != nil || q.end.farewell != nil:
+	case !l.outlived || q.state == dead || q.unaccepted || q.End.shut != nil || q.End.farewell != nil:
 		return false
 	case q.state == up:
 		q.state, q.ready = lost, make(chan struct{})
-		q.lostFor.Store(&why)
+		l.loss.Store(&loss{why, time.Now()})
 		q.cfg.Lost(why)
-	case q.state == connecting && q.broken == nil:
-		q.broken = why
+	case q.state == connecting && l.broken == nil:
+		l.broken = why
 	}
 	return true
 }
 
-// fail is lose for callers that hold the mutex; a connection that does not outlive its link is
-// aborted.
-func (q *Queue) fail(why error) {
-	if !q.lose(why) {
-		q.abort(why)
+// Fail is Lose; a connection that does not outlive its link is aborted.
+func (l *Link) Fail(why error) {
+	l.q.mu.Lock()
+	defer l.q.mu.Unlock()
+	l.fail(why)
+}
+
+// fail is Fail for callers that hold the mutex.
+func (l *Link) fail(why error) {
+	if !l.lose(why) {
+		l.q.abort(why)
 	}
 }
 
 // Unlink closes the link that was lost, or that was adopted and is not up. If it returns an error,
 // the NIC may still use the link's memory, and the connection cannot go on.
-func (q *Queue) Unlink() error {
+func (l *Link) Unlink() error {
+	q := l.q
 	q.mu.Lock()
-	link := q.link
+	pairs := l.pairs
 	q.mu.Unlock()
-	if link != nil {
-		q.EndLink()
+	if pairs != nil {
+		l.End()
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.stuck {
+	if l.stuck {
 		return &dmabuf.Error{Op: "close the queue pairs", Detail: "the NIC may still use their memory", Err: rc.ErrNotConnected}
 	}
-	q.link, q.cq = nil, nil
+	l.pairs, l.cq = nil, nil
 	if q.state == dead { // Finish ends the works
-		return q.end.gone()
+		return q.End.gone()
 	}
-	q.state, q.broken, q.probes = connecting, nil, 0
-	if link != nil {
+	q.state, l.broken, l.probes = connecting, nil, 0
+	if pairs != nil {
 		q.send.takeBack()
 		q.recv.takeBack()
 	}
@@ -191,18 +199,19 @@ func (r *receiver) takeBack() {
 // Received returns the number of messages that have arrived from the peer since the connection was
 // made, and how many of them the program has not taken. The peer gets both: credits that were
 // owed before are not sent.
-func (q *Queue) Received() (messages uint64, untaken int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.mail.Restart()
+func (l *Link) Received() (messages uint64, untaken int) {
+	l.q.mu.Lock()
+	defer l.q.mu.Unlock()
+	return l.q.mail.Restart()
 }
 
 // Reconcile takes what the peer's Received has returned, and ends the works that the peer has
 // received. It is called before Adopt: credits of the peer may arrive from then on.
-func (q *Queue) Reconcile(received uint64, untaken int) error {
+func (l *Link) Reconcile(received uint64, untaken int) error {
+	q := l.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := q.refusal(); err != nil {
+	if err := q.End.refusal(); err != nil {
 		return err
 	}
 	if err := q.send.settle(received); err != nil {
@@ -211,33 +220,85 @@ func (q *Queue) Reconcile(received uint64, untaken int) error {
 	return q.mail.Renew(untaken)
 }
 
+// ErrEvicted is the error of works that another rail is to carry out.
+var ErrEvicted = errors.New("the link is lost: another rail carries the operation out")
+
+// Evict ends all works of a connection that has lost its link, with ErrEvicted, but for those that
+// the peer has received, or whose outcome is not known. The peer has closed its queue pairs, and has
+// received that number of messages. It returns false if the connection has its link.
+func (l *Link) Evict(received uint64) (bool, error) {
+	q := l.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.state != connecting || !q.begun.Load() {
+		return false, nil
+	}
+	if err := q.send.settle(received); err != nil {
+		return false, err
+	}
+	q.send.clear(ErrEvicted)
+	return true, nil
+}
+
+// GiveUp ends the works that wait for a link, with an error, unless the peer may have received some:
+// another rail gets those when both sides have destroyed their queue pairs.
+func (l *Link) GiveUp(why error) {
+	q := l.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.state != connecting {
+		return
+	}
+	for i := range q.send.pending.Len() {
+		if (*q.send.pending.At(i)).again {
+			return
+		}
+	}
+	q.send.clear(why)
+}
+
+// clear ends all works that wait, with an error.
+func (s *sender) clear(why error) {
+	for s.pending.Len() > 0 {
+		o := s.pending.Pop()
+		if o.err == nil {
+			o.err = why
+		}
+		if o.cancel != nil {
+			o.cancel()
+		}
+		s.close(o)
+	}
+}
+
 // Probe carries out a write and a read of no bytes on the link that was adopted. It returns when
 // the peer's NIC has answered both, or with the reason why it has not.
-func (q *Queue) Probe(ctx context.Context) error {
+func (l *Link) Probe(ctx context.Context) error {
+	q := l.q
 	q.mu.Lock()
-	q.probes = 0
+	l.probes = 0
 	for _, kind := range []operation.Kind{operation.Write, operation.Read} {
-		if kind == operation.Read && q.attr.ReadsOut == 0 {
+		if kind == operation.Read && l.attr.ReadsOut == 0 {
 			continue
 		}
 		o := q.cfg.Pool.work(kind, 0)
 		o.probe, o.silent = true, false
-		if _, err := o.Begin(&q.attr); err != nil {
+		if _, err := o.Begin(&l.attr); err != nil {
 			q.cfg.Pool.Put(o)
 			q.mu.Unlock()
 			return err
 		}
-		q.probes++
+		l.probes++
 		q.send.feed(o)
 	}
 	q.send.flush()
 	q.mu.Unlock()
 	for {
-		q.Poll()
+		l.Poll()
 		q.mu.Lock()
-		left, err := q.probes, q.broken
+		left, err := l.probes, l.broken
 		if q.state == dead {
-			err = q.end.gone()
+			err = q.End.gone()
 		}
 		q.mu.Unlock()
 		switch {
@@ -258,23 +319,27 @@ func (q *Queue) Probe(ctx context.Context) error {
 const probeLook = 200 * time.Microsecond
 
 // LostFor returns why the link was lost, nil if there is one. It takes no lock.
-func (q *Queue) LostFor() error {
-	if why := q.lostFor.Load(); why != nil {
-		return *why
-	}
-	return nil
+func (l *Link) LostFor() error {
+	_, why := l.Loss()
+	return why
 }
 
-// Relink starts the operations on the link that was adopted.
-func (q *Queue) Relink() error {
+// Loss returns the time of the loss, and why it was lost as LostFor does.
+func (l *Link) Loss() (at time.Time, why error) {
+	if x := l.loss.Load(); x != nil {
+		return x.at, x.why
+	}
+	return time.Time{}, nil
+}
+
+// Resume starts the operations on the link that was adopted.
+func (l *Link) Resume() error {
+	q := l.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := q.startable(); err != nil {
+	if err := q.start(); err != nil {
 		return err
 	}
-	q.state = up
-	q.lostFor.Store(nil)
-	close(q.ready)
 	for i := 0; i < q.send.pending.Len(); { // those that Cancel has withdrawn since Reconcile
 		if o := *q.send.pending.At(i); o.again && o.withdrawn != nil && !o.busy {
 			q.send.pending.RemoveAt(i)
@@ -306,6 +371,7 @@ func (s *sender) settle(received uint64) error {
 			known = i + 1
 		}
 	}
+	s.q.mail.Unsent(s.messages - received)
 	var rest []*Work
 	for i := range s.pending.Len() {
 		o := *s.pending.At(i)

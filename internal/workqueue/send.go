@@ -55,7 +55,7 @@ const batchWRs = 64
 
 // adopt makes room for the work requests of the queue's link.
 func (s *sender) adopt() {
-	a := &s.q.attr
+	a := &s.q.Link.attr
 	for i := range s.queues {
 		s.queues[i].free = a.SendDepth
 	}
@@ -90,12 +90,50 @@ func (s *sender) take(o *Work) {
 
 // full returns the error of an operation for which there is no room.
 func (s *sender) full(kind operation.Kind) error {
-	if kind != operation.Recv && s.pending.Len() > 0 {
-		if first := *s.pending.Front(); !first.started && !s.q.mail.MayStart(&first.letter) {
-			return operation.ErrPeerBehind
-		}
+	if kind != operation.Recv && s.behind() {
+		return operation.ErrPeerBehind
 	}
 	return operation.ErrQueueFull
+}
+
+// behind reports whether the oldest operation waits for the peer's program to take messages.
+func (s *sender) behind() bool {
+	if s.pending.Len() == 0 {
+		return false
+	}
+	first := *s.pending.Front()
+	return !first.started && !s.q.mail.MayStart(&first.letter)
+}
+
+// PeerBehind reports whether the operations wait for the peer's program to take messages.
+func (q *Queue) PeerBehind() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.send.behind()
+}
+
+// from returns a work that is pending, and all that were posted after it. It returns false if a NIC has
+// had some of them.
+func (s *sender) from(o *Work) (list []*Work, unbegun bool) {
+	for i := range s.queues {
+		g := &s.queues[i].groups
+		for k := g.Len() - 1; k >= 0 && g.At(k).op.number > o.number; k-- {
+			if x := g.At(k).op; !x.probe && !x.letter.IsCredit() {
+				return nil, false
+			}
+		}
+	}
+	for i := range s.pending.Len() {
+		x := *s.pending.At(i)
+		switch {
+		case x.number < o.number || x.probe || x.letter.IsCredit():
+		case x.begun || x.again:
+			return nil, false
+		default:
+			list = append(list, x)
+		}
+	}
+	return list, len(list) > 0
 }
 
 // kick makes and posts work requests of pending ops, in order, as far as fences, slow work and
@@ -115,18 +153,22 @@ func (s *sender) kick() {
 		if !o.started {
 			o.started = true
 			s.active++
-			if o.again {
+			if o.again || o.repeats {
 				q.counters[o.Kind].repeats.Add(1)
 			}
 			if o.err == nil {
 				o.err = q.begin(o)
 			}
-			if o.err == nil && !o.letter.None() {
-				q.mail.Stamp(&o.letter)
-			}
 			if o.busy {
 				break
 			}
+		}
+		if o.err == nil && o.letter.Unstamped() {
+			if o.sums != nil && o.sums.trailer != nil {
+				o.letter.AddSums(o.sums.trailer)
+				o.sums.trailer = nil
+			}
+			q.mail.Stamp(&o.letter)
 		}
 		if o.err != nil {
 			s.pending.Pop()
@@ -158,7 +200,7 @@ func (s *sender) feed(o *Work) bool {
 	q := &s.queues[o.queue]
 	for !o.made {
 		b := &s.batch
-		if b.wrs > 0 && (b.queue != o.queue || b.wrs == len(s.wrs) || len(s.sges)-b.sges < s.q.attr.SGE) {
+		if b.wrs > 0 && (b.queue != o.queue || b.wrs == len(s.wrs) || len(s.sges)-b.sges < s.q.Link.attr.SGE) {
 			s.flush()
 			if !s.mayPost() {
 				return false
@@ -169,7 +211,7 @@ func (s *sender) feed(o *Work) bool {
 		}
 		b.queue = o.queue
 		n, used := s.next(o, s.wrs[b.wrs:min(len(s.wrs), b.wrs+q.free)], s.sges[b.sges:])
-		id := s.q.member.ID(o.queue, q.next)
+		id := s.q.Link.member.ID(o.queue, q.next)
 		for i := range s.wrs[b.wrs : b.wrs+n] {
 			s.wrs[b.wrs+i].ID = id
 		}
@@ -190,7 +232,7 @@ func (s *sender) feed(o *Work) bool {
 // its last one.
 func (s *sender) next(o *Work, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
 	if !o.letter.None() && (o.Kind == operation.Send || o.Made() || o.Length == 0) {
-		s.q.mail.Request(&o.letter, s.q.attr.Inline, &wrs[0], sges)
+		s.q.mail.Request(&o.letter, s.q.Link.attr.Inline, &wrs[0], sges)
 		if !o.letter.IsCredit() {
 			s.messages++
 			o.message = s.messages
@@ -198,7 +240,7 @@ func (s *sender) next(o *Work, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used in
 		o.made = true
 		return 1, 1
 	}
-	n, used = o.Next(&s.q.attr, wrs, sges)
+	n, used = o.Next(&s.q.Link.attr, wrs, sges)
 	o.made = o.Made() && o.letter.None()
 	return n, used
 }
@@ -206,7 +248,7 @@ func (s *sender) next(o *Work, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used in
 // mayPost reports whether work requests may be posted: the operations have started, or the link is
 // tried.
 func (s *sender) mayPost() bool {
-	return s.q.state == up || s.q.state == connecting && s.q.probes > 0 && s.q.broken == nil
+	return s.q.state == up || s.q.state == connecting && s.q.Link.probes > 0 && s.q.Link.broken == nil
 }
 
 // flush posts the batch. Its last work request always makes a completion: it also completes
@@ -219,17 +261,17 @@ func (s *sender) flush() {
 	n := b.wrs
 	b.wrs, b.sges = 0, 0
 	s.wrs[n-1].Flags |= ibvfd.SendSignaled
-	if posted, err := s.q.link.Post(b.queue, s.wrs[:n]); err != nil {
+	if posted, err := s.q.Link.pairs.Post(b.queue, s.wrs[:n]); err != nil {
 		if posted < n { // the others will not complete
 			q := &s.queues[b.queue]
 			q.next = q.number(s.wrs[posted].ID)
 			if i := q.next - q.first; i < uint64(q.groups.Len()) {
-				if o := q.groups.At(int(i)).op; o.err == nil && s.q.outlives {
+				if o := q.groups.At(int(i)).op; o.err == nil && s.q.Link.outlived {
 					o.err, o.refused = err, true
 				}
 			}
 		}
-		s.q.fail(err)
+		s.q.Link.fail(err)
 	}
 }
 

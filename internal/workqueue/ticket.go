@@ -24,6 +24,27 @@ func (t Ticket) Cancel(why error) bool {
 	return withdrawn
 }
 
+// Evict ends a work, and all that were posted after it, with ErrEvicted if no NIC has had any of them.
+func (t Ticket) Evict() {
+	q, o := t.q, t.o
+	if q == nil {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if o.uses.Load() != t.use || o.made || o.ended || q.state == dead {
+		return
+	}
+	list, unbegun := q.send.from(o)
+	if !unbegun {
+		return
+	}
+	for _, x := range list {
+		q.cancel(x, ErrEvicted)
+	}
+	q.send.kick()
+}
+
 // CancelAll is Cancel of several works of one connection: none of them is posted meanwhile.
 func CancelAll(list []Ticket, why error) {
 	if len(list) == 0 {
@@ -52,7 +73,7 @@ func (q *Queue) cancel(o *Work, why error) bool {
 	if o.withdrawn == nil {
 		o.withdrawn = why
 	}
-	if o.again && q.state != up { // Relink ends it
+	if o.again && q.state != up { // Link.Resume ends it
 		return false
 	}
 	if o.cancel != nil {
@@ -90,7 +111,7 @@ func (q *Queue) cancel(o *Work, why error) bool {
 func (q *Queue) Shut(why error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.shut = why
+	q.End.shut = why
 	q.vacate()
 	for i := 0; (q.state == up || q.begun.Load()) && q.state != dead && i < q.send.pending.Len(); {
 		n := q.send.pending.Len()

@@ -26,7 +26,9 @@ type Work struct {
 	auto    bool // an automatic receive (AutoReceive)
 	queue   int
 
-	letter  mailbox.Letter     // the message that the work sends, or that follows its bytes
+	letter  mailbox.Letter // the message that the work sends, or that follows its bytes
+	sums    *sums          // of the bytes; nil if they are not summed, otherwise ownSums
+	ownSums sums
 	cancel  context.CancelFunc // ends the wait until the sources may be read
 	limit   time.Time          // the work is not begun after it; zero if there is none
 	turn    uint64             // the sender's, when it was posted
@@ -34,6 +36,9 @@ type Work struct {
 	number  uint64             // of the works of its sender, in the order of their posting
 	message uint64             // number of its message; 0 before it is sent
 	again   bool               // it was posted to a link that was lost
+	repeats bool               // another rail has lost it
+	part    bool               // of an operation, which is counted as a whole by Count
+	own     bool               // the connection's own: it is not counted
 	probe   bool               // it tries the link
 	listed  bool               // by takeBack
 	refused bool               // the NIC did not take its work requests
@@ -49,6 +54,17 @@ type Work struct {
 
 // Silence makes a work complete only if it fails.
 func (o *Work) Silence() { o.silent = true }
+
+// AfterWrites makes a read follow the writes that were posted before it: when it completes, their
+// bytes are in the memory that it reads. It is not counted.
+func (o *Work) AfterWrites() { o.queue, o.part, o.own = rc.WriteQueue, true, true }
+
+// Part says that the work is a part of an operation: its bytes are counted, and Count counts the
+// operation.
+func (o *Work) Part() { o.part = true }
+
+// Repeats says that the work repeats one that another rail has lost.
+func (o *Work) Repeats() { o.repeats = true }
 
 // SetDeadline bounds the wait of a work: after the deadline of ctx it is not begun, and its error
 // is context.DeadlineExceeded.
@@ -80,9 +96,10 @@ func (o *Work) reset() {
 	o.uses.Add(1)
 	o.context, o.sink = nil, nil
 	o.silent, o.auto, o.queue = false, false, 0
-	o.number, o.message, o.again, o.probe = 0, 0, false, false
+	o.number, o.message, o.again, o.repeats, o.probe = 0, 0, false, false, false
 	o.listed, o.refused, o.blamed = false, false, 0
-	o.letter, o.cancel, o.limit = mailbox.Letter{}, nil, time.Time{}
+	o.part, o.own = false, false
+	o.letter, o.sums, o.cancel, o.limit = mailbox.Letter{}, nil, nil, time.Time{}
 	o.permitted, o.started, o.begun, o.made, o.ended, o.busy = false, false, false, false, false, false
 	o.err, o.withdrawn = nil, nil
 }

@@ -228,8 +228,8 @@ type Answer struct {
 	ID      uint32
 	Status  Status
 	Staged  bool      // Hello
-	Value   uint64    // Hello: the buffer's size. Run: nanoseconds. Fits an int64
-	Extra   uint64    // Hello: messages that may be received at once. Run: wrong results of atomics. Word: what is there
+	Value   uint64    // Hello: the buffer's size. Run: nanoseconds. Bye: messages that never came, over several NICs. Fits an int64
+	Extra   uint64    // Hello: messages that may be received at once. Run: wrong results of atomics. Word: what is there. Bye: messages that came twice
 	Finding           // Check
 	Text    [3]string // Failed: why. Hello: the memory, the NIC, and how the one reaches the other
 }

@@ -3,19 +3,17 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"time"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/workqueue"
-	"golang.org/x/sys/unix"
 )
 
 // Times of a goodbye.
@@ -57,7 +55,7 @@ func (e *silentError) Is(target error) bool {
 // farewell returns the reason that this side sends to the peer: none if its program has closed
 // the connection, or the peer has ended it.
 func farewell(cause error) []byte {
-	if !errors.As(cause, new(*silentError)) && (errors.Is(cause, os.ErrClosed) || errors.Is(cause, workqueue.ErrRemoved) || errors.Is(cause, operation.ErrPeerGone)) {
+	if !errors.As(cause, new(*silentError)) && !errors.As(cause, new(*lostError)) && (errors.Is(cause, os.ErrClosed) || errors.Is(cause, workqueue.ErrRemoved) || errors.Is(cause, operation.ErrPeerGone)) {
 		return nil
 	}
 	return []byte(exchange.Bounded(cause.Error()))
@@ -112,19 +110,20 @@ func (c *Conn) close() error {
 	c.settle()
 	c.Works.Abort(closed)
 	<-c.ended
-	why, unknown := c.Works.Cause()
+	why, unknown := c.Works.End.Cause()
 	if !unknown {
 		return nil
 	}
 	c.mu.Lock()
-	read := c.readDone // it does not change any more
-	c.mu.Unlock()
-	select {
-	case <-read:
-	case <-time.After(byeWait + goneWait):
-	}
-	c.mu.Lock()
 	defer c.mu.Unlock()
+	if l := c.links.last; l != nil && l.reading { // it does not change any more
+		c.mu.Unlock()
+		select {
+		case <-l.read:
+		case <-time.After(byeWait + goneWait):
+		}
+		c.mu.Lock()
+	}
 	switch {
 	case c.peerGone:
 		return nil
@@ -150,101 +149,118 @@ func (c *Conn) settle() {
 		if s := c.Works.State(); c.Works.Over() || s.Posted == 0 || s.Link == nil {
 			return
 		}
-		c.Works.Poll()
+		c.Works.Link.Poll()
 	}
 }
 
-// say sends a message of the goodbye, unless an earlier one was sent in part.
-func (c *Conn) say(tcp net.Conn, k exchange.Kind, body []byte) {
-	_ = tcp.SetWriteDeadline(time.Now().Add(byeWait)) // it also ends an offer that the peer does not take
-	c.offering <- struct{}{}
-	defer func() { <-c.offering }()
-	_ = tcp.SetWriteDeadline(time.Now().Add(byeWait)) // the offer may have removed it
-	c.mu.Lock()
-	cut := c.cut
-	c.mu.Unlock()
-	if !cut && exchange.WriteMessage(tcp, k, body) != nil {
+// lost waits for the end, and returns the reason.
+func (c *Conn) lost(ctx context.Context) error {
+	select {
+	case <-c.ended:
+	case <-ctx.Done():
+		return errs.Ended(ctx)
+	}
+	return c.Works.End.Gone()
+}
+
+// answerWait bounds how long a connection that the peer has ended waits for the answers of the
+// peer's NIC. It waits only while operations are under way; the full time passes only if the
+// peer has ended the connection for a reason of its own.
+const (
+	answerWait = 2 * time.Second
+	answerLook = time.Millisecond
+)
+
+// drainBeforeAbort takes the completions of operations under way. A peer ends the connection when
+// its NIC has refused an operation. The NIC's answer may arrive later than the peer's message
+// over the exchange, and a flush before it would hide which operation was refused. Once the
+// peer's queue pairs are destroyed, only answers that are on their way can arrive.
+func (c *Conn) drainBeforeAbort() {
+	over := time.Now().Add(answerWait)
+	for gone := false; time.Now().Before(over); time.Sleep(answerLook) {
+		c.Works.Link.Poll()
 		c.mu.Lock()
-		c.cut = true
+		if c.peerGone && !gone {
+			gone, over = true, time.Now().Add(workqueue.FlushWait)
+		}
 		c.mu.Unlock()
+		if c.Works.Over() || c.Works.State().Outstanding == 0 {
+			return
+		}
 	}
 }
 
-// part closes the exchange when the peer has sent its last message, too, or is silent.
-func (c *Conn) part(tcp net.Conn, free bool) {
-	if free { // the NIC does not touch the memory any more
-		c.say(tcp, exchange.MsgGone, nil)
-	}
-	_ = tcp.SetReadDeadline(time.Now().Add(goneWait))
-	<-c.readDone
-	_ = tcp.Close()
-}
-
-// readExchange takes the peer's messages until the exchange ends. It calls OnReject if Accept
-// has not returned the peer.
-func (c *Conn) readExchange(tcp net.Conn) {
+// teardown is the slow part of a connection's end, which begins when Works is aborted. It closes
+// c.ended: all operations under way have completed then, with the cause or with the NIC's
+// status, and the keys that the peer was given are withdrawn. The peer's offers that the program
+// has not taken are dropped.
+func (c *Conn) teardown() {
+	defer c.e.tasks.Done()
+	c.links.making.Lock() // no other link is made any more
+	defer c.links.making.Unlock()
+	cause, _ := c.Works.End.Cause()
+	c.Offers.End()
 	c.mu.Lock()
-	read := c.readDone
+	l, uninvited, listener, session := c.links.last, c.uninvited, c.listener, c.links.session
+	tcp, reading := net.Conn(nil), false
+	if l != nil {
+		tcp, reading = l.tcp, l.reading
+	}
 	c.mu.Unlock()
-	err := c.readMessages(tcp)
+	c.e.mu.Lock()
+	if listener != nil {
+		listener.conns--
+	}
+	if uninvited || c.own { // the program does not know the peer, or knows its Conn
+		c.e.table.forget(c.peer)
+	}
+	c.e.mu.Unlock()
+	said := make(chan struct{})
 	switch {
-	case err == nil:
-	case !errors.Is(err, ErrMalformed) && c.Works.Lose(lostExchange(err)):
-		close(read)
-		return
-	case errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET):
-		c.leave(c.Works.Hear(errCut))
-	case errors.Is(err, unix.ETIMEDOUT) || errors.Is(err, unix.EHOSTUNREACH):
-		c.Works.Abort(&silentError{c.opt.PeerTimeout, err})
-	default:
-		c.Works.Abort(err)
+	case reading: // the peer gets the bye at once, while the link ends
+		c.e.tasks.Go(func() {
+			l.say(tcp, exchange.MsgBye, farewell(cause))
+			close(said)
+		})
+		c.Works.End.AwaitReason(l.read)
+	case tcp != nil:
+		// The peer sees the end. TLS sends a close message, which may take time.
+		c.e.tasks.Go(func() { _ = tcp.Close() })
 	}
-	close(read)
-	<-c.ended
+	c.Works.Link.End()
+	c.withdraw()
+	free := c.Works.Finish()
+	c.e.mu.Lock()
+	delete(c.e.live, c)
+	if c.e.sessions[session] == c {
+		delete(c.e.sessions, session)
+	}
+	c.Works.AddCounts(&c.e.ended) // they do not change any more
+	c.e.mu.Unlock()
 	c.mu.Lock()
-	unknown, why, info := c.uninvited, c.Works.Gone(), c.info
+	onEnd := c.onEnd
+	c.finished = true
 	c.mu.Unlock()
-	if unknown && c.opt.OnReject != nil && c.e.life.Err() == nil {
-		c.opt.OnReject(info, fmt.Errorf("it was gone before it was accepted: %w", why))
+	if onEnd != nil {
+		onEnd()
 	}
+	if reading {
+		c.e.tasks.Go(func() {
+			<-said
+			l.part(tcp, free)
+		})
+	}
+	close(c.ended)
+	c.Offers.Wake()
 }
 
-// lostExchange is why a link is lost whose exchange ends without a word.
-func lostExchange(err error) error {
-	if errors.Is(err, io.EOF) {
-		return errCut
-	}
-	return fmt.Errorf("%w: %w", errCut, err)
-}
-
-// readMessages returns nil when the peer has sent its last message, and the connection is ending.
-func (c *Conn) readMessages(tcp net.Conn) error {
-	for said := false; ; {
-		kind, body, err := exchange.ReadAny(tcp, exchange.MsgOffer, exchange.MsgForgot, exchange.MsgBye, exchange.MsgGone)
-		if err != nil {
-			return err
-		}
-		switch kind {
-		case exchange.MsgOffer:
-			err = c.takeOffer(body)
-		case exchange.MsgForgot:
-			err = c.confirmed()
-		case exchange.MsgBye:
-			if said {
-				return &dmabuf.Error{Op: "read an exchange", Detail: "a second bye", Err: ErrMalformed}
-			}
-			said = true
-			why := c.Works.Hear(farewellOf(body))
-			c.e.tasks.Go(func() { c.leave(why) })
-		case exchange.MsgGone:
-			c.mu.Lock()
-			c.peerGone = true
-			c.mu.Unlock()
-			c.leave(c.Works.Hear(operation.ErrPeerGone))
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+// withdraw ends the keys that the peer was given. No keys are added any more.
+func (c *Conn) withdraw() {
+	c.mu.Lock()
+	shares := c.shares
+	c.shares = nil
+	c.mu.Unlock()
+	for s := range shares {
+		_ = c.e.nic.End(s.keys.Withdraw)
 	}
 }

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"syscall"
+
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/operation"
+)
+
+// client is a line to a server.
+type client struct {
+	*line
+	server serverSide
+	way    over
+	addr   string
+	id     uint32
+}
+
+// dial connects, and gets the server's buffer. The caller hangs up.
+func (s *station) dial(ctx context.Context, addr string) (_ *client, err error) {
+	over, err := s.connect(ctx, addr)
+	if err != nil {
+		return nil, unconnected(addr, err)
+	}
+	l, err := s.newLine(over)
+	if err != nil {
+		return nil, errors.Join(err, over.close())
+	}
+	l.pull = pull(over.take)
+	c := &client{line: l, addr: addr}
+	if c.way, err = l.over(); err != nil {
+		return nil, errors.Join(err, l.hangUp())
+	}
+	if err := s.within(ctx, "say hello to "+addr, c.hello); err != nil {
+		return nil, errors.Join(err, l.hangUp())
+	}
+	return c, nil
+}
+
+// pull takes completions one at a time.
+func pull(take func(context.Context, []operation.Completion) (int, error)) func(ctx context.Context) (operation.Completion, error) {
+	list, have := make([]operation.Completion, 64), 0
+	at := 0
+	return func(ctx context.Context) (operation.Completion, error) {
+		if at == have {
+			n, err := take(ctx, list)
+			if err != nil {
+				return operation.Completion{}, err
+			}
+			at, have = 0, n
+		}
+		at++
+		return list[at-1], nil
+	}
+}
+
+// unconnected says what to do about a connection that was not made.
+func unconnected(addr string, err error) error {
+	remedy := ""
+	switch {
+	case errors.Is(err, engine.ErrUnsafe):
+		return unprotected(addr, err)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		remedy = "no program listens there: start `dmabuf-reg serve --listen " + addr + "` on that host"
+	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
+		remedy = "this host has no way to that address: see `ip route get` of it, and that both are up"
+	case errors.As(err, new(*net.DNSError)):
+		remedy = "that name cannot be looked up here: write the host's address, or see /etc/hosts and /etc/resolv.conf"
+	case errors.Is(err, context.DeadlineExceeded):
+		remedy = "the host does not answer: see the address and firewalls, or give a longer --timeout"
+	case errors.Is(err, engine.ErrRejected):
+		remedy = "the other side gives that reason; its stderr may say more"
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		remedy = "--tls-ca must hold what signed the other side's certificate, which must name the address"
+	case refusedByPeer(err):
+		remedy = "the other side does not accept this one's certificate: its --tls-ca must hold what signed --tls-cert, which must be valid now and for clients (extendedKeyUsage clientAuth)"
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, engine.ErrMalformed):
+		remedy = "see that it is a `dmabuf-reg serve` of the same version, that both sides or neither are given TLS, and what it says on stderr"
+	default:
+		return err
+	}
+	// The library's own error would say the same twice.
+	var inner *dmabuf.Error
+	if errors.As(err, &inner) && inner.Op == "connect" {
+		err = inner.Err
+	}
+	return &dmabuf.Error{Op: "connect", Device: addr, Remedy: remedy, Err: err}
+}
+
+// refusedByPeer reports whether the other side ended a TLS handshake by an alert.
+func refusedByPeer(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error"
+}
+
+// ask has a request answered. What the server is to send before its answer must
+// have its receives posted.
+func (c *client) ask(ctx context.Context, q talk.Request) (a talk.Answer, err error) {
+	c.id++
+	q.ID = c.id
+	if err := c.listen(); err != nil {
+		return a, err
+	}
+	if err := c.say(ctx, q.Append(nil)); err != nil {
+		return a, err
+	}
+	data, err := c.hear(ctx)
+	if err != nil {
+		return a, err
+	}
+	refused := func(detail, remedy string, err error) error {
+		return &dmabuf.Error{Op: q.Kind.String(), Device: c.addr, Detail: detail, Remedy: remedy, Err: err}
+	}
+	switch err := a.Decode(data); {
+	case errors.Is(err, talk.ErrVersion):
+		return a, refused("", "run the same release of "+program+" on both hosts", err)
+	case err != nil:
+		return a, err
+	case a.ID != q.ID:
+		return a, refused(fmt.Sprintf("an answer to request %d, not %d", a.ID, q.ID), "", talk.ErrMalformed)
+	case a.Status == talk.Differs:
+		return a, refused(a.Text[0], "run the same release of "+program+" on both hosts", talk.ErrVersion)
+	case a.Status == talk.Busy:
+		return a, refused("another client has the server's buffer", "wait until it is done, or start another serve", errBusy)
+	case a.Status == talk.Failed:
+		return a, refused("the server says: "+a.Text[0], "", errServer)
+	}
+	return a, nil
+}
+
+var (
+	errBusy   = errors.New("busy")
+	errServer = errors.New("it failed on the server's side")
+)
+
+// hello gets the server's buffer, and learns what it is.
+func (c *client) hello(ctx context.Context) error {
+	a, err := c.ask(ctx, talk.Request{Kind: talk.Hello})
+	if err != nil {
+		return err
+	}
+	c.server = serverSide{Spec: a.Text[0], NIC: a.Text[1], Why: a.Text[2], Size: int64(a.Value), Staged: a.Staged, atOnce: int(min(a.Extra, maxAtOnce))}
+	c.remote, err = c.link.offered(ctx)
+	if err == nil && (c.remote.Len != c.server.Size || c.server.Size <= 0 || c.server.atOnce < 1) {
+		err = fmt.Errorf("%w: a buffer of %d bytes whose descriptor has %d", talk.ErrMalformed, c.server.Size, c.remote.Len)
+	}
+	return err
+}
+
+// bye tells the server that this is no broken connection.
+func (c *client) bye(ctx context.Context) error {
+	return c.within(ctx, "say goodbye to "+c.addr, func(ctx context.Context) error {
+		_, err := c.ask(ctx, talk.Request{Kind: talk.Bye})
+		return err
+	})
+}
+
+// fits refuses sizes that either buffer is too small for.
+func (c *client) fits(sizes []int64) error {
+	room := min(c.buf.Size(), c.server.Size)
+	if worst := slices.Max(sizes); worst > room {
+		return &cli.UsageError{Err: fmt.Errorf("%s in one operation do not fit: the buffer here has %s, the server's %s; give the smaller a larger --size",
+			bytesize.Format(worst), bytesize.Format(c.buf.Size()), bytesize.Format(c.server.Size))}
+	}
+	return nil
+}
+
+// call connects to a server, has do work with buffers that hold the sizes, and
+// hangs up. do says goodbye, unless the connection broke.
+func (a *app) call(ctx context.Context, f *stationFlags, addr string, sizes []int64, do func(c *client) error) (err error) {
+	st, err := f.open(ctx, engine.EndpointOptions{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.close()) }()
+	st.tell = a.tell
+	c, err := st.dial(ctx, addr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.hangUp()) }()
+	if err := c.fits(sizes); err != nil {
+		return errors.Join(err, c.bye(ctx))
+	}
+	return do(c)
+}

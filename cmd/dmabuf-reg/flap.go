@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+)
+
+// cutDoc describes one cut of a link.
+type cutDoc struct {
+	NIC    string        `json:"nic"`
+	NetDev string        `json:"netdev"`
+	At     time.Duration `json:"at_ns"`      // since the run began
+	Down   time.Duration `json:"down_ns"`    // how long it was cut
+	Back   time.Duration `json:"back_ns"`    // from when it was mended until the rail had a link; 0 if it had none in time
+	Lost   int           `json:"lost_links"` // of the rail; 0 if the cut was too short to be noticed
+
+	away bool // its rail was not seen to be back
+}
+
+// flapper cuts the links of NICs, one after the other.
+type flapper struct {
+	cables []cable
+	states func() ([]railState, error)
+	random *rand.Rand
+	count  int
+	limit  time.Duration // for a rail to be back
+	begun  time.Time
+	// Bounds of the time between two cuts, and of the time that a link is cut.
+	pause, down [2]time.Duration
+	told        func(cutDoc)
+	cuts        []cutDoc
+}
+
+// Times of `bench --flap`.
+var (
+	pauses = [2]time.Duration{500 * time.Millisecond, 2 * time.Second}
+	downs  = [2]time.Duration{500 * time.Millisecond, 4 * time.Second}
+)
+
+const (
+	lookAtRails = 5 * time.Millisecond
+	unnoticed   = 4 * time.Second // a link that is silent is given up in 3 s
+)
+
+// run cuts and mends. It returns when the links were cut as often as wanted and are back, when ctx
+// ends, or when a rail is not back in time. No link is cut when it returns.
+func (f *flapper) run(ctx context.Context) error {
+	f.begun = time.Now()
+	for len(f.cuts) < f.count {
+		if !f.sleep(ctx, f.pause) {
+			return ctx.Err()
+		}
+		x := &f.cables[f.random.IntN(len(f.cables))]
+		if err := f.wait(ctx, "wait for another rail than "+x.nic, func() (bool, error) { return f.otherUp(x.nic) }); err != nil {
+			return err
+		}
+		if err := f.flap(ctx, x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flap cuts a link, mends it, and waits until its rails are back.
+func (f *flapper) flap(ctx context.Context, x *cable) error {
+	before, err := f.lost(x.nic)
+	if err != nil {
+		return err
+	}
+	// A signal ends ctx, and the link is mended. A second one must not end the program before that.
+	later := make(chan os.Signal, 1)
+	signal.Notify(later, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	defer signal.Stop(later)
+	began := time.Now()
+	cut := cutDoc{NIC: x.nic, NetDev: x.netdev, At: began.Sub(f.begun)}
+	err = x.cut()
+	if err == nil {
+		f.stayDown(ctx, x.nic)
+	}
+	err = errors.Join(err, x.mend()) // also where the cut has failed: it may have been made
+	mended := time.Now()
+	cut.Down = mended.Sub(began)
+	if err == nil {
+		err = f.wait(ctx, "wait for the rail of "+x.nic, func() (bool, error) {
+			up, lost, err := f.rail(x.nic)
+			cut.Lost = lost - before
+			return up && (cut.Lost > 0 || time.Since(mended) > unnoticed), err
+		})
+	}
+	if err == nil && cut.Lost > 0 {
+		cut.Back = time.Since(mended)
+	}
+	cut.away = err != nil
+	f.cuts = append(f.cuts, cut)
+	f.told(cut)
+	return err
+}
+
+// stayDown waits for a random time, or until ctx ends or no other rail has a link.
+func (f *flapper) stayDown(ctx context.Context, nic string) {
+	for end := time.Now().Add(f.between(f.down)); time.Now().Before(end); {
+		if other, err := f.otherUp(nic); err != nil || !other {
+			return
+		}
+		select {
+		case <-time.After(lookAtRails):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (f *flapper) between(span [2]time.Duration) time.Duration {
+	return span[0] + time.Duration(f.random.Int64N(int64(span[1]-span[0])+1))
+}
+
+func (f *flapper) sleep(ctx context.Context, span [2]time.Duration) bool {
+	select {
+	case <-time.After(f.between(span)):
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// wait waits until so returns true. It returns an error after the limit.
+func (f *flapper) wait(ctx context.Context, what string, so func() (bool, error)) error {
+	limit := max(f.limit, unnoticed+time.Second)
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		ok, err := so()
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(lookAtRails):
+		case <-limited.Done():
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return &dmabuf.Error{Op: what, Detail: fmt.Sprintf("it has no link after %v", limit), Remedy: "see stderr and the kernel's log for why, or give a longer --timeout", Err: limited.Err()}
+		}
+	}
+}
+
+// otherUp reports whether a rail of another NIC has a link.
+func (f *flapper) otherUp(nic string) (bool, error) {
+	list, err := f.states()
+	for _, r := range list {
+		if r.Path.NIC != nic && r.Up {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+// rail reports whether all rails of a NIC have a link, and how many links they have lost.
+func (f *flapper) rail(nic string) (up bool, lost int, err error) {
+	list, err := f.states()
+	up = true
+	for _, r := range list {
+		if r.Path.NIC == nic {
+			up, lost = up && r.Up, lost+r.Lost
+		}
+	}
+	return up, lost, err
+}
+
+func (f *flapper) lost(nic string) (int, error) {
+	_, n, err := f.rail(nic)
+	return n, err
+}

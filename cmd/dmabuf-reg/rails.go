@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"strconv"
+
+	"github.com/gpurdma/gpurdma/internal/human"
+)
+
+// railDoc is a rail of a connection, and what this side has done over it, as a result says it.
+type railDoc struct {
+	NIC        string  `json:"nic"`
+	Port       int     `json:"port"`     // of the NIC; 0 if the rail was not made
+	GID        string  `json:"gid"`      // as an address; "" if the rail was not made
+	Peer       string  `json:"peer_gid"` // the other side's
+	Why        string  `json:"why"`      // why that port and GID
+	Up         bool    `json:"up"`
+	Slow       bool    `json:"slow"`       // slower than half of its best
+	Lost       int     `json:"lost_links"` // that were lost and replaced
+	Rate       float64 `json:"bytes_per_s"`
+	Operations uint64  `json:"operations"` // that were carried out; of large ones the parts
+	Failed     uint64  `json:"failed"`
+	Repeats    uint64  `json:"repeats"` // begun again on another link
+	Bytes      int64   `json:"bytes"`
+	Error      string  `json:"error"` // why it has no link
+}
+
+// railDocs describes the rails of a line; none if there is no connection.
+func (l *line) railDocs() []railDoc {
+	list, err := l.link.now()
+	docs := []railDoc{}
+	if err != nil {
+		return docs
+	}
+	for _, r := range list {
+		d := railDoc{
+			NIC: r.Path.NIC, Port: r.Path.Port, GID: addrText(r.Path.GID), Peer: addrText(r.Path.Peer), Why: r.Path.Why, Up: r.Up, Slow: r.Slow, Lost: r.Lost,
+			Rate: r.Rate, Operations: r.counts.Done(), Failed: r.counts.Failed, Repeats: r.counts.Repeats, Bytes: r.counts.Bytes,
+		}
+		if r.Err != nil {
+			d.Error = r.Err.Error()
+		}
+		docs = append(docs, d)
+	}
+	return docs
+}
+
+func addrText(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+// watched returns the rails of a line for --watch.
+func (l *line) watched() (list []rail) {
+	states, err := l.link.now()
+	if err != nil {
+		return nil
+	}
+	for _, r := range states {
+		name := fmt.Sprintf("port %d of %s", r.Path.Port, r.Path.NIC)
+		if r.Path.Port == 0 { // it was not made
+			name = r.Path.NIC
+		}
+		list = append(list, rail{name: name, up: r.Up, counts: r.counts, lost: r.Lost})
+	}
+	return list
+}
+
+// state describes the rail's state in words.
+func (d *railDoc) state() string {
+	switch {
+	case d.Error != "":
+		return "down: " + d.Error
+	case !d.Up:
+		return "down: its port is down"
+	case d.Slow:
+		return "up, slower than half of its best"
+	}
+	return "up"
+}
+
+// writeRails writes what a connection goes over: a line for one NIC, a table for several.
+func writeRails(w io.Writer, list []railDoc, first over) error {
+	if len(list) < 2 {
+		first.write(w)
+		return nil
+	}
+	rows := [][]string{{"RAIL", "NIC", "PORT", "GID", "PEER", "RATE", "BYTES", "ERRORS", "LOST LINKS", "STATE"}}
+	for i, d := range list {
+		rows = append(rows, []string{
+			strconv.Itoa(i), d.NIC, strconv.Itoa(d.Port), d.GID, d.Peer, human.Rate(d.Rate), approximately(d.Bytes),
+			strconv.FormatUint(d.Failed, 10), strconv.Itoa(d.Lost), d.state(),
+		})
+	}
+	fmt.Fprintln(w)
+	return table(w, rows, nil, "no rails")
+}
+
+// overRails says what this side has done over each of several rails, "" over one.
+func (l *line) overRails() (text string) {
+	list := l.railDocs()
+	if len(list) < 2 {
+		return ""
+	}
+	for i, d := range list {
+		text += fmt.Sprintf("; rail %d, %s: %d bytes, %s lost", i, d.NIC, d.Bytes, human.Plural(d.Lost, "link"))
+	}
+	return text
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rails
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/memnic"
+	"github.com/gpurdma/gpurdma/internal/memory"
+)
+
+// An operation's bytes are taken from its parts in order.
+func TestStretch(t *testing.T) {
+	s := stretch{5, 10}
+	for _, x := range []struct{ size, at, some int64 }{{3, 3, 0}, {4, 2, 2}, {0, 0, 0}, {6, 0, 6}, {9, 0, 2}, {7, 0, 0}} {
+		if at, some := s.take(x.size); at != x.at || some != x.some {
+			t.Errorf("of %d: %d bytes at %d, want %d at %d", x.size, some, at, x.some, x.at)
+		}
+	}
+}
+
+// Bytes go to the rail that carries them first; one that was not measured counts as the fastest.
+func TestBest(t *testing.T) {
+	fast, slow, idle := &Rail{Number: 0}, &Rail{Number: 1}, &Rail{Number: 2}
+	fast.load = load{rate: 4e6, bytes: 3 << 20}
+	slow.load = load{rate: 1e6}
+	list := []*Rail{fast, slow}
+	for _, x := range []struct {
+		n    int64
+		want *Rail
+	}{{512 << 10, slow}, {2 << 20, fast}} {
+		if r := best(list, x.n); r != x.want {
+			t.Errorf("%d bytes go over rail %d", x.n, r.Number)
+		}
+	}
+	if r := best(append(list, idle), 2<<20); r != idle {
+		t.Errorf("rail %d", r.Number)
+	}
+}
+
+// Rails of different rates carry an operation in little more time than their sum needs, whether the
+// rates are known or not.
+func TestNext(t *testing.T) {
+	for _, x := range []struct {
+		rates []float64 // bytes a second
+		size  int64
+	}{
+		{[]float64{4e6, 4e6, 2e6, 1e6}, 32 << 20},
+		{[]float64{4e6, 4e6, 2e6, 1e6}, 4 << 20},
+		{[]float64{1e10, 1e10}, 1 << 30},
+		{[]float64{1e10, 1e9, 1e8}, 1 << 30},
+		{[]float64{5e10}, 1 << 28},
+	} {
+		for _, known := range []bool{true, false} {
+			took, sum := carried(x.rates, x.size, known), 0.0
+			for _, rate := range x.rates {
+				sum += rate
+			}
+			ideal := float64(x.size) / sum
+			t.Logf("%v, %d bytes, known %v: %.3f of the sum of the rates", x.rates, x.size, known, ideal/took)
+			if ideal/took < 0.95 {
+				t.Error("it takes too long")
+			}
+		}
+	}
+}
+
+// carried returns how many seconds rails of these rates take for an operation.
+func carried(rates []float64, size int64, known bool) (now float64) {
+	var rails []*Rail
+	queues := map[*Rail][]int64{} // sizes of slices
+	ends := map[*Rail]float64{}   // when the first of them ends
+	for i, rate := range rates {
+		r := &Rail{Number: i}
+		if known {
+			r.load.rate = rate
+		}
+		rails = append(rails, r)
+	}
+	for left := size; ; {
+		for left > 0 {
+			r, n := next(rails, size, left)
+			if r == nil {
+				break
+			}
+			left -= n
+			if r.load.slices == 0 {
+				ends[r] = now + float64(n)/rates[r.Number]
+			}
+			r.load.slices, r.load.bytes = r.load.slices+1, r.load.bytes+n
+			queues[r] = append(queues[r], n)
+		}
+		var first *Rail
+		for _, r := range rails {
+			if r.load.slices > 0 && (first == nil || ends[r] < ends[first]) {
+				first = r
+			}
+		}
+		if first == nil {
+			return now
+		}
+		now = ends[first]
+		n := queues[first][0]
+		queues[first] = queues[first][1:]
+		first.load.slices, first.load.bytes, first.load.rate = first.load.slices-1, first.load.bytes-n, rates[first.Number]
+		if first.load.slices > 0 {
+			ends[first] = now + float64(queues[first][0])/rates[first.Number]
+		}
+	}
+}
+
+// A rail is slow when it stays below half of its best, and not any more when it is above.
+func TestSlow(t *testing.T) {
+	l := load{rate: 1e12, best: 1e12}
+	step := func(rate float64) (changed bool) {
+		l.begin(leastSlice)
+		l.since, l.rate = time.Now().Add(-time.Second), rate
+		return l.end(leastSlice, true)
+	}
+	for i := range slowSamples {
+		if changed := step(1e9); changed != (i == slowSamples-1) || l.slow != changed {
+			t.Fatalf("sample %d: slow %v, changed %v", i, l.slow, changed)
+		}
+	}
+	if step(1e9) || !l.slow {
+		t.Error("it is not slow any more")
+	}
+	if !step(1e12) || l.slow {
+		t.Error("it is still slow")
+	}
+}
+
+// remote returns a descriptor of some bytes.
+func remote(t *testing.T, size int64) *memory.RemoteBuffer {
+	t.Helper()
+	n := memory.NewNIC(memnic.New(memnic.Manual()).Device("fake0", memnic.Limits{}), memory.NICOptions{})
+	b, err := n.AllocHost(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rb, err := n.Grant(b.All(), ibvfd.AccessRemoteRead, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(rb.Grant().Withdraw(), b.Release(), n.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return rb
+}
+
+// A descriptor of several rails comes back, and a part of one, or one whose rails have different
+// sizes, does not.
+func TestDescriptor(t *testing.T) {
+	first, third := remote(t, 64), remote(t, 64)
+	of := func(last *memory.RemoteBuffer) *Others {
+		return &Others{given: []*memory.RemoteBuffer{nil, nil, last}, by: make([]atomic.Pointer[memory.RemoteBuffer], 3)}
+	}
+	data, err := Encode(first, of(third))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rb, o, err := Decode(data)
+	if err != nil || rb.ID() != first.ID() || o.On(1) != nil || o.On(2).ID() != third.ID() || o.On(3) != nil {
+		t.Errorf("%v, %v, %v", rb, o, err)
+	}
+	for n := range data {
+		if _, _, err := Decode(data[:n]); err == nil {
+			t.Errorf("the first %d of %d bytes pass", n, len(data))
+		}
+	}
+	if one, err := Encode(first, nil); err != nil {
+		t.Error(err)
+	} else if rb, o, err := Decode(one); err != nil || o != nil || rb.ID() != first.ID() {
+		t.Errorf("%v, %v, %v", rb, o, err)
+	}
+	if data, err = Encode(first, of(remote(t, 65))); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Decode(data); err == nil {
+		t.Error("rails with different sizes pass")
+	}
+	for _, bad := range [][]byte{nil, {several}, {several, 0}, {several, 255, 255, 255}} {
+		if _, _, err := Decode(bad); err == nil {
+			t.Errorf("%x passes", bad)
+		}
+	}
+}
+
+// Writes to one memory are one entry, and a flush of one memory leaves the others.
+func TestPushed(t *testing.T) {
+	a, b := &Rail{}, &Rail{Number: 1}
+	s := &scheduler{}
+	add := func(r *Rail, mem, lo, mark uint64) {
+		s.push(&job{only: r, bytes: []memory.Bytes{{Memory: mem, Lo: lo, Hi: lo + 8}}, mark: mark})
+	}
+	add(a, 1, 0, 1)
+	add(a, 2, 0, 2)
+	add(a, 1, 100, 3)
+	add(b, 1, 0, 4)
+	if len(s.pushed) != 3 || s.pushed[0].at != (memory.Bytes{Memory: 1, Lo: 0, Hi: 108}) {
+		t.Fatalf("%+v", s.pushed)
+	}
+	s.flushed(a, 1, 2) // the write of 3 came after it
+	s.flushed(a, 2, 4)
+	if len(s.pushed) != 2 {
+		t.Fatalf("%+v", s.pushed)
+	}
+	s.lost(a, 0)
+	add(a, 3, 0, 5) // over the next link
+	add(a, 4, 0, 6)
+	s.lost(a, 1)
+	s.relinked(a, 1) // the peer may not have destroyed its queue pairs of link 1
+	s.flushed(a, 4, 6)
+	if len(s.pushed) != 2 || s.pushed[0].r != b || s.pushed[1].at.Memory != 3 {
+		t.Errorf("%+v", s.pushed)
+	}
+}
