@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -250,24 +249,13 @@ func BenchmarkSnapshotOfMany(b *testing.B) {
 	for b.Loop() {
 		for what, args := range [][]string{{"snapshot", archive, "--root", root}, {"--snapshot", archive}} {
 			name := []string{"taken", "read"}[what]
-			peak := filepath.Join(b.TempDir(), "peak")
-			cmd := exec.CommandContext(b.Context(), os.Args[0], args...)
-			cmd.Env = append(os.Environ(), asCommand+"=1", peakFile+"="+peak)
 			start := time.Now()
-			out, err := cmd.CombinedOutput()
-			if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() > cli.ExitFailed {
-				b.Fatalf("%v: %v\n%s", args, err, out)
+			out, state, spent := runMeasured(b, args...)
+			if state.ExitCode() > cli.ExitFailed {
+				b.Fatalf("%v: %v\n%s", args, state, out)
 			}
 			b.ReportMetric(time.Since(start).Seconds(), name+"-s")
-			text, err := os.ReadFile(peak)
-			if err != nil {
-				b.Fatal(err)
-			}
-			bytes, err := strconv.ParseInt(string(text), 10, 64)
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.ReportMetric(float64(bytes)/(1<<20), name+"-MiB-at-most")
+			b.ReportMetric(float64(spent.Peak)/(1<<20), name+"-MiB-at-most")
 		}
 	}
 	b.ReportMetric(0, "ns/op")

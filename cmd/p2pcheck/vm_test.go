@@ -32,16 +32,13 @@ import (
 // asCommand makes the test binary the command itself.
 const asCommand = "P2PCHECK_TEST_AS_COMMAND"
 
-// peakFile is where such a command writes how much memory it has had.
-const peakFile = "P2PCHECK_TEST_PEAK_FILE"
-
 func TestMain(m *testing.M) {
 	if os.Getenv(asContained) != "" {
 		fmt.Fprintln(os.Stderr, contain())
 		os.Exit(125)
 	}
 	if os.Getenv(asCommand) != "" {
-		if file := os.Getenv(peakFile); file != "" {
+		if file := os.Getenv(spentFile); file != "" {
 			os.Exit(measured(file))
 		}
 		main()
@@ -53,18 +50,6 @@ func TestMain(m *testing.M) {
 		os.Setenv("TMPDIR", "/dev/shm")
 	}
 	testenv.Main(m)
-}
-
-// measured runs the command, and writes to a file how much memory it has had at most.
-func measured(file string) int {
-	tune()
-	status := (&app{stdout: os.Stdout, stderr: os.Stderr}).run(os.Args[1:])
-	bytes, err := testenv.PeakMemory(os.Getpid())
-	if err = errors.Join(err, os.WriteFile(file, []byte(fmt.Sprint(bytes)), 0o600)); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 125
-	}
-	return status
 }
 
 // For every GPU and NIC the command gives the verdict of package p2p, and a registration ends as predicted:
