@@ -71,38 +71,37 @@
 //
 // # Lost links
 //
-// A connection ends with its link, unless both sides set Config.Outlive. Then it outlives the
-// link: a queue pair that fails, a port that is down, an exchange over TCP that is cut. The side
-// that has called makes another link when packets pass again, through the same Listener, which
-// must be open; neither Admit nor Accept has to do with it. Operations that are under way,
-// and new ones, wait meanwhile, or until their contexts end. If there is no other link within
-// Config.PeerTimeout, the connection ends with ErrPeerGone. Keys, exported memory and imported
-// memory stay valid.
+// A connection ends with its link, unless both sides set Config.Outlive. Then it outlives the link: a
+// queue pair that fails, a port that is down, an exchange over TCP that is cut. The side that has called
+// makes another link when packets pass again, through the same Listener, which must be open; neither
+// Admit nor Accept has to do with it. Operations that are under way, and new ones, wait meanwhile, or
+// until their contexts end. If there is no other link within Config.PeerTimeout, the connection ends with
+// ErrPeerGone. Keys, exported memory and imported memory stay valid.
 //
-// Both sides first destroy their queue pairs. So what the lost link has still kept in the network
-// reaches no memory any more. Then they compare which messages and notifications have arrived.
-// Each arrives once, in order. Operations posted before the last of them are done. Writes after it
-// and reads are carried out again, in order: their bytes may be written twice, but not after the
-// peer's program has received a notification or a message that was posted after them. An atomic
-// that the NIC had returns ErrOutcomeUnknown, and is not carried out again. Rail.Lost counts links,
-// Stats.Repeats operations.
+// Both sides first destroy their queue pairs. So what the lost link has still kept in the network reaches
+// no memory any more. Then they compare which messages and notifications have arrived. Each arrives once,
+// in order. Operations posted before the last of them are done. Writes after it and reads are carried out
+// again, in order: their bytes may be written twice, but not after the peer's program has received a
+// notification or a message that was posted after them. An atomic that the NIC had returns
+// ErrOutcomeUnknown, and is not carried out again. Rail.Lost counts links, Stats.Repeats operations.
 //
-// An operation that the peer's NIC refuses, or with which link after link ends for
-// Config.PeerTimeout, returns its error; the connection goes on with another link. A peer whose
-// program has started anew does not know the connection, which then ends with ErrPeerGone.
+// An operation that the peer's NIC refuses, or with which link after link ends for Config.PeerTimeout,
+// returns its error; the connection goes on with another link. A peer whose program has started anew does
+// not know the connection, which then ends with ErrPeerGone.
 //
 // # Several NICs
 //
 // A connection of a Fabric of several NICs uses all of them, unless Config.NIC names one. It has a rail
 // from each NIC to the peer's NIC at the same place in Open's list. Dial makes the first rail, and the
-// others follow in the background: Conn.Rails lists them. The address is host:port. A Listener at
-// ":port" tells the callers the addresses of its NICs: the exchange of each rail goes to its own NIC, and
-// is not lost with another. An operation of 256 KiB or more is cut, and its parts go over the rails that
-// are expected to carry them first; a smaller one goes over one rail. An operation that overlaps an earlier
-// one, a message, a notification and a fence come after what was posted before, over any rail: those bytes
-// are in the memory first. Other operations do not wait for one another. Config.Ordering changes these
-// rules. When a rail loses its link, the others carry out its operations, and it makes another. Export and
-// Import wait for the first rail. After Config.PeerTimeout without any link the connection ends.
+// others follow in the background: Conn.Rails lists them. A Listener at ":port" tells the callers its
+// NICs' addresses: the exchange of each rail goes to its own NIC. An operation of 256 KiB or more is cut,
+// and its parts go over the rails that are expected to carry them first; a smaller one goes over one rail.
+// An operation that overlaps an earlier one, a message, a notification and a fence come after what was
+// posted before, over any rail: those bytes are in the memory first. Other operations do not wait for one
+// another. Config.Ordering changes these rules. When a rail loses its link, the others carry out its
+// operations, and it makes another. If a NIC is removed, the peer's writes that it had, its own side's
+// reads, and the first operation that follows writes which it had acknowledged end with ErrOutcomeUnknown.
+// Export and Import wait for the first rail. After Config.PeerTimeout without a link the connection ends.
 //
 // All peers' atomics on a memory go over one NIC of the side that has it: a NIC's atomics are atomic only
 // with one another. When another NIC has links to more of these peers, atomics under way end first, and

@@ -32,7 +32,8 @@ const Held = memnic.Held
 //   - by a later write to memory with StrictOrdering of the same GPU, when its own bytes reach
 //     the memory;
 //   - by Place and PlaceAll;
-//   - when the connection ends, or the memory is not exported any more.
+//   - when the connection ends, if the memory is the host's, or when the memory is not exported any
+//     more.
 //
 // The function must return soon, and must not call the Network. nil removes it; writes
 // that are held back stay held.

@@ -16,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/workqueue"
 )
 
 // A connection with EndpointOptions.Outlive outlives its link. The side that has called calls
@@ -140,7 +141,7 @@ func (s *links) end() (ready <-chan struct{}, err error) {
 	c.Offers.Unlinked()
 	ready = c.Works.Ready()
 	received, _ := c.Works.Link.Received()
-	c.reportLost(RailReport{Rail: uint8(c.rail), Link: l.number, Received: received})
+	c.reportLost(RailReport{Rail: uint8(c.rail), Link: l.number, Received: received, Removed: c.e.nic.Device().Removed()})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.close()
@@ -381,15 +382,15 @@ func (c *Conn) LoseLast() {
 	c.Lose(number)
 }
 
-// Evict ends the operations of a connection whose link with the peer's report is lost on both sides,
-// so that other rails carry them out. It returns false if that is not so.
-func (c *Conn) Evict(r RailReport) bool {
+// Evict ends the operations of a connection whose link is lost on both sides, as their reports say, so
+// that other rails carry them out. It returns false if that is not so.
+func (c *Conn) Evict(ours, theirs RailReport) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.links.number != r.Link || c.links.last.reading {
+	if c.links.number != theirs.Link || c.links.last.reading {
 		return false
 	}
-	evicted, err := c.Works.Link.Evict(r.Received)
+	evicted, err := c.Works.Link.Evict(theirs.Received, workqueue.Removed{Own: ours.Removed, Peers: theirs.Removed})
 	if err != nil {
 		c.Works.Abort(err)
 	}

@@ -64,11 +64,14 @@ func (q *pair) carryOut() outcome {
 	total := int(length(wr.SGE))
 	switch wr.Op {
 	case ibvfd.OpRead:
-		from, _ := peer.target(wr, total, ibvfd.AccessRemoteRead)
+		from, r := peer.target(wr, total, ibvfd.AccessRemoteRead)
 		if from == nil {
 			return as(ibvfd.WCRemAccessErr)
 		}
 		peer.arrive()
+		if r != nil {
+			peer.link.adapter.push(r.home)
+		}
 		from.copyTo(local)
 		return as(ibvfd.WCSuccess)
 	case ibvfd.OpWrite, ibvfd.OpWriteImm, ibvfd.OpSend, ibvfd.OpSendImm:

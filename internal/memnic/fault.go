@@ -62,7 +62,7 @@ func (d *Device) SetPort(up bool) {
 }
 
 // Remove ends a device, as if its card were taken out. All its links end, it carries out no more
-// work requests, and it makes no new objects.
+// work requests, and it makes no new objects. Bytes that it has acknowledged and still has are lost.
 func (d *Device) Remove() {
 	e := ibvfd.Event{Type: ibvfd.EventDeviceFatal}
 	why := &rc.EventError{NIC: d.name, Event: e}
@@ -72,6 +72,9 @@ func (d *Device) Remove() {
 		return
 	}
 	d.gone = why
+	for len(d.held) > 0 {
+		d.drop(len(d.held) - 1)
+	}
 	links, heard := slices.Clone(d.links), d.events
 	d.net.mu.Unlock()
 	if heard != nil {
@@ -80,6 +83,13 @@ func (d *Device) Remove() {
 	for _, l := range links {
 		l.Break(why)
 	}
+}
+
+// Removed reports whether Remove was called.
+func (d *Device) Removed() bool {
+	d.net.mu.Lock()
+	defer d.net.mu.Unlock()
+	return d.gone != nil
 }
 
 // Break gives a link up, as a NIC does by an asynchronous event: its work requests are not

@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/rc"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 const (
@@ -165,8 +166,9 @@ func (l *Link) Fail() error {
 	return nil
 }
 
-// Close destroys the queue pairs. Bytes that they have acknowledged are in the memory when it
-// returns, and completions of theirs that were not polled are lost.
+// Close destroys the queue pairs. Bytes that they have acknowledged are in the host's memory when it
+// returns, or still on their way to the memory of a PCI function. Completions of theirs that were not
+// polled are lost.
 func (l *Link) Close() error {
 	l.net.mu.Lock()
 	for l.pairs[0].busy || l.pairs[1].busy {
@@ -175,7 +177,7 @@ func (l *Link) Close() error {
 	if !l.closed {
 		l.closed = true
 		for _, q := range l.pairs {
-			l.adapter.arrive(func(p *placing) bool { return p.pair == q })
+			l.adapter.arrive(func(p *placing) bool { return p.pair == q && p.region.home == pciaddr.Addr{} })
 			delete(l.net.pairs, q.num)
 			q.wake()
 		}

@@ -33,13 +33,15 @@ const Held = time.Duration(-1)
 // before. The sender's completion does not wait for it. Bytes are pushed
 //
 //   - by a READ, an atomic operation or a completed receive on the same queue pair;
+//   - by a READ of the same PCI function's memory through the same device, if their own queue pair is
+//     destroyed;
 //   - by a WRITE to the same PCI function's memory through the same device, under a key without
 //     relaxed ordering, when its own bytes reach the memory: such a WRITE overtakes none;
 //   - by Place and PlaceAll;
-//   - by the end of the registration or of the receiver's link.
+//   - by the end of the registration, or of the receiver's link if the memory is the host's.
 //
 // A WRITE under a key with relaxed ordering may overtake others. Bytes of memory that is revoked
-// never arrive. A nil function removes it; writes that are held back stay held.
+// never arrive, nor do bytes that a device has when it is removed. A nil function removes it; writes that are held back stay held.
 func (n *Network) OnPlace(when func(Placement) time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -159,6 +161,12 @@ func (a *adapter) arrive(which func(*placing) bool) {
 // arrive settles the WRITEs that the queue pair has received.
 func (q *pair) arrive() {
 	q.link.adapter.arrive(func(p *placing) bool { return p.pair == q })
+}
+
+// push settles the WRITEs to a PCI function's memory whose queue pairs are destroyed: the device has none
+// of them any more, and its reads do not overtake them on the bus.
+func (a *adapter) push(home pciaddr.Addr) {
+	a.arrive(func(p *placing) bool { return p.pair.link.closed && p.region.home == home })
 }
 
 // forget drops the bytes on their way to a region.

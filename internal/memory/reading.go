@@ -175,6 +175,20 @@ func (g *Given) Flush(ctx context.Context) error {
 	return nil
 }
 
+// Push brings what the NIC has written to a GPU's memory that is not staged into the memory. Host memory
+// has it when the queue pairs that have written it are destroyed.
+func (g *Given) Push(ctx context.Context) error {
+	for _, b := range g.o.bufs() {
+		if b.core.staging != nil {
+			continue
+		}
+		if err := b.core.push(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // OwnLayout returns the layout, and whether the peer may not know that this side uses it.
 func (r *RemoteBuffer) OwnLayout() (l layout.Layout, own bool) {
 	// A descriptor without a name may have been encoded from a View.

@@ -65,12 +65,15 @@ func (c *Conn) lost(report engine.RailReport) {
 	if c.sched == nil {
 		return
 	}
+	c.sched.signal() // others may carry what waits
+	time.AfterFunc(homePause, c.set.homes.Look)
+	if !report.Removed {
+		c.lent.push(r.NIC)
+	}
 	c.mu.Lock()
 	r.ours = &report
 	theirs := r.theirs
 	c.mu.Unlock()
-	c.sched.signal() // others may carry what waits
-	time.AfterFunc(homePause, c.set.homes.Look)
 	if theirs != nil {
 		c.evict(r, *theirs)
 	}
@@ -138,14 +141,19 @@ func (c *Conn) report(r *Rail, report engine.RailReport) {
 func (c *Conn) evict(r *Rail, theirs engine.RailReport) {
 	c.mu.Lock()
 	same := r.ours != nil && r.ours.Link == theirs.Link && (r.evicted == nil || *r.evicted != theirs.Link)
+	ours := r.ours
 	c.mu.Unlock()
 	if !same {
 		return
 	}
 	s := c.sched
 	s.lock()
-	evicted := r.Conn.Evict(theirs)
-	if evicted {
+	evicted := r.Conn.Evict(*ours, theirs)
+	switch {
+	case !evicted:
+	case theirs.Removed:
+		s.vanished(r)
+	default:
 		s.flushed(r, 0, s.writes)
 	}
 	s.unlock()

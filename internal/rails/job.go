@@ -43,6 +43,7 @@ type job struct {
 	held  int             // slices that have ended with Held
 	hold  *workqueue.Work // keeps the memory; may be nil
 	mark  uint64          // of a write that may not be in the memory when it completes: its number
+	gone  bool            // the peer's NIC was removed, perhaps with bytes of the write
 }
 
 // done reports whether all parts of a job that has begun have ended.

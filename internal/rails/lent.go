@@ -5,6 +5,7 @@ package rails
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -54,6 +55,19 @@ func (l *lent) end() {
 	for _, x := range l.list {
 		x.conn.set.homes.Gone(x)
 	}
+}
+
+// push brings what has come over a NIC to the memory that the peer was given: a read through the NIC
+// pushes its writes, also those to a GPU, which the end of a queue pair does not.
+func (l *lent) push(n *NIC) {
+	l.mu.Lock()
+	list := slices.Collect(maps.Values(l.list))
+	l.mu.Unlock()
+	var all sync.WaitGroup
+	for _, x := range list {
+		all.Go(func() { x.push(n) })
+	}
+	all.Wait()
 }
 
 func (l *lent) find(id uint64) (*exported, bool) {

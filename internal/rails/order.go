@@ -119,6 +119,9 @@ func (s *scheduler) begin(j *job) (started bool, err error) {
 			x = s.conflictOf(j, true)
 		}
 	}
+	if err := s.missing(j, x.pushed); err != nil {
+		return false, err
+	}
 	if x.wait || cut && x.on != nil {
 		return false, nil
 	}
@@ -327,6 +330,11 @@ func (s *scheduler) carry(j *job) {
 		return
 	}
 	x := s.conflictOf(j, true)
+	if err := s.missing(j, x.pushed); err != nil {
+		j.err = err
+		s.finishJob(j)
+		return
+	}
 	if stuck := only(x.pushed, j); stuck != nil {
 		home = stuck
 	}

@@ -22,14 +22,15 @@ type pushed struct {
 	mark uint64 // of the last write
 	old  bool   // all of them went over links that are lost
 	link uint32 // number of the last of these
+	gone bool   // the peer's NIC was removed with them: they may never be in the memory
 }
 
 // push adds the bytes of a write that has completed.
 func (s *scheduler) push(j *job) {
 	for _, b := range j.bytes {
-		i := slices.IndexFunc(s.pushed, func(p pushed) bool { return p.r == j.only && p.at.Memory == b.Memory })
+		i := slices.IndexFunc(s.pushed, func(p pushed) bool { return p.r == j.only && p.at.Memory == b.Memory && p.gone == j.gone })
 		if i < 0 {
-			s.pushed = append(s.pushed, pushed{r: j.only, of: &j.Memory, at: b, mark: j.mark})
+			s.pushed = append(s.pushed, pushed{r: j.only, of: &j.Memory, at: b, mark: j.mark, gone: j.gone})
 			continue
 		}
 		p := &s.pushed[i]
@@ -42,7 +43,7 @@ func (s *scheduler) push(j *job) {
 // over it.
 func (s *scheduler) lost(r *Rail, link uint32) {
 	for i := range s.pushed {
-		if p := &s.pushed[i]; p.r == r && !p.old {
+		if p := &s.pushed[i]; p.r == r && !p.old && !p.gone {
 			p.old, p.link = true, link
 		}
 	}
@@ -51,7 +52,7 @@ func (s *scheduler) lost(r *Rail, link uint32) {
 // relinked forgets the writes over the links of a rail before one that was made: the queue pairs of
 // both sides are destroyed, and the bytes are in the memory.
 func (s *scheduler) relinked(r *Rail, link uint32) {
-	s.pushed = slices.DeleteFunc(s.pushed, func(p pushed) bool { return p.r == r && p.old && p.link < link })
+	s.pushed = slices.DeleteFunc(s.pushed, func(p pushed) bool { return p.r == r && p.old && p.link < link && !p.gone })
 }
 
 // flushed forgets writes over a rail up to a number, to one memory or, if that is 0, to all. Those of
@@ -63,7 +64,34 @@ func (s *scheduler) flushed(r *Rail, mem, mark uint64) {
 			j.mark = 0
 		}
 	}
-	s.pushed = slices.DeleteFunc(s.pushed, func(p pushed) bool { return p.r == r && p.mark <= mark && !other(p.at) })
+	s.pushed = slices.DeleteFunc(s.pushed, func(p pushed) bool { return p.r == r && p.mark <= mark && !other(p.at) && !p.gone })
+}
+
+// vanished says that the peer's NIC of a rail was removed, perhaps with bytes of the writes over it.
+func (s *scheduler) vanished(r *Rail) {
+	for i := range s.pushed {
+		if p := &s.pushed[i]; p.r == r {
+			p.gone = true
+		}
+	}
+	for _, j := range s.active {
+		j.gone = j.gone || j.only == r && j.mark > 0
+	}
+}
+
+// missing returns the error of a job that must follow writes whose bytes may not be in the memory. Only
+// one job has it: its program knows then.
+func (s *scheduler) missing(j *job, list []pushed) error {
+	for _, p := range list {
+		if p.gone {
+			s.pushed = slices.DeleteFunc(s.pushed, func(x pushed) bool { return x.gone && slices.Contains(list, x) })
+			return &dmabuf.Error{
+				Op: j.Kind.String(), Device: p.r.NIC.Name(), Detail: "the peer's NIC of the rail was removed after it had acknowledged writes that this operation follows: their bytes may not be in the memory",
+				Err: operation.ErrOutcomeUnknown, Remedy: "write them again",
+			}
+		}
+	}
+	return nil
 }
 
 // forget forgets writes to memory that the peer has withdrawn: it has ended the registration.

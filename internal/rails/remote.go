@@ -116,7 +116,7 @@ const (
 	homePause   = 300 * time.Millisecond // a lost link may be back until then
 	homeTimeout = 2 * time.Second        // for a peer to take keys
 
-	flushTimeout = 500 * time.Millisecond
+	pushTimeout = 500 * time.Millisecond
 )
 
 // Offer gives the peer keys for atomics over the rails of a NIC. A rail whose link is lost meanwhile is
@@ -164,20 +164,20 @@ func (e *exported) Recall(nic int, limit time.Duration) error {
 		all.Go(func() { failed[i] = r.Conn.Offers.Recall(ctx, e.name, e.id, func() { r.lose(limit) }) })
 	}
 	all.Wait()
-	e.flush(e.conn.set.NICs[nic])
+	e.push(e.conn.set.NICs[nic])
 	return errors.Join(failed...)
 }
 
 // Patience is how long an atomic waits for keys.
 func (e *exported) Patience() time.Duration { return e.conn.First.PeerTimeout() }
 
-// flush makes what peers have written over a NIC visible to others, if the NIC is there.
-func (e *exported) flush(n *NIC) {
-	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout) // other peers' atomics come after it
+// push brings what peers have written over a NIC to the memory, if the NIC is there.
+func (e *exported) push(n *NIC) {
+	ctx, cancel := context.WithTimeout(context.Background(), pushTimeout) // what other NICs do waits for it
 	defer cancel()
 	if s, err := e.span(n); err == nil {
 		if g, err := s.Given(n.NIC); err == nil {
-			_ = g.Flush(ctx)
+			_ = g.Push(ctx)
 			g.Drop()
 		}
 	}

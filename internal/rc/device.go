@@ -34,6 +34,8 @@ type Device interface {
 	// NewDomain returns the device with a protection domain of its own, which must be closed
 	// before the device.
 	NewDomain() (Device, error)
+	// Removed reports whether the device is gone. What it has acknowledged may not be in the memory.
+	Removed() bool
 	Close() error
 	// Ended returns when all goroutines of a closed device have ended.
 	Ended()
@@ -99,6 +101,12 @@ func (d *Verbs) Close() error {
 		return err
 	}
 	return d.ctx.Close()
+}
+
+func (d *Verbs) Removed() bool {
+	d.watch.mu.Lock()
+	defer d.watch.mu.Unlock()
+	return d.watch.gone != nil
 }
 
 func (d *Verbs) Ended() { d.watch.ended.Wait() }

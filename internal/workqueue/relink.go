@@ -214,7 +214,7 @@ func (l *Link) Reconcile(received uint64, untaken int) error {
 	if err := q.End.refusal(); err != nil {
 		return err
 	}
-	if err := q.send.settle(received); err != nil {
+	if err := q.send.settle(received, Removed{}); err != nil {
 		return err
 	}
 	return q.mail.Renew(untaken)
@@ -223,17 +223,22 @@ func (l *Link) Reconcile(received uint64, untaken int) error {
 // ErrEvicted is the error of works that another rail is to carry out.
 var ErrEvicted = errors.New("the link is lost: another rail carries the operation out")
 
+// Removed says which NICs of a link that was lost are gone. Bytes that they had may be in the memory
+// now, or later, or never.
+type Removed struct{ Own, Peers bool }
+
 // Evict ends all works of a connection that has lost its link, with ErrEvicted, but for those that
-// the peer has received, or whose outcome is not known. The peer has closed its queue pairs, and has
-// received that number of messages. It returns false if the connection has its link.
-func (l *Link) Evict(received uint64) (bool, error) {
+// the peer has received, or whose outcome is not known: atomics, writes that a peer's NIC had which is
+// gone, and reads of a NIC of this side which is. The peer has closed its queue pairs, and has received
+// that number of messages. It returns false if the connection has its link.
+func (l *Link) Evict(received uint64, gone Removed) (bool, error) {
 	q := l.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.state != connecting || !q.begun.Load() {
 		return false, nil
 	}
-	if err := q.send.settle(received); err != nil {
+	if err := q.send.settle(received, gone); err != nil {
 		return false, err
 	}
 	q.send.clear(ErrEvicted)
@@ -360,8 +365,22 @@ func (s *sender) close(o *Work) {
 	s.q.finish(o, o.err)
 }
 
+// of reports whether the outcome of a work that a NIC had is unknown, if the peer has received no message
+// after it.
+func (g Removed) of(o *Work) bool {
+	switch o.Kind {
+	case operation.FetchAdd, operation.CompareSwap:
+		return true
+	case operation.Read:
+		return g.Own
+	case operation.Write:
+		return g.Peers && o.Length > 0
+	}
+	return false
+}
+
 // settle ends the works that the peer has received, and those whose outcome is not known.
-func (s *sender) settle(received uint64) error {
+func (s *sender) settle(received uint64, gone Removed) error {
 	if received > s.messages || received < s.confirmed {
 		return &dmabuf.Error{Op: "connect again", Detail: fmt.Sprintf("the peer's program has got %d messages; its NIC has acknowledged %d, and %d were sent", received, s.confirmed, s.messages), Err: wire.ErrMalformed}
 	}
@@ -375,12 +394,13 @@ func (s *sender) settle(received uint64) error {
 	var rest []*Work
 	for i := range s.pending.Len() {
 		o := *s.pending.At(i)
-		atomic := o.Kind == operation.FetchAdd || o.Kind == operation.CompareSwap
+		received := i < known && o.queue == rc.WriteQueue
+		unknown := gone.of(o) && !received
 		switch {
 		case !o.again:
 			rest = append(rest, o)
-		case o.withdrawn != nil, atomic, i < known && o.queue == rc.WriteQueue:
-			if atomic && o.withdrawn == nil {
+		case o.withdrawn != nil, unknown, received:
+			if unknown && o.withdrawn == nil {
 				o.err = operation.ErrOutcomeUnknown
 			}
 			s.close(o)
