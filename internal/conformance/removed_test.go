@@ -71,42 +71,49 @@ func TestRailsNICsRemoved(t *testing.T) {
 	for _, side := range []string{"own", "peer's"} {
 		t.Run(side, func(t *testing.T) {
 			s, p := overRails(t, fabrictest.Options{HoldWrites: true}, gpurdma.Config{PeerTimeout: 2 * time.Second})
-			mine, theirs, remote := p.both(1 << 20)
-			p.overAll(remote, mine.All(), len(s.nics))
 			f := p.a
 			if side != "own" {
 				f = p.b
 			}
-			for _, nic := range s.nics[1:] {
-				removed := make(chan struct{})
-				go func() {
-					defer close(removed)
-					time.Sleep(20 * time.Millisecond)
-					s.net.NIC(f, nic).Remove()
-				}()
-				for i, more := 0, true; more; i++ {
-					select {
-					case <-removed:
-						more = false
-					default:
-					}
-					want := fmt.Appendf(nil, "%s %07d", nic, i)
-					must(mine.WriteAt(want, int64(i%1000)*1000))(t)
-					err := p.client.Write(limited(t), remote, mine.All(), gpurdma.Delivered())
-					if errors.Is(err, gpurdma.ErrOutcomeUnknown) {
-						t.Logf("%s %d: %v", nic, i, err)
-						err = p.client.Write(limited(t), remote, mine.All(), gpurdma.Delivered())
-					}
-					ok(t, err)
-					same(t, "written", theirs, content(t, mine))
-				}
-			}
-			p.allUp(1)
-			ok(t, p.client.Send(limited(t), []byte("over the last one")))
-			ok(t, p.client.Close())
-			gone(t, p.server)
+			p.overRemovals(1, s.net.NIC(f, "mem1").Remove, s.net.NIC(f, "mem2").Remove)
 		})
 	}
+}
+
+// overRemovals writes while NICs are removed, until a number of rails are left.
+func (p *pair) overRemovals(left int, removals ...func()) {
+	t := p.t
+	mine, theirs, remote := p.both(1 << 20)
+	p.overAll(remote, mine.All(), left+len(removals))
+	for k, remove := range removals {
+		removed := make(chan struct{})
+		go func() {
+			defer close(removed)
+			time.Sleep(20 * time.Millisecond)
+			remove()
+		}()
+		for i, more := 0, true; more; i++ {
+			select {
+			case <-removed:
+				more = false
+			default:
+			}
+			want := fmt.Appendf(nil, "%d %07d", k, i)
+			must(mine.WriteAt(want, int64(i%1000)*1000))(t)
+			write := func() error { return p.client.Write(limited(t), remote, mine.All(), gpurdma.Delivered()) }
+			err := write()
+			if errors.Is(err, gpurdma.ErrOutcomeUnknown) {
+				t.Logf("removal %d, write %d: %v", k, i, err)
+				err = write()
+			}
+			ok(t, err)
+			same(t, "written", theirs, content(t, mine))
+		}
+	}
+	p.allUp(left)
+	ok(t, p.client.Send(limited(t), []byte("over the last one")))
+	ok(t, p.client.Close())
+	gone(t, p.server)
 }
 
 // A rail loses its link with bytes of a completed write on their way to a GPU. A read through the peer's

@@ -243,6 +243,18 @@ func TestVMRailsOwnWays(t *testing.T) {
 	}
 }
 
+// A NIC of either side is removed under writes, one after the other, until one rail is left. A write has
+// written its bytes, or its outcome is unknown.
+//
+//testbed:kernel 7.3
+func TestVMRailsNICsRemoved(t *testing.T) {
+	testenv.VM(t)
+	noGoroutines(t)
+	c := testenv.NewCables(t, 3)
+	p := overCables(t, c, gpurdma.Config{PeerTimeout: bound})
+	p.overRemovals(1, func() { c.Remove(t, 1, "a") }, func() { c.Remove(t, 2, "b") })
+}
+
 // connections returns the number of TCP connections that an address of this host has, at a port if that
 // is not empty.
 func connections(t testing.TB, addr, port string) int {

@@ -44,10 +44,14 @@ func NewCables(t testing.TB, n int) (list Cables) {
 				t.Fatal(err)
 			}
 		}
-		commands(t, "rdma link add "+a+" type rxe netdev "+a)
-		t.Cleanup(func() { commands(t, "rdma link delete "+a) })
-		commands(t, "rdma link add "+b+" type rxe netdev "+b)
-		t.Cleanup(func() { commands(t, "rdma link delete "+b) })
+		for _, nic := range []string{a, b} {
+			commands(t, "rdma link add "+nic+" type rxe netdev "+nic)
+			t.Cleanup(func() {
+				if _, err := os.Stat("/sys/class/infiniband/" + nic); err == nil {
+					commands(t, "rdma link delete "+nic)
+				}
+			})
+		}
 		list = append(list, name)
 		list.Up(t, i)
 	}
@@ -71,6 +75,9 @@ func (c Cables) Down(t testing.TB, i int) { c.DownEnd(t, i, "a") }
 func (c Cables) DownEnd(t testing.TB, i int, end string) {
 	commands(t, "ip link set "+c[i]+end+" down")
 }
+
+// Remove removes the NIC at one end of a cable, "a" or "b".
+func (c Cables) Remove(t testing.TB, i int, end string) { commands(t, "rdma link delete "+c[i]+end) }
 
 // Addrs returns the addresses of the NICs at both ends of a cable.
 func (c Cables) Addrs(i int) (a, b string) {
