@@ -84,7 +84,7 @@ func (r *registration) registerPeer(attr *MRAttr) error {
 
 // otherwise goes on after a dma-buf was refused, where the policy asks for it.
 func (r *registration) otherwise(attr *MRAttr, refused *RegError) error {
-	if attr.Policy != RouteAutoPeerDirect || !errors.Is(refused, errors.ErrUnsupported) {
+	if r.over != nil || attr.Policy != RouteAutoPeerDirect || !errors.Is(refused, errors.ErrUnsupported) {
 		return refused
 	}
 	if err := r.registerPeer(attr); err != nil {

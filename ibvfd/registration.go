@@ -43,6 +43,7 @@ type registration struct {
 	release func() // of the owner; nil without one
 
 	older *registration // kept beside this one
+	over  *registration // in whose place the kernel is to put this one, under its keys
 	ended bool
 }
 
@@ -107,7 +108,11 @@ func (r *registration) register(pd *PD, attr *MRAttr) error {
 		pd.ctx.foreign.Add(r.made.lkey)
 	}
 	held.Add(r.inode, pd.ctx, pd.ctx.name)
-	r.serial = pd.ctx.numbers.Registered()
+	if r.over != nil {
+		r.serial = r.over.serial
+	} else {
+		r.serial = pd.ctx.numbers.Registered()
+	}
 	return nil
 }
 
@@ -127,11 +132,16 @@ func (r *registration) end() error {
 	if r.foreign() {
 		r.pd.ctx.foreign.Remove(r.made.lkey)
 	}
+	r.gone()
+	return nil
+}
+
+// gone ends what this side has of a registration that the kernel has no more.
+func (r *registration) gone() {
 	held.Remove(r.inode, r.pd.ctx, r.pd.ctx.name)
 	r.ended = true
 	r.pd.drop(kindMR)
 	r.letGo()
-	return nil
 }
 
 func (r *registration) deregister() error {
@@ -255,7 +265,7 @@ func (r *registration) registerOpen(attr *MRAttr, fd int, size, inode uint64) er
 		r.pd.prepare(attr.Policy)
 		start = time.Now()
 	}
-	made, route, n := r.pd.routes(attr, fd)
+	made, route, n := r.place(attr, fd)
 	r.made = made
 	if attr.Timed {
 		r.took = time.Since(start)
@@ -265,6 +275,26 @@ func (r *registration) registerOpen(attr *MRAttr, fd int, size, inode uint64) er
 	}
 	r.inode = inode
 	return nil
+}
+
+// place registers a descriptor, or puts it in the place of another registration.
+func (r *registration) place(attr *MRAttr, fd int) (registered, Route, unix.Errno) {
+	was := r.over
+	if was == nil {
+		return r.pd.routes(attr, fd)
+	}
+	access := uint32(attr.Access)
+	ask := uverbs.DMABufRereg{
+		Access: &access,
+		Memory: &uverbs.DMABufRange{FD: int32(fd), Offset: attr.Offset, Length: attr.Length, IOVA: attr.IOVA},
+	}
+	if r.pd != was.pd {
+		ask.PD = &r.pd.handle
+	}
+	if err := r.pd.ctx.file.ReregDMABufMR(was.made.handle, ask); err != nil {
+		return registered{}, RouteIoctl, errnoOf(err)
+	}
+	return was.made, was.route(), 0
 }
 
 // prepare finds out, once per context, what routes would, so that it is not

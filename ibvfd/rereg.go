@@ -32,9 +32,8 @@ type InPlace int
 
 // The choices.
 const (
-	// InPlaceAuto changes PD and access under the keys that there are, where
-	// the driver is known to leave the MR as it was when it refuses, and makes
-	// new keys otherwise.
+	// InPlaceAuto keeps the keys where kernel and driver can, and leave the MR
+	// as it was when they refuse, and makes new keys otherwise.
 	InPlaceAuto InPlace = iota
 	// InPlaceOnly fails where InPlaceAuto would make new keys.
 	InPlaceOnly
@@ -65,22 +64,26 @@ type ReregAttr struct {
 }
 
 // Rereg changes an MR's memory, PD or access: ibv_rereg_mr(3), and for dma-bufs
-// the ibv_rereg_mr_fd that was proposed and that no kernel has.
+// the ibv_rereg_mr_fd that was proposed.
 //
 // It happens in one of two ways.
 //
-//   - In place: the kernel changes PD or access and the keys stay. It is done on
-//     rxe (Linux 6.4 and newer) and mlx5 (between local write, remote write and
-//     remote read), which change either everything or nothing; of dma-bufs only
-//     before Linux 7.3, which refuses it. The change holds for operations in
-//     flight as well.
+//   - In place: the kernel makes the change and the keys stay. An MR on a dma-buf
+//     gets another dma-buf, PD and access so with the patches of
+//     kernel/patches/rdma-rereg, and a driver that takes part, as rxe does there:
+//     an operation in flight goes on, each packet of it on the old memory or on
+//     the new. PD and access of other MRs change in place on rxe (Linux 6.4 and
+//     newer) and mlx5 (between local write, remote write and remote read), which
+//     change either everything or nothing; of dma-bufs only before Linux 7.3,
+//     which refuses it. The change holds for operations in flight as well.
 //   - Anew: the memory is registered a second time, then the MR shows that, then
 //     the old registration ends, at once or with DropOld. Keys and handle
 //     change, [MR.State] tells them; an operation in flight under the old keys goes
 //     on until the old registration ends, and fails from then on.
 //
-// Memory is always registered anew. The kernel is never asked to change it: its
-// call knows host memory only, and mlx5 would make a host MR of a dma-buf MR.
+// Host memory is always registered anew, and so are a dma-buf in the place of host
+// memory and the reverse. The kernel is never asked to change them: its call for
+// that can lose the MR, and mlx5 would make a host MR of a dma-buf MR.
 //
 // These stay: the *MR, and all that Change does not name. These may change: keys,
 // kernel handle, number ([MR.ID]), and Route. The old owner is let go when the
@@ -160,7 +163,12 @@ var errNotInPlace = errors.New("the keys cannot stay")
 // inPlace lets the kernel change r. An error means that nothing has changed.
 func (m *MR) inPlace(r *registration, pd *PD, next *MRAttr, attr *ReregAttr) error {
 	c := r.pd.ctx
-	if attr.InPlace == InPlaceNever || attr.KeepOld || attr.Change&ReregMemory != 0 || r.peer || !c.changesInPlace(r.access^next.Access) {
+	switch {
+	case attr.InPlace == InPlaceNever || attr.KeepOld || r.peer:
+		return errNotInPlace
+	case attr.Change&ReregMemory != 0:
+		return m.moved(r, pd, next)
+	case !c.changesInPlace(r.access ^ next.Access):
 		return errNotInPlace
 	}
 	if MemoryKind(r.kind) == DMABufFD {
@@ -188,6 +196,28 @@ func (m *MR) inPlace(r *registration, pd *PD, next *MRAttr, attr *ReregAttr) err
 	return nil
 }
 
+// moved lets the kernel put r on the dma-buf of next. An error means that nothing has changed.
+func (m *MR) moved(r *registration, pd *PD, next *MRAttr) error {
+	if MemoryKind(r.kind) != DMABufFD || next.Kind != DMABufFD || next.unexported() {
+		return errNotInPlace
+	}
+	fresh := &registration{over: r}
+	if err := fresh.register(pd, next); err != nil {
+		var e *RegError
+		if errors.As(err, &e) && (e.Errno == unix.EPROTONOSUPPORT || e.Errno == unix.EOPNOTSUPP) {
+			return errNotInPlace
+		}
+		return err
+	}
+	fresh.over = nil
+	if pd != r.pd && r.made.v != nil {
+		r.made.v.Moved(pd.v)
+	}
+	m.now.Store(fresh)
+	r.gone()
+	return nil
+}
+
 // change calls the library or the kernel for what r has that was has not.
 // libibverbs refuses dma-buf MRs, and a provider without the op (rxe) is passed
 // by: the drivers that come here need no vendor data.
@@ -211,11 +241,24 @@ func (r *registration) change(was *registration) error {
 			return err
 		}
 	}
-	ask := uverbs.Rereg{Access: access}
+	var handle *uint32
 	if pd != nil {
-		ask.PD = &pd.handle
+		handle = &pd.handle
 	}
-	mr, err := r.pd.ctx.file.ReregMR(r.made.handle, ask)
+	file := r.pd.ctx.file
+	if MemoryKind(r.kind) == DMABufFD {
+		switch err := file.ReregDMABufMR(r.made.handle, uverbs.DMABufRereg{PD: handle, Access: access}); {
+		case errors.Is(err, unix.EPROTONOSUPPORT), errors.Is(err, unix.EOPNOTSUPP):
+		case err != nil:
+			return err
+		default:
+			if r.made.v != nil && pd != nil {
+				r.made.v.Moved(pd.v)
+			}
+			return nil
+		}
+	}
+	mr, err := file.ReregMR(r.made.handle, uverbs.Rereg{PD: handle, Access: access})
 	if err != nil {
 		return err
 	}

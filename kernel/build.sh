@@ -4,18 +4,21 @@
 # Builds the patched rdma_rxe.ko of one kernel series, and testexporter.ko.
 #
 #   kernel/build.sh SERIES        (7.3, 7.2, 6.12 or 6.1)
+#   kernel/build.sh SERIES rereg  the RDMA core and rdma_rxe with patches/rdma-rereg,
+#                                 which come after the others (7.3 or 7.2)
 #
 # Reads  build/kernels/SERIES/{headers,source.tar.xz,release,version}, which
 #        `testbed fetch -kernel SERIES` or kernel/buildroot.sh puts there; where
 #        build/roots/SERIES exists, its compiler is used.
 # Writes build/modules/SERIES/{rdma_rxe,testexporter}.ko, and beside them a stamp
 #        with the hash of what they were made from; nothing is done while that
-#        hash still holds.
+#        hash still holds. With rereg: build/modules/SERIES/rereg/*.ko.
 #
 # SPARSE=1 builds in any case, with sparse, and fails on what it finds.
 #
 # Of Debian's modules only rdma_rxe is built. ib_core and ib_uverbs stay Debian's own: a rebuilt
-# module has no BTF on 6.1, and tracing needs theirs.
+# module has no BTF on 6.1, and tracing needs theirs. patches/rdma-rereg changes a structure
+# that all modules of the RDMA core share, so all of them are built.
 set -euo pipefail
 
 fail() {
@@ -23,8 +26,9 @@ fail() {
 	exit 1
 }
 
-[ $# -eq 1 ] || fail "usage: kernel/build.sh SERIES, such as 6.12"
+[ $# -eq 1 ] || { [ $# -eq 2 ] && [ "$2" = rereg ]; } || fail "usage: kernel/build.sh SERIES [rereg], such as 6.12"
 series=$1
+rereg=${2-}
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${BUILD:-$top/build}
 kernel=$build/kernels/$series
@@ -33,12 +37,29 @@ stamp=$out/inputs
 modules=(rdma_rxe.ko testexporter.ko)
 rxe=drivers/infiniband/sw/rxe
 exporter=$top/kernel/testexporter
+sources=("$rxe")
+if [ -n "$rereg" ]; then
+	out=$out/rereg
+	stamp=$out/inputs
+	core=drivers/infiniband/core
+	# In the order of loading.
+	modules=(ib_core.ko ib_cm.ko iw_cm.ko rdma_cm.ko ib_umad.ko ib_uverbs_support.ko ib_uverbs.ko rdma_ucm.ko rdma_rxe.ko)
+	sources+=("$core" include/rdma include/uapi/rdma)
+fi
 
-shopt -s nullglob
-patches=("$top/kernel/patches/rxe-dmabuf/$series/"*.patch)
-shopt -u nullglob
-[ ${#patches[@]} -gt 0 ] ||
-	fail "no patches for kernel $series; there are: $(ls "$top/kernel/patches/rxe-dmabuf" | xargs)"
+# The patches of a folder for the series.
+patches=()
+add_patches() {
+	local here
+	shopt -s nullglob
+	here=("$top/kernel/patches/$1/$series/"*.patch)
+	shopt -u nullglob
+	[ ${#here[@]} -gt 0 ] ||
+		fail "no patches for kernel $series in kernel/patches/$1; there are: $(ls "$top/kernel/patches/$1" | xargs)"
+	patches+=("${here[@]}")
+}
+add_patches rxe-dmabuf
+[ -z "$rereg" ] || add_patches rdma-rereg
 
 for f in release version inputs source.tar.xz; do
 	[ -e "$kernel/$f" ] ||
@@ -122,7 +143,7 @@ step() {
 extract() {
 	mkdir "$work/src"
 	tar -xf "$kernel/source.tar.xz" -C "$work/src" --strip-components=1 \
-		--wildcards "*/$rxe/*"
+		--wildcards "${sources[@]/#/*/}"
 }
 
 apply() {
@@ -132,20 +153,31 @@ apply() {
 	done
 }
 
-# compile DIRECTORY MODULE
+# compile DIRECTORY MODULE...
 # What sparse says is in the log of the step, which then shows the end of it.
 compile() {
 	# The working directory's name is a chance one, and WARN() shows paths.
-	run make -C "$kdir" M="$1" "${compiler[@]}" KCFLAGS="-fmacro-prefix-map=$work/=" \
-		CONFIG_RDMA_RXE=m "${sparse_args[@]}" -j"$(nproc)" modules &&
-		! sparse_found "$work/log" "$1" && strip --strip-debug "$1/$2" && mv "$1/$2" "$work/"
+	local dir=$1
+	shift
+	run make -C "$kdir" M="$dir" "${compiler[@]}" KCFLAGS="-fmacro-prefix-map=$work/=" \
+		CONFIG_RDMA_RXE=m "${headers[@]}" "${sparse_args[@]}" -j"$(nproc)" modules &&
+		! sparse_found "$work/log" "$dir" && strip --strip-debug "${@/#/$dir/}" && mv "${@/#/$dir/}" "$work/"
 }
+headers=()
 
 step "unpack $rxe from Debian's source $(cat "$kernel/version")" extract
 step "apply ${#patches[@]} patches" apply
+if [ -n "$rereg" ]; then
+	# The patched headers come before those of the kernel.
+	headers=(NOSTDINC_FLAGS="-nostdinc -I$work/src/include -I$work/src/include/uapi")
+	step "build the RDMA core" compile "$work/src/$core" "${modules[@]:0:${#modules[@]}-1}"
+	headers+=(KBUILD_EXTRA_SYMBOLS="$work/src/$core/Module.symvers")
+fi
 step "build rdma_rxe.ko" compile "$work/src/$rxe" rdma_rxe.ko
-cp -r "$exporter" "$work/exporter"
-step "build testexporter.ko" compile "$work/exporter" testexporter.ko
+if [ -z "$rereg" ]; then
+	cp -r "$exporter" "$work/exporter"
+	step "build testexporter.ko" compile "$work/exporter" testexporter.ko
+fi
 
 for m in "${modules[@]}"; do
 	vermagic=$(modinfo -F vermagic "$work/$m")

@@ -7,6 +7,10 @@
 kernel: ## build the patched rdma_rxe.ko of KERNEL
 	@BUILD=$(BUILD) kernel/build.sh $(KERNEL)
 
+.PHONY: kernel-rereg
+kernel-rereg: ## build the RDMA core of KERNEL (7.2, 7.3) that re-registers dma-bufs in place
+	@BUILD=$(BUILD) kernel/build.sh $(KERNEL) rereg
+
 # rdma-core's major version: 56 or 65.
 RXE_PROVIDER ?= 56
 

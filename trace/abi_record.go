@@ -44,6 +44,7 @@ const (
 	kindAttach
 	kindMap
 	kindInventory
+	kindReregDMABuf
 )
 
 // enum func
@@ -103,6 +104,7 @@ const (
 const (
 	eventInDereg = 1 << iota
 	eventExiting
+	eventInRereg
 )
 
 // enum config_flags

@@ -69,11 +69,15 @@ var (
 // restrack is where an MR has its keys.
 const restrack = "rdma_restrack_add"
 
+// reregDMABuf is a method that kernel/patches/rdma-rereg has; no released kernel does.
+const reregDMABuf = "ib_uverbs_handler_UVERBS_METHOD_REREG_DMABUF_MR"
+
 // rdmaHooks are functions of ib_core and ib_uverbs.
 var rdmaHooks = []hook{
 	{program: "reg_dmabuf_exit", kprobe: "k_handler_exit", function: "ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR", how: "fexit", what: "registrations"},
 	{program: "reg_mr_exit", kprobe: "k_handler_exit", function: "ib_uverbs_handler_UVERBS_METHOD_REG_MR", how: "fexit", what: "registrations with DMA handles", since: "7.0 and later"},
 	{program: "rereg_exit", kprobe: "k_handler_exit", function: "ib_uverbs_rereg_mr", how: "fexit", what: "reregistrations"},
+	{program: "rereg_dmabuf_exit", function: reregDMABuf, how: "fexit", what: "reregistrations of dma-bufs", since: "patched kernels"},
 	{program: "umem_get_exit_leaf", kprobe: "k_umem_get_exit", function: "ib_umem_dmabuf_get_with_dma_device", how: "fexit", what: "a stage of a registration", since: "6.12 and later"},
 	{program: "umem_get_6_1_exit", kprobe: "k_umem_get_exit", function: "ib_umem_dmabuf_get", how: "fexit", what: "a stage of a registration"},
 	{program: "umem_mapped", kprobe: "k_umem_mapped", function: "ib_umem_dmabuf_map_pages", how: "fexit", what: "a stage of a registration"},
@@ -86,6 +90,7 @@ var rdmaHooks = []hook{
 	{program: "umem_get_6_1_enter", kprobe: "k_umem_get_6_1_enter", function: "ib_umem_dmabuf_get", how: "fentry", what: "a stage of a registration"},
 	{kprobe: "k_restrack_enter", function: restrack, how: "fentry", what: "keys of MRs"},
 	{program: "rereg_enter", kprobe: "k_rereg_enter", function: "ib_uverbs_rereg_mr", how: "fentry", what: "reregistrations"},
+	{program: "rereg_dmabuf_enter", function: reregDMABuf, how: "fentry", what: "reregistrations of dma-bufs", since: "patched kernels"},
 	{program: "reg_mr_enter", kprobe: "k_reg_mr_enter", function: "ib_uverbs_handler_UVERBS_METHOD_REG_MR", how: "fentry", what: "registrations with DMA handles", since: "7.0 and later"},
 	{program: "reg_dmabuf_enter", kprobe: "k_reg_dmabuf_enter", function: "ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR", how: "fentry", what: "registrations"},
 }

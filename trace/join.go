@@ -202,7 +202,7 @@ func (j *joiner) note(id uint64, what func(*Importer, *Buffer) string) {
 }
 
 func registration(kind uint32) bool {
-	return kind == kindRegDMABuf || kind == kindRegMR || kind == kindRereg
+	return kind == kindRegDMABuf || kind == kindRegMR || kind == kindRereg || kind == kindReregDMABuf
 }
 
 // keep follows a record from now on. The oldest one makes room for it.
@@ -344,8 +344,11 @@ func (j *joiner) event(ev *wireEvent) {
 }
 
 func (j *joiner) end(id uint64, e *entry, ev *wireEvent, how string) {
-	if ev.Flags&eventExiting != 0 {
+	switch {
+	case ev.Flags&eventExiting != 0:
 		how = endedByExit
+	case ev.Flags&eventInRereg != 0:
+		how = "re-registered"
 	}
 	e.rec.Ended, e.rec.EndedAt = how, j.conv.time(ev.Head.Time)
 	j.drop(id, e)

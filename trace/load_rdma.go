@@ -94,6 +94,7 @@ func (l *loader) loadRDMA(types typesOf, found map[string]symbol, now rdmaModule
 			kprobes = append(kprobes, h.asKprobe())
 		}
 	}
+	kernel = withoutOlder(kernel, targets)
 	if _, err := l.loadGroup("rdma", fentry, modules, cache, kernel, targets); err != nil {
 		return err
 	}
@@ -108,6 +109,43 @@ func (l *loader) loadRDMA(types typesOf, found map[string]symbol, now rdmaModule
 	defer l.mu.Unlock()
 	l.have["rdma"], l.rdma, l.probe = true, now, probe
 	return nil
+}
+
+// rdmaTypes are the structures of the RDMA core that the programs read.
+var rdmaTypes = []string{
+	"ib_device", "ib_device_ops", "ib_pd", "ib_mr", "rdma_restrack_entry", "ib_uverbs_device", "ib_uverbs_file",
+	"ib_uobject", "uverbs_attr", "uverbs_attr_bundle", "ib_umem", "ib_umem_dmabuf",
+}
+
+// withoutOlder hides structures of the kernel of which the RDMA modules have their own: modules that do
+// not come with the kernel, such as a vendor's, may have others, and those are in use.
+func withoutOlder(kernel *btf.Spec, modules []*btf.Spec) *btf.Spec {
+	var own *btf.Spec
+	for _, name := range rdmaTypes {
+		var s *btf.Struct
+		if !slices.ContainsFunc(modules, func(m *btf.Spec) bool { return m.TypeByName(name, &s) == nil }) {
+			continue
+		}
+		if _, err := kernel.AnyTypesByName(name); err != nil {
+			continue
+		}
+		if own == nil {
+			own = kernel.Copy() // others have it, too
+		}
+		types, err := own.AnyTypesByName(name)
+		if err != nil {
+			continue
+		}
+		for _, t := range types {
+			if s, ok := t.(*btf.Struct); ok {
+				s.Name = "kernel's " + name
+			}
+		}
+	}
+	if own == nil {
+		return kernel
+	}
+	return own
 }
 
 // unknownType names the first of some structures that none of the types has, ""

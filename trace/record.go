@@ -20,13 +20,17 @@ const (
 	RegDMABufMR Call = "REG_DMABUF_MR" // UVERBS_METHOD_REG_DMABUF_MR, ibv_reg_dmabuf_mr
 	RegMR       Call = "REG_MR"        // UVERBS_METHOD_REG_MR with a descriptor (7.2)
 	ReregMR     Call = "REREG_MR"      // ibv_rereg_mr
-	Attachment  Call = "attach"        // another importer's dma_buf_dynamic_attach
-	Mapping     Call = "map"           // a mapping whose attachment was not seen
-	Found       Call = "found"         // was there when tracing began
+	// UVERBS_METHOD_REREG_DMABUF_MR of kernel/patches/rdma-rereg: the MR of an earlier record, with its
+	// keys, on another buffer.
+	ReregDMABufMR Call = "REREG_DMABUF_MR"
+
+	Attachment Call = "attach" // another importer's dma_buf_dynamic_attach
+	Mapping    Call = "map"    // a mapping whose attachment was not seen
+	Found      Call = "found"  // was there when tracing began
 )
 
 var calls = map[uint32]Call{
-	kindRegDMABuf: RegDMABufMR, kindRegMR: RegMR, kindRereg: ReregMR,
+	kindRegDMABuf: RegDMABufMR, kindRegMR: RegMR, kindRereg: ReregMR, kindReregDMABuf: ReregDMABufMR,
 	kindAttach: Attachment, kindMap: Mapping, kindInventory: Found,
 }
 
@@ -157,7 +161,7 @@ const probeWords = "the descriptor was -1: the program asked only whether the dr
 // Registration reports that the record is a registration and not another
 // importer's attachment.
 func (r *Record) Registration() bool {
-	return r.Call == RegDMABufMR || r.Call == RegMR || r.Call == ReregMR
+	return r.Call == RegDMABufMR || r.Call == RegMR || r.Call == ReregMR || r.Call == ReregDMABufMR
 }
 
 // String is one line.

@@ -36,6 +36,9 @@ const (
 	methodMRDestroy   = 1 // UVERBS_METHOD_MR_DESTROY
 	methodQueryMR     = 3 // UVERBS_METHOD_QUERY_MR
 	methodRegDMABufMR = 4 // UVERBS_METHOD_REG_DMABUF_MR
+
+	// Of kernel/patches/rdma-rereg, and of no released kernel.
+	methodReregDMABufMR = 20 // UVERBS_METHOD_REREG_DMABUF_MR
 )
 
 // enum uverbs_attrs_mr_destroy_ids
@@ -61,4 +64,15 @@ const (
 	attrRegAccess = 6 // UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS
 	attrRegLKey   = 7 // UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY
 	attrRegRKey   = 8 // UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY
+)
+
+// enum uverbs_attrs_rereg_dmabuf_mr_cmd_attr_ids, of kernel/patches/rdma-rereg
+const (
+	attrReregHandle = 0 // UVERBS_ATTR_REREG_DMABUF_MR_HANDLE
+	attrReregPD     = 1 // UVERBS_ATTR_REREG_DMABUF_MR_PD_HANDLE
+	attrReregOffset = 2 // UVERBS_ATTR_REREG_DMABUF_MR_OFFSET
+	attrReregLength = 3 // UVERBS_ATTR_REREG_DMABUF_MR_LENGTH
+	attrReregIOVA   = 4 // UVERBS_ATTR_REREG_DMABUF_MR_IOVA
+	attrReregFD     = 5 // UVERBS_ATTR_REREG_DMABUF_MR_FD
+	attrReregAccess = 6 // UVERBS_ATTR_REREG_DMABUF_MR_ACCESS_FLAGS
 )

@@ -44,6 +44,53 @@ func (f *File) RegDMABufMR(p DMABufMR) (MR, error) {
 	return mr, nil
 }
 
+// DMABufRereg says what of an MR on a dma-buf to change in place; nil keeps what there is.
+type DMABufRereg struct {
+	PD     *uint32 // handle
+	Access *uint32 // enum ib_uverbs_access_flags
+	Memory *DMABufRange
+}
+
+// DMABufRange is a range of a dma-buf, and the address that it gets.
+type DMABufRange struct {
+	FD                   int32
+	Offset, Length, IOVA uint64
+}
+
+// ReregDMABufMR changes an MR that is on a dma-buf; its handle and its keys stay. After an error the MR
+// is as it was. It needs the patches of kernel/patches/rdma-rereg; other kernels answer
+// EPROTONOSUPPORT, and drivers without such an op EOPNOTSUPP, as do all for an MR that is not on a
+// dma-buf. EBUSY: a memory window is bound to the MR.
+func (f *File) ReregDMABufMR(handle uint32, p DMABufRereg) error {
+	r, err := f.begin(reregDMABufMR)
+	if err != nil {
+		return err
+	}
+	defer r.free()
+	var left []int
+	r.in64(0, uint64(handle))
+	if p.Access != nil {
+		r.in32(6, *p.Access)
+	} else {
+		left = append(left, 6)
+	}
+	if m := p.Memory; m != nil {
+		r.in64(2, m.Offset)
+		r.in64(3, m.Length)
+		r.in64(4, m.IOVA)
+		r.in64(5, uint64(int64(m.FD)))
+	} else {
+		left = append(left, 5, 4, 3, 2)
+	}
+	if p.PD != nil {
+		r.in64(1, uint64(*p.PD))
+	} else {
+		left = append(left, 1)
+	}
+	defer r.without(reregDMABufMR, left...)()
+	return f.send(r)
+}
+
 // MRInfo is what QUERY_MR answers.
 type MRInfo struct {
 	LKey, RKey   uint32

@@ -60,6 +60,22 @@ func (m *method) take(driver uint32) *request {
 	return r
 }
 
+// without leaves attributes of a request for m out, given by their order, the last one first. restore
+// brings them back.
+func (r *request) without(m *method, attrs ...int) (restore func()) {
+	for _, i := range attrs {
+		n := int(r.hdr.numAttrs)
+		copy(r.attrs[i:n-1], r.attrs[i+1:n])
+		r.hdr.numAttrs--
+		r.hdr.length -= attrSize
+	}
+	return func() {
+		driver := r.hdr.driverID
+		r.complete(m)
+		r.hdr.driverID = driver
+	}
+}
+
 // free ends the use of a request.
 func (r *request) free() {
 	if !r.taken.CompareAndSwap(true, false) {

@@ -9,7 +9,7 @@ type form uint8
 const (
 	formObject form = iota // handle in data, length 0 (UVERBS_ATTR_IDR)
 	formNew                // the kernel puts the new object's handle in data
-	formIn                 // input of up to 8 bytes, which lies in data itself (UVERBS_ATTR_PTR_IN, CONST_IN, FLAGS_IN, RAW_FD)
+	formIn                 // input of up to 8 bytes, which lies in data itself (UVERBS_ATTR_PTR_IN, CONST_IN, FLAGS_IN; RAW_FD of length 0)
 	formOut                // pointer to output
 	formBlock              // pointer to an input of more than 8 bytes, which lies in request.block
 )
@@ -18,7 +18,7 @@ const (
 type field struct {
 	id   uint16
 	form form
-	size uint16 // bytes; 0 for objects
+	size uint16 // bytes; 0 for objects and descriptors
 }
 
 // method is a request with everything but its values.
@@ -76,6 +76,15 @@ var (
 		field{attrRegAccess, formIn, 4},
 		field{attrRegLKey, formOut, 4},
 		field{attrRegRKey, formOut, 4},
+	)
+	reregDMABufMR = declare(objectMR, methodReregDMABufMR,
+		field{attrReregHandle, formObject, 0},
+		field{attrReregPD, formObject, 0},
+		field{attrReregOffset, formIn, 8},
+		field{attrReregLength, formIn, 8},
+		field{attrReregIOVA, formIn, 8},
+		field{attrReregFD, formIn, 0}, // UVERBS_ATTR_RAW_FD
+		field{attrReregAccess, formIn, 4},
 	)
 	queryMR = declare(objectMR, methodQueryMR,
 		field{attrQueryMRHandle, formObject, 0},

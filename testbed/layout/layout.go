@@ -63,6 +63,9 @@ func (t Tree) Kernel(series string) string { return filepath.Join(t.Build, "kern
 // Modules holds the modules built from kernel/ for a series.
 func (t Tree) Modules(series string) string { return filepath.Join(t.Build, "modules", series) }
 
+// Rereg is where the RDMA core of a series is that re-registers dma-bufs.
+func (t Tree) Rereg(series string) string { return filepath.Join(t.Modules(series), "rereg") }
+
 // Required lists the tests that must run on a series.
 func (t Tree) Required(series string) string {
 	return filepath.Join(t.Root, "testbed", "required", series+".txt")

@@ -35,10 +35,10 @@ type ownModule struct {
 // ErrNoPatched says that a patched module was asked for and is not built.
 var ErrNoPatched = errors.New("patched module not built")
 
-// ownModules reads what was built for the kernel. A module built for another
+// ownModules reads what was built for the kernel, and lies in a directory. A module built for another
 // version of the kernel is an error: it would not load.
-func ownModules(t layout.Tree, k kernel.Kernel) (map[string]ownModule, error) {
-	files, err := filepath.Glob(filepath.Join(t.Modules(k.Series), "*.ko"))
+func ownModules(dir string, k kernel.Kernel) (map[string]ownModule, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.ko"))
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,9 @@ const (
 	// Patched: those built from kernel/; it is an error when rdma_rxe is
 	// not among them.
 	Patched
+	// Rereg: the same, with the RDMA core and rdma_rxe of kernel/patches/rdma-rereg
+	// in the place of others; it is an error when they are not built.
+	Rereg
 )
 
 // Options say what to boot and how.

@@ -84,11 +84,21 @@ func start(ctx context.Context, o Options) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
-	own, err := ownModules(o.Tree, o.Kernel)
+	own, err := ownModules(o.Tree.Modules(o.Kernel.Series), o.Kernel)
 	if err != nil {
 		return nil, err
 	}
 	switch o.Modules {
+	case Rereg:
+		core, err := ownModules(o.Tree.Rereg(o.Kernel.Series), o.Kernel)
+		if err != nil {
+			return nil, err
+		}
+		if len(core) == 0 {
+			return nil, fmt.Errorf("%w: no RDMA core in %s: run `make kernel-rereg KERNEL=%s`",
+				ErrNoPatched, o.Tree.Rereg(o.Kernel.Series), o.Kernel.Series)
+		}
+		maps.Copy(own, core)
 	case Stock:
 		maps.DeleteFunc(own, func(name string, _ ownModule) bool { return tree.Has(name) })
 	case Patched:

@@ -83,20 +83,20 @@ func TestPlan(t *testing.T) {
 func TestOwnModules(t *testing.T) {
 	tree := layout.Tree{Build: t.TempDir()}
 	k := kernel.Kernel{Series: "6.1", Release: "6.1.0-56-amd64"}
-	if own, err := ownModules(tree, k); err != nil || len(own) != 0 {
+	if own, err := ownModules(tree.Modules(k.Series), k); err != nil || len(own) != 0 {
 		t.Errorf("none built: %v, %v", own, err)
 	}
 	file := writeTest(t, filepath.Join(tree.Modules("6.1"), "rdma_rxe.ko"), "\x00vermagic=6.1.0-56-amd64 SMP\x00")
-	if own, err := ownModules(tree, k); err != nil || own["rdma_rxe"].file != file {
+	if own, err := ownModules(tree.Modules(k.Series), k); err != nil || own["rdma_rxe"].file != file {
 		t.Errorf("got %v, %v", own, err)
 	}
 	k.Release = "6.1.0-57-amd64"
-	_, err := ownModules(tree, k)
+	_, err := ownModules(tree.Modules(k.Series), k)
 	if err == nil || !strings.Contains(err.Error(), "make kernel KERNEL=6.1") {
 		t.Errorf("built for another kernel: got %v, want advice to build again", err)
 	}
 	writeTest(t, file, "not a module")
-	if _, err := ownModules(tree, k); err == nil {
+	if _, err := ownModules(tree.Modules(k.Series), k); err == nil {
 		t.Error("not a module: no error")
 	}
 }

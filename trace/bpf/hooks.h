@@ -191,7 +191,7 @@ INLINE void dereg_enter(u64 mr)
 		forget(KEYS_MRS, &mrs, mr);
 }
 
-INLINE void dereg_exit(s32 ret)
+INLINE void dereg_exit(s32 ret, u32 flags)
 {
 	struct dereg_state *d = dereg();
 	struct event e = {};
@@ -204,6 +204,7 @@ INLINE void dereg_exit(s32 ret)
 		return;
 	}
 	fill_event(&e, EVENT_DEREG, d->id);
+	e.flags |= flags;
 	e.object = d->mr;
 	e.ret = ret;
 	if (ret) { /* it lives on */
@@ -213,6 +214,36 @@ INLINE void dereg_exit(s32 ret)
 	}
 	send(&e, sizeof(e), EVENT_DEREG);
 	free_slot(OWNS_DEREG, d->slot);
+}
+
+/*
+ * An MR goes to other memory under its keys. What it was on ends, as in a
+ * deregistration, and what it is on begins, as in a registration.
+ */
+INLINE void rereg_dmabuf_begin(struct scope *s, u64 mr)
+{
+	s->rec.mr = mr;
+	dereg_enter(mr);
+}
+
+INLINE void rereg_dmabuf_end(struct scope *s, s32 ret)
+{
+	struct mr_state m;
+
+	if (!s->rec.mr)
+		return;
+	dereg_exit(ret, EVENT_IN_REREG);
+	if (ret || !TYPE_EXISTS(struct ib_mr)) {
+		s->rec.mr = 0;
+		return;
+	}
+	s->rec.have |= HAVE_MR;
+	fill_mr(s, (void *)s->rec.mr);
+	m.id = s->rec.h.id;
+	if (!s->skip && keep(KEYS_MRS, &mrs, s->rec.mr, &m)) {
+		s->rec.have |= HAVE_UNTRACKED;
+		lose(EVENT_TRACKING);
+	}
 }
 
 #endif

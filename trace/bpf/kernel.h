@@ -230,8 +230,17 @@ struct uverbs_ptr_attr {
 	unsigned short len;
 } PAI;
 
+struct ib_uobject {
+	void *object;
+} PAI;
+
+struct uverbs_obj_attr {
+	struct ib_uobject *uobject;
+} PAI;
+
 struct uverbs_attr {
 	struct uverbs_ptr_attr ptr_attr;
+	struct uverbs_obj_attr obj_attr;
 } PAI;
 
 struct uverbs_attr_bundle {

@@ -131,6 +131,48 @@ int reg_mr_exit(u64 *ctx)
 	return 0;
 }
 
+/*
+ * UVERBS_HANDLER(UVERBS_METHOD_REREG_DMABUF_MR), with kernel/patches/rdma-rereg. Its
+ * attributes have the numbers of UVERBS_METHOD_REG_DMABUF_MR's. Without a descriptor
+ * only the rights change.
+ */
+enum { REREG_DMABUF_MR_HANDLE };
+
+SEC("fentry/ib_uverbs_handler_UVERBS_METHOD_REREG_DMABUF_MR")
+int rereg_dmabuf_enter(u64 *ctx)
+{
+	struct uverbs_attr_bundle *b = (void *)ctx[0];
+	struct scope *s = handler_enter(KIND_REREG_DMABUF);
+	struct uverbs_attr *handle;
+	u64 present;
+
+	if (!s)
+		return 0;
+	fill_device_ops(&s->rec, b);
+	present = b->attr_present[0];
+	if (!(present & 1UL << SLOT(REG_DMABUF_MR_FD)))
+		return 0;
+	fill_dmabuf_attrs(s, b);
+	if (!(present & 1UL << SLOT(REG_DMABUF_MR_ACCESS_FLAGS)))
+		s->rec.access = 0;
+	if (!FIELD_EXISTS(struct uverbs_attr, obj_attr))
+		return 0;
+	handle = (void *)((char *)b->attrs + SLOT(REREG_DMABUF_MR_HANDLE) * TYPE_SIZE(struct uverbs_attr));
+	rereg_dmabuf_begin(s, (u64)FIELD(handle, obj_attr.uobject->object));
+	return 0;
+}
+
+SEC("fexit/ib_uverbs_handler_UVERBS_METHOD_REREG_DMABUF_MR")
+int rereg_dmabuf_exit(u64 *ctx)
+{
+	struct scope *s = scope();
+
+	if (s)
+		rereg_dmabuf_end(s, (s32)ctx[1]);
+	handler_exit((s32)ctx[1]);
+	return 0;
+}
+
 /* ib_uverbs_rereg_mr(struct uverbs_attr_bundle *) */
 SEC("fentry/ib_uverbs_rereg_mr")
 int rereg_enter(u64 *ctx)
@@ -225,7 +267,7 @@ int dereg_begin(u64 *ctx)
 SEC("fexit/ib_dereg_mr_user")
 int dereg_end(u64 *ctx)
 {
-	dereg_exit((s32)ctx[2]);
+	dereg_exit((s32)ctx[2], 0);
 	return 0;
 }
 

@@ -151,7 +151,7 @@ int k_dereg_begin(void *ctx)
 SEC("kretprobe/ib_dereg_mr_user")
 int k_dereg_end(void *ctx)
 {
-	dereg_exit((s32)result(ctx));
+	dereg_exit((s32)result(ctx), 0);
 	return 0;
 }
 

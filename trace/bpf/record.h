@@ -39,6 +39,7 @@ enum record_kind {
 	KIND_ATTACH,         /* an attach outside of these */
 	KIND_MAP,            /* a map of a known attachment outside of these */
 	KIND_INVENTORY,      /* was there before */
+	KIND_REREG_DMABUF,   /* UVERBS_METHOD_REREG_DMABUF_MR */
 };
 
 /* Functions whose returns make the chain of a record. */
@@ -97,6 +98,7 @@ enum have {
 enum event_flags {
 	EVENT_IN_DEREG = 1 << 0, /* part of a deregistration */
 	EVENT_EXITING = 1 << 1,  /* the thread is ending */
+	EVENT_IN_REREG = 1 << 2, /* of an MR that goes to other memory */
 };
 
 struct head {

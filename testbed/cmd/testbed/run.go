@@ -24,6 +24,7 @@ import (
 type bootFlags struct {
 	kernel, machine    string
 	stock, patched     bool
+	rereg              bool
 	verbose, showLog   bool
 	keep               bool
 	timeout            time.Duration
@@ -44,6 +45,7 @@ func (b *bootFlags) register(fs *flag.FlagSet, timeout time.Duration) {
 	fs.StringVar(&b.machine, "machine", "default", "machine: a `name` ("+strings.Join(machine.Names(), ", ")+") or a JSON file")
 	fs.BoolVar(&b.stock, "stock-rxe", false, "use Debian's own modules although patched ones are built")
 	fs.BoolVar(&b.patched, "patched-rxe", false, "fail when the patched rdma_rxe is not built")
+	fs.BoolVar(&b.rereg, "rereg", false, "use the RDMA core of kernel/patches/rdma-rereg, and rdma_rxe with it")
 	fs.BoolVar(&b.verbose, "v", false, "say what happens while booting")
 	fs.BoolVar(&b.showLog, "log", false, "copy the kernel's log to standard error")
 	fs.BoolVar(&b.keep, "keep", false, "keep the logs and results of a run that went well")
@@ -60,8 +62,8 @@ func (b *bootFlags) register(fs *flag.FlagSet, timeout time.Duration) {
 // there is none.
 func (b *bootFlags) options(ctx context.Context) (vm.Options, error) {
 	var o vm.Options
-	if b.stock && b.patched {
-		return o, errors.New("-stock-rxe and -patched-rxe exclude each other")
+	if b.stock && (b.patched || b.rereg) {
+		return o, errors.New("-stock-rxe excludes -patched-rxe and -rereg")
 	}
 	t, err := layout.Find(".")
 	if err != nil {
@@ -101,6 +103,8 @@ func (b *bootFlags) options(ctx context.Context) (vm.Options, error) {
 	switch {
 	case b.stock:
 		o.Modules = vm.Stock
+	case b.rereg:
+		o.Modules = vm.Rereg
 	case b.patched:
 		o.Modules = vm.Patched
 	}
@@ -141,6 +145,9 @@ func environ(o vm.Options) []string {
 	if o.Modules == vm.Stock {
 		env = append(env, "GPURDMA_STOCK_RXE=1")
 	}
+	if o.Modules == vm.Rereg {
+		env = append(env, "GPURDMA_REREG=1")
+	}
 	if o.Accel == "icount" {
 		env = append(env, "GPURDMA_COUNT=1")
 	}
@@ -150,7 +157,7 @@ func environ(o vm.Options) []string {
 	for _, e := range os.Environ() {
 		name, _, _ := strings.Cut(e, "=")
 		switch {
-		case name == "GPURDMA_KERNEL", name == "GPURDMA_TESTBED", name == "GPURDMA_MACHINE", name == "GPURDMA_RESULTS", name == "GPURDMA_STOCK_RXE", name == "GPURDMA_SLOW", name == "GPURDMA_COUNT":
+		case name == "GPURDMA_KERNEL", name == "GPURDMA_TESTBED", name == "GPURDMA_MACHINE", name == "GPURDMA_RESULTS", name == "GPURDMA_STOCK_RXE", name == "GPURDMA_REREG", name == "GPURDMA_SLOW", name == "GPURDMA_COUNT":
 		case strings.HasPrefix(name, "GPURDMA_"), passed[name]:
 			env = append(env, e)
 		}

@@ -36,10 +36,11 @@ const defaultRun = "^TestVM"
 
 // kinds are the tests among them that are run in another way: built with the
 // race detector and on several processors, or on Debian's own modules, which the
-// others are not about, or when all others on that machine are done, as nothing works
+// others are not about, or on the RDMA core of kernel/patches/rdma-rereg, or when all others on that machine are done, as nothing works
 // after them. The first kind that matches counts.
 var kinds = []kind{
 	{re: regexp.MustCompile("^TestVMStock"), stock: true},
+	{re: regexp.MustCompile("^TestVMInPlace"), rereg: true},
 	{re: regexp.MustCompile("^TestVMConcurrent"), race: true},
 	{re: regexp.MustCompile("^TestVMLast"), last: true},
 	{re: regexp.MustCompile("")},
@@ -48,6 +49,7 @@ var kinds = []kind{
 type kind struct {
 	re                *regexp.Regexp
 	stock, race, last bool
+	rereg             bool
 }
 
 // scriptTimeout is a shell test's when it does not say.
@@ -257,6 +259,7 @@ type job struct {
 	group   string
 	machine string
 	stock   bool
+	rereg   bool
 	several bool // processors, whatever -cpus says
 	last    bool // on its machine
 	do      func(v *vm.VM, o vm.Options, out io.Writer) ([]suite.Result, error)
@@ -264,17 +267,20 @@ type job struct {
 
 // bootKey says which jobs can share a machine.
 type bootKey struct {
-	machine        string
-	stock, several bool
+	machine               string
+	stock, rereg, several bool
 }
 
-func (j job) key() bootKey { return bootKey{j.machine, j.stock, j.several} }
+func (j job) key() bootKey { return bootKey{j.machine, j.stock, j.rereg, j.several} }
 
 // String names the machine where several are at work.
 func (k bootKey) String() string {
 	name := cmp.Or(k.machine, "default")
 	if k.stock {
 		name += ", stock"
+	}
+	if k.rereg {
+		name += ", rereg"
 	}
 	if k.several {
 		name += ", several processors"
@@ -339,6 +345,7 @@ func (t *testRun) group(key bootKey, jobs []job, out io.Writer) error {
 	if key.stock {
 		flags.stock, flags.patched = true, false
 	}
+	flags.rereg = key.rereg
 	if key.several {
 		flags.cpus = 0
 	}
@@ -553,7 +560,7 @@ func (t *testRun) addJob(p gotest.Package, bin, machine string, k kind, tests []
 		selection += "/" + sub
 	}
 	t.jobs = append(t.jobs, job{
-		group: p.Path, machine: machine, stock: k.stock, several: t.several(k.race), last: k.last,
+		group: p.Path, machine: machine, stock: k.stock, rereg: k.rereg, several: t.several(k.race), last: k.last,
 		do: func(v *vm.VM, o vm.Options, out io.Writer) ([]suite.Result, error) {
 			rs, err := t.goTest(v, o, p, bin, selection, out)
 			for i := range rs {
