@@ -107,10 +107,9 @@ func PeerDirect() BufferOption {
 	return func(o *bufferOptions) { o.options.PeerDirect = true }
 }
 
-// Alloc allocates memory and registers it. spec is "host", for pinned host memory, or an
-// allocator of package gpualloc: "cuda:0", "rocm:0", "drm:renderD128", "udmabuf" and others.
-// The backends cuda, rocm and levelzero must be imported by the program. The Buffer owns the
-// memory, and frees it.
+// Alloc allocates memory and registers it. spec is "host", for pinned host memory, or an allocator of
+// package gpualloc: "cuda:0", "rocm:0", "drm:renderD128", "udmabuf" and others. The backends cuda, rocm
+// and levelzero must be imported by the program. The Buffer owns the memory, and frees it.
 func (f *Fabric) Alloc(ctx context.Context, spec string, size int64, opts ...BufferOption) (*Buffer, error) {
 	opt, err := chosen(opts)
 	if err == nil {
@@ -242,6 +241,15 @@ func (b *Buffer) WriteAt(p []byte, off int64) (int, error) {
 	return n, plain(err)
 }
 
+// Move puts the Buffer, and the slices of it, on other memory of at least its size, under the keys that
+// peers have: on all NICs or on none. It copies no bytes. Until it returns, an operation meets the old
+// memory or the new, NIC by NIC; then the old memory is let go of, or freed if the Buffer owns it. It
+// needs a kernel with kernel/patches/rdma-rereg. errors.ErrUnsupported says that the keys cannot stay:
+// register the memory, and export that.
+func (b *Buffer) Move(ctx context.Context, to Source) error {
+	return plain(memory.Move(ctx, b.parts, to))
+}
+
 // Sync makes staged memory and its staging buffers equal. Operations and ReadAt do this for the
 // bytes that they use. Call Sync before a peer reads what a GPU has written, and before the GPU
 // reads what a peer has written. For memory that is not staged it does nothing. The table of
@@ -262,12 +270,11 @@ func (b *Buffer) Flush(ctx context.Context) error {
 	return nil
 }
 
-// SetReady makes operations that read the bytes wait until ready returns nil: for memory that a
-// GPU is still writing when the operation is posted. ready may wait for a stream or an event of
-// the GPU's runtime. It is called once for each operation, in a goroutine of its own. Its context
-// ends with the connection, and when the operation is withdrawn; ready must return then, because
-// Conn.Close waits for it. Its error is the operation's. nil removes ready. Reads by peers do not
-// wait.
+// SetReady makes operations that read the bytes wait until ready returns nil: for memory that a GPU is
+// still writing when the operation is posted. ready may wait for a stream or an event of the GPU's
+// runtime. It is called once for each operation, in a goroutine of its own. Its context ends with the
+// connection, and when the operation is withdrawn; ready must return then, because Conn.Close waits for
+// it. Its error is the operation's. nil removes ready. Reads by peers do not wait.
 func (b *Buffer) SetReady(ready func(context.Context) error) {
 	for _, p := range b.parts {
 		p.SetReady(ready)
@@ -315,9 +322,8 @@ func (b *Buffer) Close() error {
 	return b.giveUp()
 }
 
-// Free is Close for programs that need to know that the memory is free: while there are other
-// references, slices, operations under way or keys of peers, it returns ErrInUse, and the Buffer
-// stays open.
+// Free is Close for programs that need to know that the memory is free: while there are other references,
+// slices, operations under way or keys of peers, it returns ErrInUse, and the Buffer stays open.
 func (b *Buffer) Free() error {
 	b.mu.Lock()
 	refuse := func(detail string) error {

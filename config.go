@@ -21,13 +21,12 @@ import (
 
 // Config has the settings of connections. The zero value connects over loopback addresses only.
 type Config struct {
-	// TLS protects the exchange between the hosts, which makes connections and exports memory.
-	// Both sides need a certificate: Dial accepts those of RootCAs, a Listener those of
-	// ClientCAs. The default of ServerName is the host of Dial's address. The package sets
-	// ClientAuth, and a MinVersion of at least TLS 1.3. Without TLS only loopback addresses are
-	// allowed, unless AllowPlaintext is set. RDMA is not encrypted. TLS does not separate peers
-	// from one another: all of them are in one protection domain, and a peer could use a key that
-	// it guesses.
+	// TLS protects the exchange between the hosts, which makes connections and exports memory. Both sides
+	// need a certificate: Dial accepts those of RootCAs, a Listener those of ClientCAs. The default of
+	// ServerName is the host of Dial's address. The package sets ClientAuth, and a MinVersion of at least
+	// TLS 1.3. Without TLS only loopback addresses are allowed, unless AllowPlaintext is set. RDMA is not
+	// encrypted. TLS does not separate peers from one another: all of them are in one protection domain,
+	// and a peer could use a key that it guesses.
 	TLS *tls.Config
 	// AllowPlaintext allows the exchange without encryption: a host that can read or change it
 	// can read and write the exported memory.
@@ -63,10 +62,9 @@ type Config struct {
 	ServiceLevel uint8
 	MTU          int
 
-	// PeerTimeout bounds the wait for a silent peer: its NIC does not acknowledge, its host does
-	// not answer, or it does not confirm a Close. Default 10 s, or 30 s for a connection that
-	// outlives its links, which may be without a link for that long. A NIC may take up to four
-	// times as long.
+	// PeerTimeout bounds the wait for a silent peer: its NIC does not acknowledge, its host does not
+	// answer, or it does not confirm a Close. Default 10 s, or 30 s for a connection that outlives its
+	// links, which may be without a link for that long. A NIC may take up to four times as long.
 	PeerTimeout time.Duration
 	// ConnectTimeout bounds the making of a connection; default 10 s.
 	ConnectTimeout time.Duration

@@ -113,9 +113,8 @@ func (c *Conn) Share(s Span, access Access) (Remote, error) {
 	return remoteOf(rb, more), nil
 }
 
-// Write writes local memory to the peer's memory, and returns when the peer's NIC has
-// acknowledged all bytes and the notification. With Delivered it returns when the bytes are in
-// the memory.
+// Write writes local memory to the peer's memory, and returns when the peer's NIC has acknowledged all
+// bytes and the notification. With Delivered it returns when the bytes are in the memory.
 func (c *Conn) Write(ctx context.Context, to Remote, from Span, opts ...Option) error {
 	if len(opts) > 0 {
 		return c.doWith(ctx, Op{Kind: OpWrite, Local: from, Remote: to}, opts)
@@ -144,9 +143,8 @@ func (c *Conn) Read(ctx context.Context, into Span, from Remote, opts ...Option)
 	return err
 }
 
-// FetchAdd adds to the peer's 8 bytes, which must be aligned to 8, and returns their old value.
-// It is atomic with respect to other atomics of the peer's NIC. The number is in the hosts'
-// byte order.
+// FetchAdd adds to the peer's 8 bytes, which must be aligned to 8, and returns their old value. It is
+// atomic with respect to other atomics of the peer's NIC. The number is in the hosts' byte order.
 func (c *Conn) FetchAdd(ctx context.Context, to Remote, add uint64) (old uint64, err error) {
 	return c.do(ctx, &Op{Kind: OpFetchAdd, Remote: to, Add: add})
 }
@@ -197,13 +195,12 @@ func (c *Conn) Notifications(ctx context.Context) iter.Seq2[[]byte, error] {
 	}
 }
 
-// Close ends the connection. It withdraws work requests that the NIC does not have yet, waits for
-// the others, and sends the end to the peer, which sees it after all operations. It returns nil
-// if all work requests that the NIC had have completed, were refused by the peer's NIC, or cannot
-// land any more because the peer has confirmed the end; otherwise ErrOutcomeUnknown. It takes
-// Config.PeerTimeout and a few seconds at most. The connection's memory and queue pairs are free
-// when it returns; its socket is closed when the peer has answered, within 3 s. Further calls
-// return the same.
+// Close ends the connection. It withdraws work requests that the NIC does not have yet, waits for the
+// others, and sends the end to the peer, which sees it after all operations. It returns nil if all work
+// requests that the NIC had have completed, were refused by the peer's NIC, or cannot land any more
+// because the peer has confirmed the end; otherwise ErrOutcomeUnknown. It takes Config.PeerTimeout and a
+// few seconds at most. The connection's memory and queue pairs are free when it returns; its socket is
+// closed when the peer has answered, within 3 s. Further calls return the same.
 func (c *Conn) Close() error {
 	defer c.fabric.forget(c)
 	return c.c.Close()
@@ -276,10 +273,9 @@ func railOf(s rails.State) Rail {
 	return Rail{s.Path.NIC, s.Path.Port, s.Path.GID, s.Path.Peer, s.Up, s.Slow, s.Lost, s.Rate, s.Path.Why, plain(s.Err)}
 }
 
-// Events waits for rails that lose their link, get another one, become slower than half of their
-// best rate, or fast again, and yields their new state. A rail that changes several times meanwhile
-// is yielded once. While no Events runs, the changes are logged by package slog. It ends after its
-// first error.
+// Events waits for rails that lose their link, get another one, become slower than half of their best
+// rate, or fast again, and yields their new state. A rail that changes several times meanwhile is yielded
+// once. While no Events runs, the changes are logged by package slog. It ends after its first error.
 func (c *Conn) Events(ctx context.Context) iter.Seq2[Rail, error] {
 	return func(yield func(Rail, error) bool) {
 		defer c.c.Events.Read()()

@@ -80,9 +80,6 @@ func (f *Fabric) NICs() []string {
 	return names
 }
 
-// String returns the names of the NICs: "fabric of mlx5_0".
-func (f *Fabric) String() string { return "fabric of " + strings.Join(f.NICs(), ", ") }
-
 // nic returns the NIC that a connection uses, or uses first.
 func (f *Fabric) nic(name string) (*rails.NIC, error) {
 	for _, n := range f.set.NICs {
@@ -156,7 +153,7 @@ func (f *Fabric) add(what func()) bool {
 }
 
 // isClosed returns the error of a fabric that is closed.
-func (f *Fabric) isClosed() error { return errs.Closed(f.String()) }
+func (f *Fabric) isClosed() error { return errs.Closed("fabric of " + strings.Join(f.NICs(), ", ")) }
 
 // failed is plain; if the fabric is closed, it returns the fabric's own error.
 func (f *Fabric) failed(err error) error {

@@ -67,9 +67,8 @@ type Op struct {
 // Option changes an operation of Conn.Write, Conn.Read or Batch.
 type Option func(*Op)
 
-// Notify notifies the peer after the bytes of a write have been placed. The peer's program gets
-// note, of at most Config.MessageSize bytes (less with Config.Verify), from
-// Conn.ReceiveNotification.
+// Notify notifies the peer after the bytes of a write have been placed. The peer's program gets note, of
+// at most Config.MessageSize bytes (less with Config.Verify), from Conn.ReceiveNotification.
 func Notify(note []byte) Option {
 	return func(o *Op) { o.Notify, o.Note = true, note }
 }

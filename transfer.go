@@ -48,9 +48,8 @@ func (c *Conn) Start(ctx context.Context, op Op) (*Transfer, error) {
 // Done returns a channel that is closed when the transfer has ended.
 func (t *Transfer) Done() <-chan struct{} { return t.done }
 
-// Released returns a channel that is closed when the NIC does not use the transfer's memory any
-// more: with Done, or later if Cancel or the context has ended the transfer while the NIC had a
-// part of it.
+// Released returns a channel that is closed when the NIC does not use the transfer's memory any more:
+// with Done, or later if Cancel or the context has ended the transfer while the NIC had a part of it.
 func (t *Transfer) Released() <-chan struct{} { return t.gone }
 
 // Err returns the transfer's error; nil if it has succeeded, or is not done.
@@ -67,11 +66,10 @@ func (t *Transfer) Value() uint64 {
 	return t.value
 }
 
-// Cancel withdraws the work requests of the transfer that the NIC does not have. It returns true
-// if the NIC had none: no byte reaches the peer's memory, and there is no notification. Otherwise
-// the bytes and the notification that the NIC has may reach the peer, and the rest does not. In
-// both cases the transfer is done, unless it was before; Released reports when the memory is
-// free.
+// Cancel withdraws the work requests of the transfer that the NIC does not have. It returns true if the
+// NIC had none: no byte reaches the peer's memory, and there is no notification. Otherwise the bytes and
+// the notification that the NIC has may reach the peer, and the rest does not. In both cases the transfer
+// is done, unless it was before; Released reports when the memory is free.
 func (t *Transfer) Cancel() (withdrawn bool) { return t.cancel(context.Canceled) }
 
 func (t *Transfer) cancel(why error) bool {

@@ -13,13 +13,24 @@ type device struct{ *memnic.Device }
 
 // Source registers a part of a source.
 func (d device) Source(src rc.Source, off, n int64, access ibvfd.Access) (*rc.Registration, error) {
+	reg, err := d.Device.Source(memoryOf(src), off, n, access)
+	if err != nil || reg.Move == nil {
+		return reg, err
+	}
+	move := reg.Move
+	reg.Move = func(to rc.Source) error { return move(memoryOf(to)) }
+	return reg, nil
+}
+
+// memoryOf returns the source that the device knows.
+func memoryOf(src rc.Source) rc.Source {
 	if p, ok := src.(rc.PeerDirect); ok {
 		src = p.Source
 	}
 	if m, ok := src.(*Memory); ok {
 		src = m.mem
 	}
-	return d.Device.Source(src, off, n, access)
+	return src
 }
 
 // NewDomain returns the device with a protection domain of its own.

@@ -25,6 +25,9 @@ type Options struct {
 	HoldWrites bool
 	// NoAtomics makes NICs without fetch-and-add and compare-and-swap.
 	NoAtomics bool
+	// KeysStay makes NICs put a key on other memory: gpurdma.Buffer.Move returns errors.ErrUnsupported
+	// otherwise, as on the kernels of today.
+	KeysStay bool
 	// TimeScale multiplies the times after which a NIC repeats a request without an answer, and
 	// so the time after which it gives up a silent peer; default 1.
 	TimeScale float64
@@ -56,6 +59,9 @@ func NewNetwork(opt Options) *Network {
 	options := []memnic.Option{memnic.Exchanges(), memnic.Hosts()}
 	if opt.TimeScale > 0 {
 		options = append(options, memnic.TimeScale(opt.TimeScale))
+	}
+	if opt.KeysStay {
+		options = append(options, memnic.Movable())
 	}
 	n := &Network{net: memnic.New(options...), noAtomics: opt.NoAtomics, nics: map[int]*NIC{}}
 	if opt.HoldWrites {

@@ -57,6 +57,7 @@ type Region struct {
 	mrs    map[*ibvfd.PD][]*ibvfd.MR
 	pds    []*ibvfd.PD
 	old    []*ibvfd.MR // of before a Rereg
+	attr   Attr        // what is registered
 	closed bool
 }
 
@@ -68,7 +69,7 @@ func Register(attr Attr, pds ...*ibvfd.PD) (*Region, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Region{mrs: mrs, pds: slices.Clone(pds)}, nil
+	return &Region{mrs: mrs, pds: slices.Clone(pds), attr: attr}, nil
 }
 
 // register registers the range in every PD, or leaves nothing that PD.Close does
@@ -127,11 +128,79 @@ func (r *Region) Rereg(attr Attr, pds ...*ibvfd.PD) error {
 		r.old = append(r.old, r.mrs[pd]...)
 		delete(r.mrs, pd) // a PD may be named twice
 	}
-	r.mrs, r.pds = mrs, slices.Clone(pds)
+	r.mrs, r.pds, r.attr = mrs, slices.Clone(pds), attr
 	if attr.KeepOld {
 		return nil
 	}
 	return r.dropOld()
+}
+
+// Move puts the range on another buffer, under the keys and at the addresses that there are: all of it or
+// nothing. Until it returns, an operation meets the old buffer or the new one, MR by MR. The segments must
+// be cut where those of the old buffer are. It needs what [ibvfd.InPlaceOnly] needs of memory, and
+// otherwise returns an error that is errors.ErrUnsupported.
+func (r *Region) Move(attr Attr) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return os.ErrClosed
+	}
+	attr.Access = r.attr.Access
+	moved, err := r.move(attr)
+	if err != nil {
+		for _, mr := range moved {
+			if e := r.back(mr); e != nil {
+				err = errors.Join(err, e)
+			}
+		}
+		return asRereg(err)
+	}
+	r.attr = attr
+	return nil
+}
+
+// place is an MR, and its number among those of its PD.
+type place struct {
+	mr *ibvfd.MR
+	pd *ibvfd.PD
+	i  int
+}
+
+// move moves the MRs until one cannot be moved, and returns those that it has moved.
+func (r *Region) move(attr Attr) (moved []place, err error) {
+	for _, pd := range r.pds {
+		parts, err := attr.parts(pd.Context().Name())
+		if err != nil {
+			return moved, err
+		}
+		mrs := r.mrs[pd]
+		for i, mr := range mrs {
+			if len(parts) != len(mrs) || parts[i].Length != mr.Length() {
+				return moved, refuse(pd.Context().Name(), &parts[0], fault.CauseBadRange, unix.EINVAL,
+					fmt.Sprintf("it has %d parts, and the MR that is to go there has others (%d)", len(parts), len(mrs)), "use a buffer of the same segments")
+			}
+			if err := moveTo(mr, parts[i]); err != nil {
+				return moved, err
+			}
+			moved = append(moved, place{mr, pd, i})
+		}
+	}
+	return moved, nil
+}
+
+// back moves an MR to where it was.
+func (r *Region) back(p place) error {
+	parts, err := r.attr.parts(p.pd.Context().Name())
+	if err != nil {
+		return err
+	}
+	return moveTo(p.mr, parts[p.i])
+}
+
+// moveTo puts an MR on other memory, at its address.
+func moveTo(mr *ibvfd.MR, to ibvfd.MRAttr) error {
+	to.IOVA = mr.IOVA()
+	return mr.Rereg(ibvfd.ReregAttr{Change: ibvfd.ReregMemory, MRAttr: to, InPlace: ibvfd.InPlaceOnly})
 }
 
 // DropOld closes the MRs that Rereg kept. An MR that cannot be closed stays, and

@@ -105,7 +105,7 @@ func (s *setting) fabric(t testing.TB) *gpurdma.Fabric {
 	t.Cleanup(func() {
 		for range 2 {
 			if err := f.Close(); err != nil {
-				t.Errorf("close %v: %v", f, err)
+				t.Errorf("close the fabric of %v: %v", f.NICs(), err)
 			}
 		}
 	})

@@ -54,6 +54,7 @@ type options struct {
 	manual    bool
 	scale     float64
 	exchanges bool
+	movable   bool
 	streams   memstream.Options
 }
 
@@ -66,6 +67,9 @@ func Manual() Option { return func(o *options) { o.manual = true } }
 // TimeScale sets the factor by which the network multiplies the time of retries in live mode.
 // The default is 1.
 func TimeScale(factor float64) Option { return func(o *options) { o.scale = factor } }
+
+// Movable makes devices put registrations on other memory under their keys.
+func Movable() Option { return func(o *options) { o.movable = true } }
 
 // Exchanges makes endpoints on the network's devices use its streams instead of TCP.
 func Exchanges() Option { return func(o *options) { o.exchanges = true } }

@@ -37,6 +37,7 @@ type region struct {
 	of         *Memory      // nil if it is other memory
 	revoked    bool
 	attr       ibvfd.MRAttr // as it was asked for, for errors
+	release    func()       // of the source
 }
 
 // Host registers a part of host memory.
@@ -56,31 +57,73 @@ func (d *Device) Source(src rc.Source, off, n int64, access ibvfd.Access) (*rc.R
 		src = p.Source
 	}
 	attr := ibvfd.MRAttr{Kind: ibvfd.DMABufFD, FD: -1, Offset: uint64(off), Length: uint64(n), IOVA: uint64(off), Access: access}
+	r := &region{access: access, attr: attr}
+	if err := d.locate(r, src, off, n); err != nil {
+		return nil, err
+	}
+	reg, err := d.register(r, src)
+	if err == nil && d.net.opt.movable {
+		reg.Move = func(to rc.Source) error { return d.move(r, to, off, n) }
+	}
+	return reg, err
+}
+
+// locate sets where the memory of a region is: a part of a source.
+func (d *Device) locate(r *region, src rc.Source, off, n int64) error {
 	s, ok := src.(DirectSource)
 	if !ok {
-		return nil, d.refused(unix.EOPNOTSUPP, fault.CauseNotSupported, attr)
+		return d.refused(unix.EOPNOTSUPP, fault.CauseNotSupported, r.attr)
 	}
-	of := (*Memory)(nil)
 	if m, ok := src.(interface{ memory() *Memory }); ok {
-		of = m.memory()
+		r.of = m.memory()
 	}
 	mem, err := s.DMA()
-	if err == nil && of != nil && !of.reachedBy(d.name) {
+	if err == nil && r.of != nil && !r.of.reachedBy(d.name) {
 		err = errCannotRegister
 	}
 	if err != nil {
-		e := d.refused(unix.EOPNOTSUPP, fault.CauseNotSupported, attr)
+		e := d.refused(unix.EOPNOTSUPP, fault.CauseNotSupported, r.attr)
 		e.Detail = err.Error()
-		return nil, e
+		return e
 	}
 	if !within(off, n, len(mem)) {
-		return nil, d.refused(unix.EINVAL, fault.CauseBadRange, attr)
+		return d.refused(unix.EINVAL, fault.CauseBadRange, r.attr)
 	}
-	r := &region{mem: mem[off : off+n], access: access, attr: attr, of: of}
+	r.mem = mem[off : off+n]
 	if p, ok := src.(interface{ PCI() (pciaddr.Addr, bool) }); ok {
 		r.home, _ = p.PCI()
 	}
-	return d.register(r, src)
+	return nil
+}
+
+// move puts a region on the same part of another source, under its keys. Bytes on their way to the old
+// memory reach it first.
+func (d *Device) move(r *region, to rc.Source, off, n int64) error {
+	if p, ok := to.(rc.PeerDirect); ok {
+		to = p.Source
+	}
+	next := region{attr: r.attr}
+	if err := d.locate(&next, to, off, n); err != nil {
+		return err
+	}
+	release, err := to.Hold()
+	if err != nil {
+		return err
+	}
+	d.net.mu.Lock()
+	switch {
+	case d.gone != nil:
+		err = d.refused(unix.EIO, fault.CauseDeviceGone, r.attr)
+	case next.of != nil && next.of.isRevoked():
+		err = d.refused(unix.ENODEV, fault.CauseGone, r.attr)
+	default:
+		r.adapter.arrive(func(p *placing) bool { return p.region == r })
+		r.mem, r.home, r.of, r.revoked = next.mem, next.home, next.of, false
+		r.release, release = release, r.release
+	}
+	d.net.mu.Unlock()
+	release()
+	return err
 }
 
 func within(off, n int64, size int) bool {
@@ -118,7 +161,7 @@ func (d *Device) give(r *region, release func()) (*rc.Registration, error) {
 	if r.of != nil && r.of.isRevoked() {
 		return nil, d.refused(unix.ENODEV, fault.CauseGone, r.attr)
 	}
-	r.lkey = n.nextKey()
+	r.release, r.lkey = release, n.nextKey()
 	r.rkey, r.base, r.adapter, r.domain = r.lkey+1, uint64(r.lkey)<<32, d.adapter, d.domain
 	n.keys[r.lkey], n.keys[r.rkey] = r, r
 	n.open++
@@ -135,7 +178,7 @@ func (d *Device) give(r *region, release func()) (*rc.Registration, error) {
 		delete(n.keys, r.lkey)
 		delete(n.keys, r.rkey)
 		n.open--
-		release()
+		r.release()
 		return nil
 	}}, nil
 }

@@ -123,11 +123,8 @@ func (n *NIC) register(src Source, opt BufferOptions) (*core, error) {
 	if err := n.Enter(); err != nil {
 		return nil, err
 	}
-	c := &core{nic: n, id: NewID(), src: src, size: src.Size(), policy: opt.Policy, order: opt.Ordering, peer: opt.PeerDirect}
-	_, c.gpu = src.PCI()
-	if k, ok := src.(interface{ Kind() gpualloc.Kind }); ok && k.Kind() == gpualloc.KindSystem {
-		c.gpu = false // a GPU's driver has exported it, but it is the host's memory
-	}
+	c := &core{nic: n, id: NewID(), size: src.Size(), policy: opt.Policy, order: opt.Ordering, peer: opt.PeerDirect}
+	c.at.Store(on(src))
 	err := c.open()
 	if err != nil {
 		n.Leave()
@@ -204,7 +201,8 @@ func (n *NIC) RegisterStaged(of *Buffer, owned io.Closer) (*Buffer, error) {
 		first.unuse()
 		return nil, err
 	}
-	c := &core{nic: n, id: NewID(), name: first.name, src: first.src, gpu: first.gpu, size: first.size, policy: first.policy, order: first.order, staging: first.staging}
+	c := &core{nic: n, id: NewID(), name: first.name, size: first.size, policy: first.policy, order: first.order, staging: first.staging}
+	c.at.Store(first.at.Load())
 	c.path.Reason = first.path.Reason
 	if err := c.pinned("a staging buffer of another NIC, too", first.hostMem); err != nil {
 		n.Leave()
@@ -269,7 +267,12 @@ func NewID() uint64 {
 func (b *Buffer) ID() uint64 { return b.id }
 
 // Inodes returns the inodes of the dma-bufs of the memory, in order.
-func (b *Buffer) Inodes() []uint64 { return b.core.inodes }
+func (b *Buffer) Inodes() []uint64 {
+	if at := b.core.at.Load(); at != nil {
+		return at.inodes
+	}
+	return nil
+}
 
 // Size returns the Buffer's size in bytes.
 func (b *Buffer) Size() int64 { return b.size }
@@ -280,10 +283,11 @@ func (b *Buffer) ReadOnly() bool { return b.readOnly }
 // GPU returns the PCI function whose memory the Buffer is; false for host memory, even if a
 // GPU's driver has exported it.
 func (b *Buffer) GPU() (pciaddr.Addr, bool) {
-	if !b.core.gpu {
+	at := b.core.at.Load()
+	if at == nil || !at.gpu {
 		return pciaddr.Addr{}, false
 	}
-	return b.core.src.PCI()
+	return at.src.PCI()
 }
 
 // Nearest returns the RDMA device nearest to the memory, and the reason. All devices are

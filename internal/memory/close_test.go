@@ -165,7 +165,7 @@ func TestFlushGivenUp(t *testing.T) {
 	n := openNIC(t)
 	b := must(n.Register(&memSource{mem: make([]byte, 64), direct: true}, BufferOptions{}))(t)
 	closing(t, b)
-	b.core.gpu = true
+	b.core.at.Load().gpu = true
 	if err := b.Flush(limited(t)); err != nil {
 		t.Fatal(err)
 	}

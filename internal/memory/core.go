@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/errs"
@@ -22,8 +23,6 @@ type core struct {
 	nic    *NIC
 	id     uint64 // names the memory for peers; the same for all NICs
 	name   string // for messages; may be empty
-	src    Source // nil if the core has allocated host memory itself
-	gpu    bool
 	size   int64
 	policy Policy
 	order  Ordering
@@ -36,19 +35,58 @@ type core struct {
 	lent    bool               // hostMem belongs to another core or to the caller
 	first   *core              // the core whose staging buffer this one uses; nil if none
 	staging *stagingBuffer     // nil unless staged
-	release func()             // of src
-	owned   io.Closer          // src, if the core is to close it
-	inodes  []uint64           // of the dma-bufs
-	moved   atomic.Bool        // a prover saw that DMA does not go straight to device memory
+	at      atomic.Pointer[backing]
+	moved   atomic.Bool // a prover saw that DMA does not go straight to device memory
 
+	moving  sync.RWMutex // held for reading while keys are made or withdrawn, for writing by move
 	mu      sync.Mutex
-	handles int  // Buffers
-	uses    int  // operations under way, and keys given out
-	ended   bool // the registration has ended: the memory must not be used any more
+	release func()                    // of the source
+	owned   io.Closer                 // the source, if the core is to close it
+	former  *former                   // while move is under way
+	shared  map[*rc.Registration]bool // of peers
+	handles int                       // Buffers
+	uses    int                       // operations under way, and keys given out
+	ended   bool                      // the registration has ended: the memory must not be used any more
 	path    Path
 }
 
-// open registers src, or stages it.
+// backing is the memory of a core. Buffer.Move puts another in its place.
+type backing struct {
+	src    Source // nil if the core has allocated host memory itself
+	gpu    bool
+	inodes []uint64 // of the dma-bufs
+}
+
+// on returns what is known of a source.
+func on(src Source) *backing {
+	b := &backing{src: src}
+	_, b.gpu = src.PCI()
+	if k, ok := src.(interface{ Kind() gpualloc.Kind }); ok && k.Kind() == gpualloc.KindSystem {
+		b.gpu = false // a GPU's driver has exported it, but it is the host's memory
+	}
+	for _, s := range src.Segments() {
+		if s.Buf != nil {
+			b.inodes = append(b.inodes, s.Buf.Inode())
+		}
+	}
+	return b
+}
+
+// source returns the memory; nil if the core has allocated host memory itself.
+func (c *core) source() Source {
+	if b := c.at.Load(); b != nil {
+		return b.src
+	}
+	return nil
+}
+
+// gpu reports whether it is a GPU's memory.
+func (c *core) gpu() bool {
+	b := c.at.Load()
+	return b != nil && b.gpu
+}
+
+// open registers the source, or stages it.
 func (c *core) open() (err error) {
 	if err := c.hold(); err != nil {
 		return err
@@ -73,7 +111,7 @@ func (c *core) open() (err error) {
 		c.release()
 		return errors.Join(err, c.path.Reason)
 	}
-	c.staging = &stagingBuffer{src: c.src, mem: c.hostMem.Bytes(), moved: &c.nic.staged, seen: make([]byte, c.size)}
+	c.staging = &stagingBuffer{src: c.source(), mem: c.hostMem.Bytes(), moved: &c.nic.staged, seen: make([]byte, c.size)}
 	return nil
 }
 
@@ -82,28 +120,23 @@ func refusal(why error) error {
 	return &dmabuf.Error{Op: "register a buffer", Detail: "DirectOnly", Remedy: "leave DirectOnly out, and the memory is staged", Err: why}
 }
 
-// hold keeps src.
+// hold keeps the source.
 func (c *core) hold() (err error) {
 	if c.size <= 0 {
 		return &dmabuf.Error{Op: "register a buffer", Detail: fmt.Sprintf("%d bytes", c.size), Err: dmabuf.ErrRange}
 	}
-	if c.release, err = c.src.Hold(); err != nil {
-		return err
-	}
-	for _, s := range c.src.Segments() {
-		if s.Buf != nil {
-			c.inodes = append(c.inodes, s.Buf.Inode())
-		}
-	}
-	return nil
+	c.release, err = c.source().Hold()
+	return err
 }
 
-// exported returns src in the form that the device registers.
-func (c *core) exported() rc.Source {
+// exported returns the source in the form that the device registers.
+func (c *core) exported() rc.Source { return c.export(c.source()) }
+
+func (c *core) export(src Source) rc.Source {
 	if c.peer {
-		return rc.PeerDirect{Source: c.src}
+		return rc.PeerDirect{Source: src}
 	}
-	return c.src
+	return src
 }
 
 // openHost allocates and registers the memory.
@@ -148,6 +181,8 @@ func (c *core) host() bool { return c.hostMem != nil }
 
 // share registers a part for a peer, under a key of its own. The memory stays until unuse.
 func (c *core) share(off, length int64, access ibvfd.Access) (r *rc.Registration, err error) {
+	c.moving.RLock()
+	defer c.moving.RUnlock()
 	if c.hostMem != nil {
 		r, err = c.nic.dev.Host(c.hostMem, off, length, access)
 	} else {
@@ -162,7 +197,24 @@ func (c *core) share(off, length int64, access ibvfd.Access) (r *rc.Registration
 		return nil, errors.Join(errs.Closed("buffer"), c.nic.End(r.Close))
 	}
 	c.uses++
+	if c.shared == nil {
+		c.shared = map[*rc.Registration]bool{}
+	}
+	c.shared[r] = true
 	return r, nil
+}
+
+// withdraw ends the keys of share; unuse follows.
+func (c *core) withdraw(r *rc.Registration) error {
+	c.moving.RLock()
+	defer c.moving.RUnlock()
+	if err := r.Close(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	delete(c.shared, r)
+	c.mu.Unlock()
+	return nil
 }
 
 // sync is Buffer.Sync for a part.
@@ -175,13 +227,14 @@ func (c *core) sync(off, length int64) error {
 }
 
 func (c *core) readAt(p []byte, off int64) (int, error) {
-	if c.src == nil {
+	src := c.source()
+	if src == nil {
 		return copy(p, c.hostMem.Bytes()[off:]), nil
 	}
 	if err := c.sync(off, int64(len(p))); err != nil {
 		return 0, err
 	}
-	n, err := c.src.ReadAt(p, off)
+	n, err := src.ReadAt(p, off)
 	if n == len(p) && errors.Is(err, io.EOF) {
 		err = nil
 	}
@@ -189,14 +242,15 @@ func (c *core) readAt(p []byte, off int64) (int, error) {
 }
 
 func (c *core) writeAt(p []byte, off int64) (int, error) {
-	if c.src == nil {
+	src := c.source()
+	if src == nil {
 		return copy(c.hostMem.Bytes()[off:], p), nil
 	}
 	// Sync first, so that a peer's earlier write does not count as newer.
 	if err := c.sync(off, int64(len(p))); err != nil {
 		return 0, err
 	}
-	n, err := c.src.WriteAt(p, off)
+	n, err := src.WriteAt(p, off)
 	return n, errors.Join(err, c.sync(off, int64(n)))
 }
 

@@ -49,9 +49,11 @@ func TestLiveFlush(t *testing.T) {
 // for it.
 func testFlush(t *testing.T, n *NIC, b *Buffer) {
 	closing(t, b)
-	_, other := b.core.src.(Flusher)
-	direct := b.core.src != nil && b.Path().Direct != Staged
-	b.core.gpu = direct // an exporter may export the host's memory, which needs no flush
+	_, other := b.core.source().(Flusher)
+	direct := b.core.source() != nil && b.Path().Direct != Staged
+	if at := b.core.at.Load(); at != nil {
+		at.gpu = direct // an exporter may export the host's memory, which needs no flush
+	}
 	for range 3 {
 		if err := b.Flush(limited(t)); err != nil {
 			t.Fatal(err)
@@ -113,7 +115,7 @@ func TestFlushBySource(t *testing.T) {
 			src := &flushing{memSource: &memSource{mem: make([]byte, 64), direct: true}, err: c.err}
 			b := must(n.Register(src, BufferOptions{}))(t)
 			closing(t, b)
-			b.core.gpu = !c.host
+			b.core.at.Load().gpu = !c.host
 			if err := b.Flush(t.Context()); !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}

@@ -31,7 +31,7 @@ func (g *Grant) Withdraw() error {
 	g.regs, g.bufs = nil, nil
 	var err error
 	for i, r := range regs {
-		if e := r.Close(); e != nil {
+		if e := bufs[i].core.withdraw(r); e != nil {
 			err = errs.Join(err, e)
 			g.regs, g.bufs = append(g.regs, r), append(g.bufs, bufs[i])
 			continue

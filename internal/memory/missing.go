@@ -24,9 +24,10 @@ func (n *NIC) registerMissing(of *Buffer, why error, opt BufferOptions) (*Buffer
 		return nil, err
 	}
 	c := &core{
-		nic: n, id: first.id, name: opt.Name, src: first.src, gpu: first.gpu, size: first.size, policy: opt.Policy, order: opt.Ordering, peer: opt.PeerDirect,
+		nic: n, id: first.id, name: opt.Name, size: first.size, policy: opt.Policy, order: opt.Ordering, peer: opt.PeerDirect,
 		local: keyless(first.local), path: Path{Direct: Missing, Reason: why},
 	}
+	c.at.Store(first.at.Load())
 	if err := c.hold(); err != nil {
 		n.Leave()
 		return nil, err

@@ -73,7 +73,7 @@ func (b *Buffer) Path() Path {
 // Path's Proof reports it from then on.
 func (b *Buffer) GPUDirect() bool {
 	d := b.Path().Direct
-	return b.core.gpu && (d == Registered || d == Proven)
+	return b.core.gpu() && (d == Registered || d == Proven)
 }
 
 // ErrStaged is the error of calls that need a direct Buffer.
@@ -92,16 +92,17 @@ func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Place
 	if c.missing() {
 		return placement.Placement{}, b.NotReached("prove a path")
 	}
-	if c.staging != nil || c.src == nil {
+	if c.staging != nil || c.source() == nil {
 		return placement.Placement{}, ErrStaged
 	}
+	inodes := b.Inodes()
 	direct := Proven
 	var proof placement.Placement
 	for i, piece := range c.reg.Local {
 		key := placement.Key{Device: c.nic.Name(), LKey: piece.Key, RKey: c.reg.Remote[i].Key}
 		// For memory registered by a device pointer the kernel knows no dma-buf.
-		if len(c.inodes) == len(c.reg.Local) && c.reg.Route != ibvfd.RoutePeerDirect {
-			key.Inode = c.inodes[i]
+		if len(inodes) == len(c.reg.Local) && c.reg.Route != ibvfd.RoutePeerDirect {
+			key.Inode = inodes[i]
 		}
 		answer, err := p.Prove(ctx, key)
 		if err != nil {

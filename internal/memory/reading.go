@@ -54,7 +54,7 @@ func (r *Reading) Each(off, n int64, f func(p []byte)) error {
 		if x.Source == 0 {
 			start += r.base
 		}
-		if c.src == nil {
+		if c.source() == nil {
 			f(c.hostMem.Bytes()[start : start+x.Len])
 			continue
 		}
@@ -165,7 +165,7 @@ func (g *Given) Reading(ctx context.Context, l *layout.Layout, off, n int64) (*R
 // Flush is Buffer.Flush of a GPU's memory that is not staged: Reading sees staged bytes without it.
 func (g *Given) Flush(ctx context.Context) error {
 	for _, b := range g.o.bufs() {
-		if !b.core.gpu || b.core.staging != nil {
+		if !b.core.gpu() || b.core.staging != nil {
 			continue
 		}
 		if err := b.Flush(ctx); err != nil {

@@ -106,7 +106,7 @@ func ofTwo(t *testing.T) *Buffer {
 	}
 	b.core.reg.Local = append(b.core.reg.Local, lower.Piece{Addr: first.Addr + 1<<40, Length: 32, Key: 0x501})
 	b.core.reg.Remote = append(b.core.reg.Remote, lower.Piece{Addr: first.Addr + 1<<40, Length: 32, Key: 0x502})
-	b.core.inodes = []uint64{70, 80}
+	b.core.at.Load().inodes = []uint64{70, 80}
 	return b
 }
 
@@ -125,7 +125,7 @@ func TestProveAsks(t *testing.T) {
 			t.Errorf("asked for %+v, %v, want %+v", p.asked, err, want)
 		}
 		// Now it is not known which MR belongs to which dma-buf.
-		b.core.inodes = b.core.inodes[:1]
+		b.core.at.Load().inodes = []uint64{70}
 		want[0].Inode, want[1].Inode = 0, 0
 	}
 }

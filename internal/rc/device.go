@@ -60,6 +60,9 @@ type Registration struct {
 	Local, Remote lower.Memory // under lkeys, and under rkeys
 	Route         ibvfd.Route
 	Close         func() error
+	// Move puts the registration on the same range of another source, under its keys; nil if that is
+	// never possible. After an error it is where it was.
+	Move func(Source) error
 }
 
 // Verbs is a device of this machine.
@@ -140,7 +143,9 @@ func (d *Verbs) Source(src Source, off, length int64, access ibvfd.Access) (*Reg
 	if err != nil {
 		return nil, err
 	}
-	return registered(r.MRs(d.pd), r.Close), nil
+	reg := registered(r.MRs(d.pd), r.Close)
+	reg.Move = func(to Source) error { return r.Move(RegionAttr(to, off, length, access)) }
+	return reg, nil
 }
 
 // RegionAttr returns the attributes to register a part of a source.
