@@ -10,7 +10,7 @@
 #
 # Reads  build/kernels/SERIES
 # Writes build/kasan/kernels/SERIES in the layout of `testbed fetch`, and
-#        build/kasan/source, where the next build goes on.
+#        build/kasan/source/SERIES, where the next build goes on.
 set -euo pipefail
 
 fail() {
@@ -24,8 +24,10 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${BUILD:-$top/build}
 debian=$build/kernels/$series
 out=$build/kasan
-source=$out/source
-fragment=$top/kernel/kasan.config
+source=$out/source/$series
+# What all series have, and what one has besides.
+fragments=("$top/kernel/kasan.config")
+[ ! -e "$top/kernel/kasan-$series.config" ] || fragments+=("$top/kernel/kasan-$series.config")
 CC=${KERNEL_CC:-gcc-12}
 [ -s "$debian/version" ] || fail "$debian/version is missing; fetch kernel $series first"
 for tool in "$CC" make flex bison bc pahole perl; do
@@ -38,7 +40,7 @@ flock -w 10 9 || fail "another run holds $out/.lock"
 
 inputs() {
 	echo "layout 2" # as testbed/kernel
-	cat "$debian/version" "$fragment"
+	cat "$debian/version" "${fragments[@]}"
 	"$CC" --version | head -n 1
 }
 kernel=$out/kernels/$series
@@ -58,10 +60,10 @@ fi
 m() { make -s -C "$source" ARCH=x86_64 CC="$CC" "$@"; }
 
 m x86_64_defconfig
-(cd "$source" && KCONFIG_CONFIG=.config scripts/kconfig/merge_config.sh -m .config "$fragment" >/dev/null)
+(cd "$source" && KCONFIG_CONFIG=.config scripts/kconfig/merge_config.sh -m .config "${fragments[@]}" >/dev/null)
 m olddefconfig
 # What was asked for, and did not come of it.
-lost=$(grep -E '^(CONFIG_|# CONFIG_.* is not set$)' "$fragment" |
+lost=$(grep -hE '^(CONFIG_|# CONFIG_.* is not set$)' "${fragments[@]}" |
 	while read -r line; do
 		case $line in
 		'# '*) option=${line#'# '} option=${option%% *}
@@ -71,7 +73,7 @@ lost=$(grep -E '^(CONFIG_|# CONFIG_.* is not set$)' "$fragment" |
 	done)
 [ -z "$lost" ] || fail "the configuration has not:
 $lost"
-echo "configured as kernel/kasan.config asks"
+echo "configured as ${fragments[*]##*/} ask"
 [ "$only" != configure ] || exit 0
 
 echo "build it: 11 minutes and more on two idle processors"
