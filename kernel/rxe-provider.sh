@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Builds libibverbs with an rxe provider that has reg_dmabuf_mr, so that plain
-# ibv_reg_dmabuf_mr() reaches the patched kernel.
+# ibv_reg_dmabuf_mr() reaches the patched kernel, and with ibv_rereg_dmabuf_mr().
 #
 #   kernel/rxe-provider.sh VERSION      (56 or 65: rdma-core's major version)
 #
@@ -29,13 +29,13 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${BUILD:-$top/build}
 out=$build/rxe-provider/$version
 apts=$build/rxe-provider/apt
-patch=$top/kernel/patches/rdma-core/rxe-provider-$version.patch
+patches=("$top/kernel/patches/rdma-core/rxe-provider-$version.patch" "$top/kernel/patches/rdma-core/rereg-$version.patch")
 # Suites to look in, oldest first.
 suites=(trixie forky sid)
 # shellcheck source-path=SCRIPTDIR/..
 . "$top/testbed/archive.sh"
 
-[ -e "$patch" ] || fail "there is no patch for rdma-core $version"
+[ -e "${patches[0]}" ] || fail "there is no patch for rdma-core $version"
 for tool in apt-get cmake cc make patch tar pkg-config flock; do
 	command -v "$tool" >/dev/null || fail "$tool is missing; install cmake, gcc, make, patch, tar, pkg-config"
 done
@@ -46,7 +46,7 @@ mkdir -p "$build/rxe-provider"
 exec 9>"$build/rxe-provider/.lock"
 flock -w 600 9 || fail "another build holds $build/rxe-provider/.lock"
 
-hash=$(cat "${BASH_SOURCE[0]}" "$patch" "$top/testbed/cprog/"*.[ch] "$top/mk/kernel.mk" <(cc --version) |
+hash=$(cat "${BASH_SOURCE[0]}" "${patches[@]}" "$top/testbed/cprog/"*.[ch] "$top/mk/kernel.mk" <(cc --version) |
 	sha256sum | cut -d' ' -f1)
 if [ "$(cat "$out/inputs" 2>/dev/null)" = "$hash" ]; then
 	echo "rxe provider $version: $out is up to date"
@@ -83,9 +83,12 @@ run "fetch the source of rdma-core $exact" archive_tarball rdma-core "$work/dl" 
 	absent "the source of rdma-core $exact is listed but can not be downloaded"
 
 extract() {
+	local p
 	mkdir "$work/src" &&
 		tar -xf "$work"/dl/rdma-core_*.orig.tar.* -C "$work/src" --strip-components=1 &&
-		patch -d "$work/src" -p1 --batch --forward --fuzz=0 <"$patch"
+		for p in "${patches[@]}"; do
+			patch -d "$work/src" -p1 --batch --forward --fuzz=0 <"$p" || return 1
+		done
 }
 run "unpack and patch" extract || fail "the patch does not apply to rdma-core $exact"
 

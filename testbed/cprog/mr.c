@@ -199,3 +199,36 @@ int mr_prefetch(struct ibv_pd *pd, uint32_t lkey, uint64_t addr, uint32_t length
 	attr(&r, UVERBS_ATTR_ADVISE_MR_SGE_LIST, sizeof(sge), (uintptr_t)&sge);
 	return submit(pd->context, &r);
 }
+
+/* include/uapi/rdma/ib_user_ioctl_cmds.h with kernel/patches/rdma-rereg */
+enum {
+	METHOD_REREG_DMABUF_MR = 20,
+	REREG_HANDLE = 0,
+	REREG_OFFSET = 2,
+	REREG_LENGTH,
+	REREG_IOVA,
+	REREG_FD,
+};
+
+/* A library without it leaves this NULL. */
+extern int ibv_rereg_dmabuf_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
+			       uint64_t offset, size_t length, uint64_t iova,
+			       int fd, int access) __attribute__((weak));
+
+int mr_move(struct ibv_context *ctx, struct mr *mr, int fd, const struct range *rg)
+{
+	struct request r;
+
+	if (mr->ibv && ibv_rereg_dmabuf_mr)
+		return ibv_rereg_dmabuf_mr(mr->ibv, IBV_REREG_MR_CHANGE_TRANSLATION,
+					   NULL, rg->offset, rg->length,
+					   rg->iova, fd, 0);
+
+	request_init(&r, METHOD_REREG_DMABUF_MR);
+	attr(&r, REREG_HANDLE, 0, mr->handle);
+	attr(&r, REREG_OFFSET, 8, rg->offset);
+	attr(&r, REREG_LENGTH, 8, rg->length);
+	attr(&r, REREG_IOVA, 8, rg->iova);
+	attr(&r, REREG_FD, 0, (uint64_t)(int64_t)fd);
+	return submit(ctx, &r);
+}

@@ -50,6 +50,13 @@ int mr_reregister(struct ibv_context *ctx, struct mr *mr, unsigned int flags,
 		  unsigned int access);
 
 /*
+ * UVERBS_METHOD_REREG_DMABUF_MR of kernel/patches/rdma-rereg: another range of
+ * a dma-buf under the same keys, by ibv_rereg_dmabuf_mr() where the MR is the
+ * provider's and the library has it. EPROTONOSUPPORT without the patches.
+ */
+int mr_move(struct ibv_context *ctx, struct mr *mr, int fd, const struct range *r);
+
+/*
  * Asks for the pages of a region on demand to be there (ADVISE_MR), now or, if
  * not wait, some time. 0 or an errno: other regions have nothing to prefetch.
  */

@@ -119,6 +119,48 @@ static enum result rereg_translation(struct env *e)
 	return PASS;
 }
 
+/* To the buffer's second half and back, under the same keys. */
+static enum result rereg_in_place(struct env *e)
+{
+	const uint64_t half = e->b.size / 2 / e->page * e->page;
+	struct range to = { .offset = half, .length = half, .iova = IOVA_BASE + half };
+	struct mr mr, keys;
+	enum result r;
+	uint64_t length, iova;
+	int err;
+
+	CHECK_OK(e, "register", env_register(e, 0, half, ACCESS_ALL, &mr));
+	err = mr_move(e->lb.ctx, &mr, e->b.fd, &to);
+	if (err == EPROTONOSUPPORT || err == EOPNOTSUPP) {
+		CHECK_OK(e, "deregister", mr_deregister(e->lb.ctx, &mr));
+		return result(e, ABSENT, "kernel without kernel/patches/rdma-rereg");
+	}
+	CHECK_OK(e, "to the second half", err);
+	CHECK_OK(e, "query", mr_query(e->lb.ctx, &mr, &keys, &length, &iova));
+	CHECK(e, keys.lkey == mr.lkey && keys.rkey == mr.rkey && length == half &&
+	      iova == to.iova, "keys %#x %#x, %#llx bytes at %#llx", keys.lkey, keys.rkey,
+	      (unsigned long long)length, (unsigned long long)iova);
+	r = env_round_trip(e, &mr, half, half);
+	if (r != PASS)
+		return r;
+	to.offset = 0;
+	to.iova = IOVA_BASE;
+	CHECK_OK(e, "back", mr_move(e->lb.ctx, &mr, e->b.fd, &to));
+	r = env_round_trip(e, &mr, 0, half);
+	if (r != PASS)
+		return r;
+	to.length = e->b.size + 1;
+	err = mr_move(e->lb.ctx, &mr, e->b.fd, &to);
+	CHECK(e, err == EINVAL, "past the end: %s", errname(err));
+	err = mr_move(e->lb.ctx, &mr, -1, &to);
+	CHECK(e, err == EBADF || err == EINVAL, "without a descriptor: %s", errname(err));
+	r = env_round_trip(e, &mr, 0, half);
+	if (r != PASS)
+		return r;
+	CHECK_OK(e, "deregister", mr_deregister(e->lb.ctx, &mr));
+	return PASS;
+}
+
 /*
  * Binds length bytes from offset on of the MR; *rkey is the window's new key.
  * A window of type 2 is good for the queue pair that bound it, and requests
@@ -217,6 +259,10 @@ static enum result window(struct env *e)
 
 	err = mr_deregister(e->lb.ctx, &mr);
 	CHECK(e, err == EINVAL, "deregistration of a bound MR: %s", errname(err));
+	err = mr_move(e->lb.ctx, &mr, e->b.fd,
+		      &(struct range){ .offset = mr_from, .length = mr_length, .iova = IOVA_BASE + mr_from });
+	CHECK(e, err == EBUSY || err == EPROTONOSUPPORT || err == EOPNOTSUPP,
+	      "re-registration of a bound MR: %s", errname(err));
 	r = env_round_trip(e, &mr, mr_from, mr_length);
 	if (r != PASS)
 		return r;
@@ -332,6 +378,7 @@ const struct test rereg_tests[] = {
 	{ "rereg-access", rereg_access },
 	{ "rereg-pd", rereg_pd },
 	{ "rereg-translation", rereg_translation },
+	{ "rereg-in-place", rereg_in_place },
 	{ "window-without-right", window_without_right },
 	{ "window", window },
 	{ "window-outside", window_outside },

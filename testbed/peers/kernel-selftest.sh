@@ -17,21 +17,22 @@ stock=()
 case $series in
 6.1)
 	exporters=(vgem virtio_gpu)
-	absent="atomic-writes rereg-access rereg-pd window window-outside"
+	absent="atomic-writes rereg-access rereg-pd rereg-in-place window window-outside"
 	;;
 6.12 | 7.2)
 	exporters=(vgem virtio_gpu udmabuf heap:system)
-	absent=""
+	absent="rereg-in-place"
 	;;
 7.*) # rereg_mr refuses dma-bufs from 7.3 on, and what hangs on it
 	exporters=(vgem virtio_gpu udmabuf heap:system)
-	absent="rereg-access rereg-pd window window-outside"
+	absent="rereg-access rereg-pd rereg-in-place window window-outside"
 	;;
 *)
 	fail "no list of exporters for kernel $series"
 	;;
 esac
 [ ${#stock[@]} -eq 0 ] || absent=""
+[ -z "${GPURDMA_REREG-}" ] || absent=$(sed 's/ *rereg-in-place//' <<<"$absent")
 
 # Live MRs of all RDMA devices.
 mrs() {

@@ -30,6 +30,7 @@ type Script struct {
 	File    string
 	Machine string        // empty: the default
 	Stock   bool          // Debian's own modules
+	Rereg   bool          // the RDMA core of kernel/patches/rdma-rereg
 	Timeout time.Duration // 0: the run's
 	Kernels []string      // empty: all
 	Peer    string        // file of the same directory, run on the machine's second node meanwhile
@@ -82,10 +83,10 @@ func (s *Script) parse(text string) error {
 			case "machine":
 				s.Machine = value
 			case "modules":
-				if value != "stock" {
-					return fmt.Errorf("modules=%s: only stock can be asked for", value)
+				s.Stock, s.Rereg = value == "stock", value == "rereg"
+				if !s.Stock && !s.Rereg {
+					return fmt.Errorf("modules=%s: stock and rereg can be asked for", value)
 				}
-				s.Stock = true
 			case "timeout":
 				s.Timeout, err = time.ParseDuration(value)
 			case "kernels":

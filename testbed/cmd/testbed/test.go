@@ -657,7 +657,7 @@ func (t *testRun) addScripts(re *regexp.Regexp) error {
 			continue
 		}
 		t.jobs = append(t.jobs, job{
-			group: suite.ScriptGroup + " " + s.Name, machine: s.Machine, stock: s.Stock, several: t.several(!s.One),
+			group: suite.ScriptGroup + " " + s.Name, machine: s.Machine, stock: s.Stock, rereg: s.Rereg, several: t.several(!s.One),
 			do: func(v *vm.VM, o vm.Options, out io.Writer) ([]suite.Result, error) { return t.script(v, o, s, out) },
 		})
 	}
