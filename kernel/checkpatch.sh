@@ -41,6 +41,6 @@ check() {
 status=0
 # MAINTAINERS is the kernel's; a series for tests adds nobody to it.
 check --ignore FILE_PATH_CHANGES "$top"/kernel/patches/{rxe-dmabuf,rdma-rereg}/*/*.patch
-check -f "$top"/kernel/{testexporter,softgpu,testimporter}/*.[ch]
+check -f "$top"/kernel/{testexporter,softgpu,testimporter,testnic}/*.[ch]
 [ $status -eq 0 ] || fail "checkpatch has something to say"
 echo "checkpatch of $(cat "$kernel/version"): nothing to say"

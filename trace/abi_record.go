@@ -32,6 +32,7 @@ const (
 	eventDereg
 	eventRelease
 	eventModule
+	eventCallers
 	eventTracking
 	eventTypes
 )
@@ -45,6 +46,7 @@ const (
 	kindMap
 	kindInventory
 	kindReregDMABuf
+	kindUmem
 )
 
 // enum func
@@ -147,6 +149,29 @@ type wireExport struct {
 	Exporter [24]byte
 	Owner    [24]byte
 	Comm     [16]byte
+}
+
+const (
+	maxCallers = 24
+	callerName = 64
+)
+
+// struct callers
+type wireCallers struct {
+	_     structs.HostLayout
+	Event wireEvent
+	Name  [maxCallers][callerName]byte
+}
+
+// names are the functions, the innermost first.
+func (c *wireCallers) names() []string {
+	out := make([]string, 0, maxCallers)
+	for i := range c.Name {
+		if s := text(c.Name[i][:]); s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // struct range
@@ -304,7 +329,7 @@ const (
 const recordFixed = int(unsafe.Offsetof(wireRecord{}.Ranges))
 
 // decode copies an event out of the ring. It returns one of *wireRecord,
-// *wireExport, *wireEvent.
+// *wireExport, *wireCallers, *wireEvent.
 func decode(data []byte) (any, error) {
 	if len(data) < int(unsafe.Sizeof(wireHead{})) {
 		return nil, fmt.Errorf("event of %d bytes", len(data))
@@ -330,6 +355,14 @@ func decode(data []byte) (any, error) {
 		}
 		copy(unsafe.Slice((*byte)(unsafe.Pointer(x)), unsafe.Sizeof(*x)), data)
 		return x, nil
+	}
+	if head.Type == eventCallers {
+		c := new(wireCallers)
+		if len(data) < int(unsafe.Sizeof(*c)) {
+			return nil, fmt.Errorf("callers of %d bytes", len(data))
+		}
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)), data)
+		return c, nil
 	}
 	if head.Type == 0 || head.Type >= eventTracking {
 		return nil, fmt.Errorf("event of unknown type %d", head.Type)

@@ -41,3 +41,8 @@ func TestDecode(t *testing.T) {
 		t.Error("an event that is never sent was accepted")
 	}
 }
+
+// callersBytes are callers as the ring carries them.
+func callersBytes(c *wireCallers) []byte {
+	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c))...)
+}

@@ -74,6 +74,7 @@ func (c *converter) record(w *wireRecord) Record {
 		r.Buffer = &Buffer{
 			Inode: w.Inode, Size: w.Size, Exporter: text(w.Exporter[:]), Driver: text(w.Owner[:]), Movable: w.OpPin != 0,
 		}
+		r.Buffer.NIC = r.Buffer.Exporter == nicExporter
 	}
 	if w.Have&haveAttach != 0 || w.Dev.Name[0] != 0 {
 		r.Importer = c.importer(w)
@@ -164,7 +165,11 @@ func (c *converter) importer(w *wireRecord) *Importer {
 	}
 	ops := c.symbol(w.ImporterOps)
 	i.Operations, i.Module = ops.name, ops.module
-	switch cb := c.symbol(w.ImporterCB); {
+	cb := c.symbol(w.ImporterCB)
+	if i.Module == "" { // operations that were allocated have no name
+		i.Module = cb.module
+	}
+	switch {
 	case w.ImporterCB == 0, cb.name == "ib_umem_dmabuf_unsupported_move_notify":
 		i.Mode = ModePinned
 	case cb.name == "ib_umem_dmabuf_revoke_locked":

@@ -95,7 +95,7 @@ func (t *Tracer) kernelBufs(known map[uint64]bool, mine func(inode uint64) bool,
 			n++
 			r := Record{
 				ID: existedBit | n, Call: Found, FD: -1, Existed: true,
-				Buffer:   &Buffer{Inode: b.Inode, Size: uint64(b.Size), Exporter: b.Exporter},
+				Buffer:   &Buffer{Inode: b.Inode, Size: uint64(b.Size), Exporter: b.Exporter, NIC: b.Exporter == nicExporter},
 				Importer: &Importer{Device: device},
 				Incomplete: []string{
 					"known from debugfs only: " + why + ", so its mapping and its end cannot be seen",

@@ -57,6 +57,7 @@ type joiner struct {
 	lostAt uint64               // when a loss was last noticed
 	lost   string               // what it was
 	moved  map[uint64]moveState // by dma-buf, until it is released
+	called map[uint64][]string  // who called, by the identity of a record that comes next
 	out    []*update
 	evict  uint64 // records given up for lack of room
 	orphan uint64 // early events given up
@@ -78,7 +79,7 @@ type update struct {
 func newJoiner(c *converter, max int) *joiner {
 	return &joiner{
 		conv: c, max: max, live: map[uint64]*entry{}, order: list.New(), onBuf: map[bufferID]*list.List{},
-		early: map[uint64][]*wireEvent{}, moved: map[uint64]moveState{},
+		early: map[uint64][]*wireEvent{}, moved: map[uint64]moveState{}, called: map[uint64][]string{},
 	}
 }
 
@@ -89,6 +90,8 @@ func (j *joiner) handle(ev any) {
 		j.record(ev)
 	case *wireEvent:
 		j.event(ev)
+	case *wireCallers:
+		j.callers(ev)
 	case *wireExport:
 		if ev.Event.Head.Type == eventExport {
 			j.exported(ev)
@@ -139,6 +142,9 @@ func (j *joiner) record(w *wireRecord) {
 		rec: j.conv.record(w), in: j.conv.inputs(w), attach: w.Attach, dmabuf: w.DMABuf,
 		cached: w.Have&haveCached != 0, sgt: w.SGT, mappedAt: w.MappedAt, tracksMR: w.Have&haveMR != 0,
 	}
+	callers := j.called[w.Head.ID]
+	delete(j.called, w.Head.ID)
+	e.rec.Use = j.conv.use(w, e.rec.Importer, callers)
 	if w.Ret < 0 {
 		kind := Refused
 		if e.rec.Probe() {
@@ -259,6 +265,7 @@ func (j *joiner) remap(w *wireRecord) {
 	e := j.live[w.Head.ID]
 	if e == nil {
 		e = &entry{rec: j.conv.record(w), attach: w.Attach, dmabuf: w.DMABuf}
+		e.rec.Use = j.conv.use(w, e.rec.Importer, nil)
 		e.rec.Incomplete = append(e.rec.Incomplete, "its attachment was not seen")
 		if j.missedBy(w) {
 			e.in.Lost = j.lost
@@ -416,10 +423,20 @@ func (j *joiner) release(ev *wireEvent) {
 	})
 }
 
+// callers keeps who led to a record, which is sent a moment later by the same thread.
+// One whose record is filtered out stays until there are too many.
+func (j *joiner) callers(c *wireCallers) {
+	if len(j.called) >= maxEarly {
+		clear(j.called)
+	}
+	j.called[c.Event.Head.ID] = c.names()
+}
+
 func (j *joiner) exported(x *wireExport) {
+	exporter := text(x.Exporter[:])
 	j.out = append(j.out, &update{kind: Exported, time: x.Event.Head.Time, rec: Record{
 		Call: "export", PID: int(x.Event.TGID), TID: int(x.Event.TID), Comm: text(x.Comm[:]), FD: -1, Start: j.conv.time(x.Event.Head.Time),
-		Buffer:    &Buffer{Inode: x.Event.Inode, Size: x.Size, Exporter: text(x.Exporter[:]), Driver: text(x.Owner[:])},
+		Buffer:    &Buffer{Inode: x.Event.Inode, Size: x.Size, Exporter: exporter, Driver: text(x.Owner[:]), NIC: exporter == nicExporter},
 		Placement: placement.Placement{Memory: placement.NotMapped, Reason: "exported just now"},
 	}})
 }
@@ -479,7 +496,7 @@ func (j *joiner) find(k placement.Key) *entry {
 		if r.Registration() {
 			return e
 		}
-		if before == nil && r.Existed {
+		if before == nil && r.Existed && (r.Use == UseUnknown || r.Use == UseMR) {
 			before = e
 		}
 	}
@@ -510,7 +527,7 @@ func lossWords(before, after [eventTypes]uint64) string {
 			continue
 		}
 		switch t {
-		case eventExport, eventModule:
+		case eventExport, eventModule, eventCallers:
 			continue
 		}
 		if words != "" {
@@ -524,5 +541,5 @@ func lossWords(before, after [eventTypes]uint64) string {
 var eventNames = [eventTypes]string{
 	eventRecord: "records", eventExport: "exports", eventMove: "moves", eventUnmap: "unmaps", eventPin: "pins",
 	eventUnpin: "unpins", eventRevoke: "revocations", eventDetach: "detaches", eventDereg: "deregistrations",
-	eventRelease: "releases", eventModule: "modules", eventTracking: "objects that could not be followed",
+	eventRelease: "releases", eventModule: "modules", eventCallers: "callers", eventTracking: "objects that could not be followed",
 }

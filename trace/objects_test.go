@@ -28,6 +28,10 @@ func TestLayoutsMatchTheObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	compare(t, cs, structs)
+	if cs, err = spec("rdma"); err != nil {
+		t.Fatal(err)
+	}
+	compare(t, cs, map[string]any{"callers": wireCallers{}})
 	if cs, err = spec("iter"); err != nil {
 		t.Fatal(err)
 	}
@@ -80,10 +84,10 @@ func compare(t *testing.T, cs *ebpf.CollectionSpec, structs map[string]any) {
 func TestNumbersMatchTheObjects(t *testing.T) {
 	enums := map[string]map[string]uint64{
 		"event_type": {
-			"EVENT_RECORD": eventRecord, "EVENT_MODULE": eventModule, "EVENT_TRACKING": eventTracking, "EVENT_TYPES": eventTypes,
+			"EVENT_RECORD": eventRecord, "EVENT_MODULE": eventModule, "EVENT_CALLERS": eventCallers, "EVENT_TRACKING": eventTracking, "EVENT_TYPES": eventTypes,
 			"EVENT_DEREG": eventDereg, "EVENT_MOVE": eventMove, "EVENT_DETACH": eventDetach, "EVENT_RELEASE": eventRelease,
 		},
-		"record_kind": {"KIND_REG_DMABUF": kindRegDMABuf, "KIND_MAP": kindMap, "KIND_INVENTORY": kindInventory},
+		"record_kind": {"KIND_REG_DMABUF": kindRegDMABuf, "KIND_MAP": kindMap, "KIND_INVENTORY": kindInventory, "KIND_UMEM": kindUmem},
 		"func": {
 			"FUNC_HANDLER": funcHandler, "FUNC_EXPORTER_PIN": funcExporterPin, "FUNC_P2P_TYPE": funcP2PType, "FUNC_DETACH": funcDetach, "FUNC_UMEM_UNMAP": funcUmemUnmap,
 		},

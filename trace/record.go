@@ -31,7 +31,7 @@ const (
 
 var calls = map[uint32]Call{
 	kindRegDMABuf: RegDMABufMR, kindRegMR: RegMR, kindRereg: ReregMR, kindReregDMABuf: ReregDMABufMR,
-	kindAttach: Attachment, kindMap: Mapping, kindInventory: Found,
+	kindAttach: Attachment, kindUmem: Attachment, kindMap: Mapping, kindInventory: Found,
 }
 
 // Mode is how an importer holds a buffer.
@@ -53,7 +53,11 @@ type Buffer struct {
 	Exporter string `json:"exporter"`
 	Driver   string `json:"driver,omitempty"` // the exporting module, "" for a built-in one
 	Movable  bool   `json:"movable"`          // the exporter has a pin operation, so it may move what is not pinned
+	NIC      bool   `json:"nic,omitempty"`    // memory of an RDMA device's own (UVERBS_OBJECT_DMABUF, Linux 7.1 and later)
 }
+
+// nicExporter is the exporter's name of what RDMA devices export of themselves.
+const nicExporter = "ib_uverbs"
 
 // Importer is the device that a buffer is attached to.
 type Importer struct {
@@ -94,7 +98,8 @@ type Step struct {
 type Record struct {
 	ID     uint64 `json:"id"`
 	Call   Call   `json:"call"`
-	PID    int    `json:"pid"` // in the initial PID namespace
+	Use    Use    `json:"use,omitempty"` // what the buffer was attached for
+	PID    int    `json:"pid"`           // in the initial PID namespace
 	TID    int    `json:"tid"`
 	Comm   string `json:"comm"`
 	Cgroup uint64 `json:"cgroup,omitempty"` // the cgroup's inode
@@ -166,7 +171,11 @@ func (r *Record) Registration() bool {
 
 // String is one line.
 func (r *Record) String() string {
-	what := fmt.Sprintf("%s pid %d (%s)", r.Call, r.PID, r.Comm)
+	what := string(r.Call)
+	if u := r.Use.words(); u != "" && !r.Registration() {
+		what += " for " + u
+	}
+	what += fmt.Sprintf(" pid %d (%s)", r.PID, r.Comm)
 	if r.RDMADevice != "" {
 		what += " on " + r.RDMADevice
 	}
@@ -184,6 +193,9 @@ func (r *Record) String() string {
 }
 
 func (b *Buffer) name() string {
+	if b.NIC {
+		return b.Exporter + " (memory of a NIC)"
+	}
 	if b.Driver != "" && b.Driver != b.Exporter {
 		return b.Exporter + " (" + b.Driver + ")"
 	}

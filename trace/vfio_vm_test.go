@@ -22,6 +22,12 @@ func toVFIO(t *testing.T, function string) {
 	if out, err := exec.Command("modprobe", "-a", "vfio-pci", "vfio_iommu_type1").CombinedOutput(); err != nil {
 		t.Fatalf("modprobe vfio-pci: %v: %s", err, out)
 	}
+	driveBy(t, "vfio-pci", function)
+}
+
+// driveBy gives a function to a driver until the test is over.
+func driveBy(t *testing.T, driver, function string) {
+	t.Helper()
 	dir := filepath.Join("/sys/bus/pci/devices", function)
 	write := func(name, text string) {
 		t.Helper()
@@ -32,7 +38,7 @@ func toVFIO(t *testing.T, function string) {
 	if err := os.WriteFile(filepath.Join(dir, "driver/unbind"), []byte(function), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	write(filepath.Join(dir, "driver_override"), "vfio-pci")
+	write(filepath.Join(dir, "driver_override"), driver)
 	write("/sys/bus/pci/drivers_probe", function)
 	t.Cleanup(func() {
 		write(filepath.Join(dir, "driver/unbind"), function)

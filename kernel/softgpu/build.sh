@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Builds the test modules of one kernel series, softgpu.ko and testimporter.ko.
+# Builds the test modules of one kernel series, softgpu.ko, testimporter.ko and, for 7.3
+# and later, testnic.ko.
 #
 #   kernel/softgpu/build.sh SERIES [MODULE...]
 #
@@ -21,7 +22,13 @@ fail() {
 series=$1
 shift
 modules=("$@")
-[ ${#modules[@]} -gt 0 ] || modules=(softgpu testimporter)
+if [ ${#modules[@]} -eq 0 ]; then
+	modules=(softgpu testimporter)
+	case $series in
+	6.* | 7.[0-2]) ;;
+	*) modules+=(testnic) ;;
+	esac
+fi
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=${BUILD:-$top/build}
 kernel=$build/kernels/$series

@@ -164,14 +164,14 @@ int attach_exit(u64 *ctx)
 		if (!s->skip && !func_ret(ctx, &attach))
 			follow(s, attach);
 		/* Nobody may ask for the table again. */
-		if (s->rec.kind == KIND_ATTACH) {
+		if (others_attach(s)) {
 			struct sg_table *t = cached_table(a);
 
 			if (t)
 				walk_table(s, c, t);
 		}
 	}
-	if (s->rec.kind == KIND_ATTACH)
+	if (others_attach(s))
 		close_scope(s, ptr_err(ctx[4]));
 	return 0;
 }

@@ -7,7 +7,7 @@
 #ifndef GPURDMA_HOOKS_H
 #define GPURDMA_HOOKS_H
 
-#include "state.h"
+#include "callers.h"
 
 INLINE struct scope *handler_enter(u32 kind)
 {
@@ -53,9 +53,25 @@ INLINE void device_name(struct record *r, struct ib_device *dev)
 		read_kernel_str(r->ibdev, sizeof(r->ibdev), &dev->name);
 }
 
-INLINE void umem_get_enter(struct ib_device *dev, u64 offset, u64 length, s32 fd, u32 access)
+/*
+ * Outside of a registration the RDMA core attaches for something that is no MR: the
+ * buffer of a CQ or QP, a completion counter. Who called says for what.
+ */
+INLINE struct scope *umem_scope(void *ctx)
 {
 	struct scope *s = scope();
+
+	if (s && s->rec.kind != KIND_UMEM)
+		return s;
+	s = handler_enter(KIND_UMEM);
+	if (s)
+		send_callers(ctx, s);
+	return s;
+}
+
+INLINE void umem_get_enter(void *ctx, struct ib_device *dev, u64 offset, u64 length, s32 fd, u32 access)
+{
+	struct scope *s = umem_scope(ctx);
 
 	if (!s)
 		return;
@@ -76,6 +92,12 @@ INLINE void umem_get_exit(u64 ret)
 	step(s, FUNC_UMEM_GET, ptr_err(ret), 0);
 	if (!is_err(ret))
 		s->rec.have |= HAVE_UMEM;
+	if (s->rec.kind != KIND_UMEM)
+		return;
+	/* What was attached has ended the scope: this call did not get so far. */
+	if (!is_err(ret) || !wanted_inode(s))
+		s->skip = 1;
+	close_scope(s, ptr_err(ret));
 }
 
 INLINE void umem_map_exit(s32 ret)

@@ -195,7 +195,7 @@ int rereg_exit(u64 *ctx)
 SEC("fentry/ib_umem_dmabuf_get")
 int umem_get_6_1_enter(u64 *ctx)
 {
-	umem_get_enter((void *)ctx[0], ctx[1], ctx[2], (s32)ctx[3], (u32)ctx[4]);
+	umem_get_enter(ctx, (void *)ctx[0], ctx[1], ctx[2], (s32)ctx[3], (u32)ctx[4]);
 	return 0;
 }
 
@@ -213,7 +213,7 @@ int umem_get_6_1_exit(u64 *ctx)
 SEC("fentry/ib_umem_dmabuf_get_with_dma_device")
 int umem_get_enter_leaf(u64 *ctx)
 {
-	umem_get_enter((void *)ctx[0], ctx[2], ctx[3], (s32)ctx[4], (u32)ctx[5]);
+	umem_get_enter(ctx, (void *)ctx[0], ctx[2], ctx[3], (s32)ctx[4], (u32)ctx[5]);
 	return 0;
 }
 

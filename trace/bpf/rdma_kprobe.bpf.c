@@ -88,14 +88,14 @@ int k_handler_exit(void *ctx)
 SEC("kprobe/ib_umem_dmabuf_get")
 int k_umem_get_6_1_enter(void *ctx)
 {
-	umem_get_enter((void *)arg(ctx, 0), arg(ctx, 1), arg(ctx, 2), (s32)arg(ctx, 3), (u32)arg(ctx, 4));
+	umem_get_enter(ctx, (void *)arg(ctx, 0), arg(ctx, 1), arg(ctx, 2), (s32)arg(ctx, 3), (u32)arg(ctx, 4));
 	return 0;
 }
 
 SEC("kprobe/ib_umem_dmabuf_get_with_dma_device")
 int k_umem_get_enter(void *ctx)
 {
-	umem_get_enter((void *)arg(ctx, 0), arg(ctx, 2), arg(ctx, 3), (s32)arg(ctx, 4), (u32)arg(ctx, 5));
+	umem_get_enter(ctx, (void *)arg(ctx, 0), arg(ctx, 2), arg(ctx, 3), (s32)arg(ctx, 4), (u32)arg(ctx, 5));
 	return 0;
 }
 

@@ -27,6 +27,7 @@ enum event_type {
 	EVENT_DEREG,
 	EVENT_RELEASE,
 	EVENT_MODULE,   /* struct export: a module came, name in exporter */
+	EVENT_CALLERS,  /* struct callers */
 	EVENT_TRACKING, /* never sent: a map was full */
 	EVENT_TYPES,
 };
@@ -40,6 +41,7 @@ enum record_kind {
 	KIND_MAP,            /* a map of a known attachment outside of these */
 	KIND_INVENTORY,      /* was there before */
 	KIND_REREG_DMABUF,   /* UVERBS_METHOD_REREG_DMABUF_MR */
+	KIND_UMEM,           /* an attach by the RDMA core outside of these */
 };
 
 /* Functions whose returns make the chain of a record. */
@@ -132,6 +134,15 @@ struct holding {
 	u32 what;
 	u32 slot;
 	u64 thread;
+};
+
+/* Who called, as the kernel names it: "function" or "function [module]". */
+#define CALLERS 24
+#define CALLER_NAME 64
+
+struct callers {
+	struct event e;
+	char name[CALLERS][CALLER_NAME]; /* the innermost first */
 };
 
 struct range {

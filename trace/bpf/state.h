@@ -459,6 +459,12 @@ INLINE bool others_mapping(struct scope *s, u64 attach)
 	return s->attaching || (s->rec.attach && s->rec.attach != attach);
 }
 
+/* An attach that no registration makes: by the RDMA core, or by another importer. */
+INLINE bool others_attach(struct scope *s)
+{
+	return s->rec.kind == KIND_ATTACH || s->rec.kind == KIND_UMEM;
+}
+
 INLINE void send_record(struct record *r)
 {
 	u32 n = r->n_ranges, m = r->n_resources;

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,7 +33,8 @@ func TestLeftOutRunsElsewhere(t *testing.T) {
 	runs := map[string]bool{}     // by package and name, on any kernel and machine
 	left := map[string]bool{}     // the same
 	listed := map[string]string{} // all tests of a kernel's list, a line each
-	for _, series := range []string{"7.2", "6.12", "6.1"} {
+	all := seriesOfTest(t, root)
+	for _, series := range all {
 		isLeft := regexp.MustCompile("^(" + variable("VM_LEFT_"+series) + ")")
 		list, err := suite.ReadRequired(filepath.Join(root, "testbed", "required", series+".txt"))
 		if err != nil {
@@ -62,10 +64,24 @@ func TestLeftOutRunsElsewhere(t *testing.T) {
 		}
 	}
 	for _, one := range alternatives(long) {
-		if !regexp.MustCompile("(?m)^" + one).MatchString(listed["7.2"] + listed["6.12"] + listed["6.1"]) {
+		if !slices.ContainsFunc(all, func(series string) bool { return regexp.MustCompile("(?m)^" + one).MatchString(listed[series]) }) {
 			t.Errorf("VM_LONG has %q, which no list has", one)
 		}
 	}
+}
+
+// seriesOfTest are the kernels of `make test`.
+func seriesOfTest(t *testing.T, root string) []string {
+	t.Helper()
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^KERNELS \?= (.+)$`).FindSubmatch(makefile)
+	if m == nil {
+		t.Fatal("the Makefile does not set KERNELS")
+	}
+	return strings.Fields(string(m[1]))
 }
 
 // alternatives are what the regular expression has between bars: "p TestVM(A|B)\b" is two.
