@@ -7,8 +7,9 @@ SOFTGPU_KERNELS := 7.% 6.12
 SOFTGPU_VM = $(filter $(SOFTGPU_KERNELS),$(KERNEL))
 
 .PHONY: softgpu
-softgpu: ## build softgpu.ko and testimporter.ko of KERNEL
+softgpu: ## build softgpu.ko and testimporter.ko of KERNEL, and what imports besides
 	@BUILD=$(BUILD) kernel/softgpu/build.sh $(KERNEL)
+	@BUILD=$(BUILD) kernel/iommufd.sh $(KERNEL)
 
 .PHONY: softgpu-vm
 softgpu-vm: testbed softgpu kernel ## test the software GPU and the importer on KERNEL in the testbed

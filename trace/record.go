@@ -172,7 +172,7 @@ func (r *Record) Registration() bool {
 // String is one line.
 func (r *Record) String() string {
 	what := string(r.Call)
-	if u := r.Use.words(); u != "" && !r.Registration() {
+	if u := r.Use.Words(); u != "" && !r.Registration() {
 		what += " for " + u
 	}
 	what += fmt.Sprintf(" pid %d (%s)", r.PID, r.Comm)

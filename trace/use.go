@@ -23,8 +23,8 @@ const (
 	UseOther             Use = "other importer" // Importer.Module says which
 )
 
-// words are the use in a sentence: "attach for ...".
-func (u Use) words() string {
+// Words are the use in a sentence: "attach for ...".
+func (u Use) Words() string {
 	switch u {
 	case UseCQ, UseQP, UseSRQ, UseWQ:
 		return "the buffer of a " + string(u)

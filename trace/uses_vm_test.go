@@ -56,7 +56,7 @@ func notAnMR(t *testing.T, r Record, want Use, nic string) {
 	if r.RDMADevice != "testnic0" || r.Importer == nil || r.Importer.PCI != nic || r.Importer.Mode != ModePinned {
 		t.Errorf("on %q, importer %+v", r.RDMADevice, r.Importer)
 	}
-	mustHave(t, r.String(), "attach for ", want.words())
+	mustHave(t, r.String(), "attach for ", want.Words())
 }
 
 // Buffers of CQs and QPs and completion counters that the RDMA core of 7.3 attaches are

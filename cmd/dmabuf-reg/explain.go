@@ -104,6 +104,9 @@ func paragraph(r *trace.Record) []string {
 	if r.RDMADevice != "" {
 		where = " on " + r.RDMADevice
 	}
+	if u := r.Use.Words(); u != "" && !r.Registration() {
+		where = " for " + u + where
+	}
 	head := fmt.Sprintf("%s%s by %s (process %d)", r.Call, where, r.Comm, r.PID)
 	if r.Failed() {
 		head += fmt.Sprintf(" was refused after %s: %s", human.Duration(r.Duration), errno.Text(r.Errno))
