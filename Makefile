@@ -11,7 +11,7 @@ MAKEFLAGS += --no-builtin-rules
 # The kernel series that VM targets boot, a folder in kernel/patches/rxe-dmabuf;
 # KERNELS are those of `make test`.
 KERNEL ?= 6.12
-KERNELS ?= 7.3 7.2 6.12 6.1
+KERNELS ?= 7.3 6.12 7.2 6.1
 BUILD := $(CURDIR)/build
 
 .PHONY: all
