@@ -14,8 +14,8 @@ import (
 type Conn interface {
 	// Complete takes completions of the connection, in the order in which the NIC made them.
 	Complete(wcs []ibvfd.WC)
-	// Abort ends the connection: its queue has failed.
-	Abort(err error)
+	// QueueFailed ends the connection's link: its queue has failed.
+	QueueFailed(err error)
 }
 
 // Queue is a completion queue that connections share. It has room for all work requests that
@@ -135,12 +135,12 @@ func (q *Queue) dispatch(wcs []ibvfd.WC) {
 // Retire excludes the queue from new connections.
 func (q *Queue) Retire() { q.set.retire(q) }
 
-// abort retires the queue, and ends all its connections. The caller holds the mutex.
+// abort retires the queue, and ends the links of all its connections. The caller holds the mutex.
 func (q *Queue) abort(err error) {
 	q.Retire()
 	for _, p := range q.slots {
 		if p.conn != nil {
-			p.conn.Abort(err)
+			p.conn.QueueFailed(err)
 		}
 	}
 }

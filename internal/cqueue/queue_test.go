@@ -110,7 +110,7 @@ func TestShortCompletionQueues(t *testing.T) {
 type taker struct{ took int }
 
 func (c *taker) Complete(wcs []ibvfd.WC) { c.took += len(wcs) }
-func (c *taker) Abort(error)             {}
+func (c *taker) QueueFailed(error)       {}
 
 // Completions of an ended connection are dropped, even if another connection has its slot.
 func TestLateCompletionsAreDropped(t *testing.T) {

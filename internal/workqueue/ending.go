@@ -182,6 +182,10 @@ func (q *Queue) Abort(cause error) {
 	q.abort(cause)
 }
 
+// QueueFailed implements cqueue.Conn. The link gets no completions any more, as when its NIC was
+// removed: a connection that outlives its links loses it, and any other ends.
+func (q *Queue) QueueFailed(cause error) { q.Link.Fail(cause) }
+
 // abort is Abort for callers that hold the mutex.
 func (q *Queue) abort(cause error) {
 	if q.state == dead {
