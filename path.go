@@ -17,6 +17,7 @@ type Path struct {
 	NIC    string
 	Staged bool                // the NIC uses host memory in their place
 	Route  ibvfd.Route         // the component that registered the memory; "" if none did
+	Why    string              // why by that route, where there is more to say: which DMA function of the NIC's card moves the bytes (Data Direct), or why none does
 	Reason error               // why none did: the *ibvfd.RegError, or nil if StagedOnly said so
 	Proof  placement.Placement // the last answer of Prove; Unknown if no prover was asked
 }
@@ -32,6 +33,9 @@ func (p Path) String() string {
 		return text
 	}
 	text += fmt.Sprintf(", by %v", p.Route)
+	if p.Why != "" {
+		text += " (" + p.Why + ")"
+	}
 	if p.Proof.Memory != placement.Unknown || p.Proof.Reason != "" {
 		text += fmt.Sprintf("; %v", p.Proof)
 	}
@@ -62,7 +66,7 @@ func (b *Buffer) Path() Path {
 func (b *Buffer) Paths() (list []Path) {
 	for _, part := range b.parts {
 		p := part.Path()
-		list = append(list, Path{NIC: part.NIC().Name(), Staged: p.Direct == memory.Staged, Route: p.Route, Reason: p.Reason, Proof: p.Proof})
+		list = append(list, Path{NIC: part.NIC().Name(), Staged: p.Direct == memory.Staged, Route: p.Route, Why: p.Why, Reason: p.Reason, Proof: p.Proof})
 	}
 	return list
 }

@@ -125,13 +125,14 @@ func (m *MR) StrictSlice(offset, size int64) (*MR, error) {
 type Path struct {
 	Staged bool        // the NIC uses host memory in their place
 	Route  ibvfd.Route // the component that registered them; "" if staged
+	Why    string      // why by that component, where there is more to say (gpurdma.Path)
 	Reason error       // why they are staged; nil if the policy said so
 }
 
 // Path returns how the NIC reaches the bytes.
 func (m *MR) Path() Path {
 	p := m.buf.Path()
-	return Path{Staged: p.Direct == memory.Staged, Route: p.Route, Reason: p.Reason}
+	return Path{Staged: p.Direct == memory.Staged, Route: p.Route, Why: p.Why, Reason: p.Reason}
 }
 
 // Close ends the registration (fi_close). While there are slices, operations under way or keys it

@@ -38,6 +38,7 @@ type Context struct {
 	async   asyncEvents
 
 	support atomic.Pointer[explain.Answers] // nil until it is known
+	direct  atomic.Pointer[dataDirect]      // the same
 	numbers mrnumbers.Cache
 	foreign lkeys.Set // of memory that the CPU does not reach by its keys
 }

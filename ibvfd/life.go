@@ -23,10 +23,11 @@ const (
 	kindSRQ
 	kindAH
 	kindMW
+	kindBuf
 	kinds
 )
 
-var kindNames = [kinds]string{"PD", "CQ", "QP", "MR", "SRQ", "AH", "MW"}
+var kindNames = [kinds]string{"PD", "CQ", "QP", "MR", "SRQ", "AH", "MW", "host buffer"}
 
 // life is an object's state: open or closed, and what runs on it. The zero
 // value is open.

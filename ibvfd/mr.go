@@ -107,6 +107,11 @@ func (m *MR) Access() Access { return m.reg().access }
 // Route is the way the registration took.
 func (m *MR) Route() Route { return m.reg().route() }
 
+// Why says why the registration took its route, where the route itself does not: which DMA
+// function moves the bytes (Data Direct), or why none does though the NIC's card has one. It
+// is "" otherwise.
+func (m *MR) Why() string { return m.reg().why }
+
 // RegTime is how long the library or the kernel took to register: neither our
 // own checks nor a context's first probe are in it. It is 0 unless MRAttr.Timed
 // asked for it.

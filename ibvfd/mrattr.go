@@ -56,8 +56,14 @@ type Route string
 // The routes.
 const (
 	RouteHost     Route = "host"                // ibv_reg_mr
+	RouteHostBuf  Route = "ibv_reg_buf_mr"      // of memory of PD.AllocHost that the provider allocated
 	RouteProvider Route = "ibv_reg_dmabuf_mr"   // libibverbs and its provider
+	RouteRegMREx  Route = "ibv_reg_mr_ex"       // the same, by the newer call (rdma-core 59)
 	RouteIoctl    Route = "REG_DMABUF_MR ioctl" // the kernel's method, called directly
+
+	// RouteDataDirect is RouteProvider by mlx5's own call: the DMA function of the NIC's
+	// card moves the bytes, past the CPU, and not the NIC's PCI function.
+	RouteDataDirect Route = "mlx5dv_reg_dmabuf_mr"
 
 	// RoutePeerDirect is ibv_reg_mr on a device pointer, which a peer-memory
 	// client in the kernel makes addresses of.
@@ -110,6 +116,11 @@ type MRAttr struct {
 
 	// Policy chooses the route for a dma-buf.
 	Policy RoutePolicy
+
+	// NoDataDirect keeps RouteAuto and RouteProviderOnly from RouteDataDirect, which they
+	// take for the memory of an NVIDIA GPU where the NIC has a DMA function
+	// ([Context.DataDirect]) and IOVA is aligned to pages. [MR.Why] tells.
+	NoDataDirect bool
 
 	// Timed measures the registration: [MR.RegTime].
 	Timed bool

@@ -20,6 +20,7 @@ type PD struct {
 	mrs    mrBlocks
 	ahs    sync.RWMutex // read-held while work requests that name address handles are posted
 
+	bufs   providerBufs
 	leftMu sync.Mutex
 	left   []*MR // that Discard could not deregister
 }

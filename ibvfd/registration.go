@@ -32,6 +32,7 @@ type registration struct {
 	took   time.Duration
 	serial uint64 // counts the context's registrations
 	inode  uint64 // of the dma-buf, for holdings; 0 if it is not known
+	why    string // of the route, where there is more to say than its name
 
 	// Where the memory is, to register it again: of these as many as the kind
 	// has. Guarded by the MR's lock, as all that follows.
@@ -67,9 +68,12 @@ func (r *registration) route() Route {
 	case r.peer:
 		return RoutePeerDirect
 	case MemoryKind(r.kind) == HostMemory:
+		if r.made.v.Call() == string(RouteHostBuf) {
+			return RouteHostBuf
+		}
 		return RouteHost
 	case r.made.v != nil:
-		return RouteProvider
+		return Route(r.made.v.Call())
 	}
 	return RouteIoctl
 }
@@ -207,13 +211,19 @@ func (r *registration) registerHost(attr *MRAttr) error {
 	return nil
 }
 
-// byAddress registers by ibv_reg_mr.
+// byAddress registers by ibv_reg_mr, or by ibv_reg_buf_mr what the provider has allocated.
 func (r *registration) byAddress(attr *MRAttr, addr uint64) error {
 	var start time.Time
 	if attr.Timed {
 		start = time.Now()
 	}
-	v, err := r.pd.v.RegHost(addr, attr.Length, r.iova, uint32(attr.Access))
+	var v libibverbs.MR
+	var err error
+	if b := r.pd.bufs.of(addr, attr.Length); b != nil && r.iova == addr {
+		v, err = r.pd.v.RegBuf(b, addr, attr.Length, uint32(attr.Access))
+	} else {
+		v, err = r.pd.v.RegHost(addr, attr.Length, r.iova, uint32(attr.Access))
+	}
 	if attr.Timed {
 		r.took = time.Since(start)
 	}
@@ -281,8 +291,14 @@ func (r *registration) registerOpen(attr *MRAttr, fd int, size, inode uint64) er
 func (r *registration) place(attr *MRAttr, fd int) (registered, Route, unix.Errno) {
 	was := r.over
 	if was == nil {
+		direct, why := r.pd.byDataDirect(attr, fd)
+		r.why = why
+		if direct.v != nil {
+			return direct, RouteDataDirect, 0
+		}
 		return r.pd.routes(attr, fd)
 	}
+	r.why = was.why
 	access := uint32(attr.Access)
 	ask := uverbs.DMABufRereg{
 		Access: &access,
@@ -316,7 +332,7 @@ func (pd *PD) routes(attr *MRAttr, fd int) (registered, Route, unix.Errno) {
 	}
 	v, err := pd.v.RegDMABuf(attr.Offset, attr.Length, attr.IOVA, fd, uint32(attr.Access))
 	if err == nil {
-		return fromVerbs(v), RouteProvider, 0
+		return fromVerbs(v), Route(v.Call()), 0
 	}
 	n := errnoOf(err)
 	if auto && (n == unix.EOPNOTSUPP || n == explain.NoSymbol) && !pd.dmabufSupport().ProviderTakes() {

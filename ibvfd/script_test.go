@@ -25,14 +25,16 @@ type script struct {
 	live map[string]int
 	fail map[string]error // by function: "allocPD"
 
-	provider func(fd int) error // ibv_reg_dmabuf_mr
-	reregs   int                // ibv_rereg_mr calls
-	addr     uint64             // of the last ibv_reg_mr
-	nextKey  uint32
-	nextID   uintptr
-	port     *ibdev.PortAttr // what queryPort answers, unless it is nil
-	async    *pipe           // of asynchronous events
-	acked    int             // asynchronous events
+	provider  func(fd int) error // ibv_reg_dmabuf_mr
+	reregs    int                // ibv_rereg_mr calls
+	addr      uint64             // of the last ibv_reg_mr
+	mover     string             // directory of the DMA function; "": there is none
+	allocates bool               // has ibv_alloc_buf
+	nextKey   uint32
+	nextID    uintptr
+	port      *ibdev.PortAttr // what queryPort answers, unless it is nil
+	async     *pipe           // of asynchronous events
+	acked     int             // asynchronous events
 }
 
 // identify makes the identity of an object.
@@ -147,7 +149,12 @@ func (p *scriptPD) newMR(fn string) (libibverbs.MR, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.nextKey++
-	return &scriptMR{p.script, p.nextKey}, nil
+	return &scriptMR{p.script, p.nextKey, scriptCalls[fn]}, nil
+}
+
+// scriptCalls are what the script's functions stand for.
+var scriptCalls = map[string]string{
+	"regHost": "ibv_reg_mr", "regDMABuf": "ibv_reg_dmabuf_mr", "regBuf": "ibv_reg_buf_mr", "regDataDirect": "mlx5dv_reg_dmabuf_mr",
 }
 
 func (p *scriptPD) RegHost(addr, _, _ uint64, _ uint32) (libibverbs.MR, error) {
@@ -164,10 +171,62 @@ func (p *scriptPD) RegDMABuf(_, _, _ uint64, fd int, _ uint32) (libibverbs.MR, e
 	return p.newMR("regDMABuf")
 }
 
+// RegDataDirect takes what the script's DMA function takes.
+func (p *scriptPD) RegDataDirect(_, _, _ uint64, _ int, _ uint32) (libibverbs.MR, error) {
+	if p.mover == "" {
+		return nil, unix.ENOSYS
+	}
+	return p.newMR("regDataDirect")
+}
+
+func (p *scriptPD) AllocBuf(size int) (libibverbs.Buf, error) {
+	if !p.allocates {
+		return nil, unix.ENOSYS
+	}
+	if err := p.made("allocBuf", "buffer"); err != nil {
+		return nil, err
+	}
+	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return nil, err
+	}
+	mem[0], mem[size-1] = 0xff, 0xff // as malloc, it is not zeroed
+	return &scriptBuf{p.script, mem}, nil
+}
+
+func (p *scriptPD) RegBuf(b libibverbs.Buf, addr, length uint64, _ uint32) (libibverbs.MR, error) {
+	p.mu.Lock()
+	p.addr = addr
+	p.mu.Unlock()
+	return p.newMR("regBuf")
+}
+
+type scriptBuf struct {
+	*script
+	mem []byte
+}
+
+func (b *scriptBuf) Bytes() []byte { return b.mem }
+
+func (b *scriptBuf) Free() {
+	_ = unix.Munmap(b.mem)
+	_ = b.gone("freeBuf", "buffer")
+}
+
+func (c *scriptContext) DataDirect() (string, error) {
+	if c.mover == "" {
+		return "", unix.ENODEV
+	}
+	return c.mover, c.failing("dataDirect")
+}
+
 type scriptMR struct {
 	*script
-	key uint32
+	key  uint32
+	call string
 }
+
+func (m *scriptMR) Call() string { return m.call }
 
 func (m *scriptMR) Keys() (lkey, rkey, handle uint32) { return m.key, m.key, m.key }
 func (m *scriptMR) Dereg() error                      { return m.gone("dereg", "MR") }

@@ -25,6 +25,7 @@ type Buf struct {
 	size   int
 	holds  int
 	closed bool
+	free   func() // of memory that somebody else has allocated; nil: it is unmapped
 }
 
 // Alloc maps size bytes of zeroed memory, rounded up to whole pages, page
@@ -50,6 +51,22 @@ func Alloc(size int) (*Buf, error) {
 		return nil, failed("madvise(MADV_DONTFORK)", "host memory", err)
 	}
 	return &Buf{mem: mem, size: size}, nil
+}
+
+// Adopt makes a Buf of the first size bytes of memory that somebody else allocated, which
+// free takes back at the end. It must be zeroed, and should be whole pages: these are kept
+// from child processes, as Alloc's are, until they go back.
+func Adopt(mem []byte, size int, free func()) *Buf {
+	page := uint64(os.Getpagesize())
+	if AddrOf(mem)%page == 0 && uint64(len(mem))%page == 0 {
+		_ = unix.Madvise(mem, unix.MADV_DONTFORK)
+		give := free
+		free = func() {
+			_ = unix.Madvise(mem, unix.MADV_DOFORK)
+			give()
+		}
+	}
+	return &Buf{mem: mem, size: size, free: free}
 }
 
 // Bytes is the memory, nil once closed. It must not be touched after Close.
@@ -91,7 +108,9 @@ func (h *Buf) Close() error {
 		e.Remedy = "close them first"
 		return e
 	}
-	if err := unix.Munmap(h.mem); err != nil {
+	if h.free != nil {
+		h.free()
+	} else if err := unix.Munmap(h.mem); err != nil {
 		return failed("munmap", "host memory", err)
 	}
 	h.closed, h.mem = true, nil

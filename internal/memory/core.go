@@ -94,7 +94,7 @@ func (c *core) open() (err error) {
 	if c.policy != StagedOnly {
 		c.reg, err = c.nic.dev.Source(c.exported(), 0, c.size, ibvfd.AccessLocalWrite|c.order.access())
 		if err == nil {
-			c.local, c.path = lower.NewSpace(c.reg.Local), Path{Direct: Registered, Route: c.reg.Route}
+			c.local, c.path = lower.NewSpace(c.reg.Local), Path{Direct: Registered, Route: c.reg.Route, Why: c.reg.Why}
 			return nil
 		}
 		// Stage only after a refusal: not if the NIC was closed.
@@ -107,7 +107,7 @@ func (c *core) open() (err error) {
 		}
 		c.path.Reason = err
 	}
-	if err := c.pinned("a staging buffer for memory that cannot be registered", nil); err != nil {
+	if err := c.allocated("a staging buffer for memory that cannot be registered", hostmem.Alloc); err != nil {
 		c.release()
 		return errors.Join(err, c.path.Reason)
 	}
@@ -144,26 +144,43 @@ func (c *core) openHost() error {
 	if c.size <= 0 {
 		return &dmabuf.Error{Op: "allocate host memory", Detail: fmt.Sprintf("%d bytes", c.size), Err: dmabuf.ErrRange}
 	}
-	if err := c.pinned("a buffer of host memory", nil); err != nil {
+	alloc := hostmem.Alloc
+	if own, ok := c.nic.dev.(interface {
+		AllocHost(size int) (*hostmem.Buf, error)
+	}); ok { // memory that no other NIC registers
+		alloc = own.AllocHost
+	}
+	if err := c.allocated("a buffer of host memory", alloc); err != nil {
 		return err
 	}
 	c.path = Path{Direct: Registered, Route: c.reg.Route}
 	return nil
 }
 
-// pinned registers host memory of the core's size, and allocates it if mem is nil.
+// allocated registers host memory of the core's size that it allocates.
+func (c *core) allocated(what string, alloc func(size int) (*hostmem.Buf, error)) error {
+	if err := c.nic.Pin(c.size, what); err != nil {
+		return err
+	}
+	mem, err := alloc(int(c.size))
+	if err != nil {
+		c.nic.Unpin(c.size)
+		return err
+	}
+	return c.register(mem)
+}
+
+// pinned registers host memory of the caller's.
 func (c *core) pinned(what string, mem *hostmem.Buf) error {
 	if err := c.nic.Pin(c.size, what); err != nil {
 		return err
 	}
-	c.lent = mem != nil
-	if mem == nil {
-		var err error
-		if mem, err = hostmem.Alloc(int(c.size)); err != nil {
-			c.nic.Unpin(c.size)
-			return err
-		}
-	}
+	c.lent = true
+	return c.register(mem)
+}
+
+// register registers host memory for which there is room.
+func (c *core) register(mem *hostmem.Buf) error {
 	reg, err := c.nic.dev.Host(mem, 0, c.size, ibvfd.AccessLocalWrite|c.order.access())
 	if err != nil {
 		c.nic.Unpin(c.size)

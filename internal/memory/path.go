@@ -41,6 +41,7 @@ func (d Direct) String() string {
 type Path struct {
 	Direct Direct
 	Route  ibvfd.Route         // the component that registered the memory, or RoutePeerDirect; "" if it is not registered
+	Why    string              // why by that route, where there is more to say: the DMA function of Data Direct
 	Reason error               // why it is not: the *ibvfd.RegError, or nil if the policy said so
 	Proof  placement.Placement // the prover's last answer; Unknown if no prover was asked
 }
@@ -50,6 +51,9 @@ func (p Path) String() string {
 	text := p.Direct.String()
 	if p.Route != "" {
 		text += fmt.Sprintf(", by %v", p.Route)
+	}
+	if p.Why != "" {
+		text += " (" + p.Why + ")"
 	}
 	if p.Reason != nil {
 		text += fmt.Sprintf(": %v", p.Reason)

@@ -59,6 +59,7 @@ type Source interface {
 type Registration struct {
 	Local, Remote lower.Memory // under lkeys, and under rkeys
 	Route         ibvfd.Route
+	Why           string // of the route, where there is more to say: ibvfd.MR.Why
 	Close         func() error
 	// Move puts the registration on the same range of another source, under its keys; nil if that is
 	// never possible. After an error it is where it was.
@@ -128,6 +129,9 @@ func (d *Verbs) NewDomain() (Device, error) {
 func (d verbsDomain) Close() error { return d.pd.Close() }
 func (verbsDomain) Ended()         {} // the device stays open
 
+// AllocHost allocates host memory as the NIC's provider wishes.
+func (d *Verbs) AllocHost(size int) (*hostmem.Buf, error) { return d.pd.AllocHost(size) }
+
 func (d *Verbs) Host(mem *hostmem.Buf, off, length int64, access ibvfd.Access) (*Registration, error) {
 	mr, err := d.pd.RegMR(ibvfd.MRAttr{
 		Kind: ibvfd.HostMemory, Host: mem.Bytes(), Offset: uint64(off), Length: uint64(length), Access: access, Owner: mem,
@@ -177,6 +181,9 @@ func registered(mrs []*ibvfd.MR, done func() error) *Registration {
 		r.Local = append(r.Local, lower.Piece{Addr: mr.IOVA(), Length: int64(mr.Length()), Key: mr.LKey()})
 		r.Remote = append(r.Remote, lower.Piece{Addr: mr.IOVA(), Length: int64(mr.Length()), Key: mr.RKey()})
 		r.Route = mr.Route()
+		if r.Why == "" {
+			r.Why = mr.Why()
+		}
 	}
 	return r
 }

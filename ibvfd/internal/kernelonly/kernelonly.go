@@ -33,6 +33,7 @@ func (kernelContext) GIDs() ([]ibdev.GID, []int, error)              { return ni
 func (kernelContext) CreateCQ(int, int, bool) (libibverbs.CQ, error) { return nil, errKernelOnly }
 func (kernelContext) EventFD() (int, error)                          { return -1, errKernelOnly }
 func (kernelContext) Event(func(libibverbs.Event)) error             { return errKernelOnly }
+func (kernelContext) DataDirect() (string, error)                    { return "", explain.NoSymbol }
 func (c kernelContext) Close() error                                 { return c.f.Close() }
 
 func (c kernelContext) AllocPD() (libibverbs.PD, error) {
@@ -60,6 +61,16 @@ func (kernelPD) RegHost(_, _, _ uint64, _ uint32) (libibverbs.MR, error) { retur
 
 func (kernelPD) RegDMABuf(_, _, _ uint64, _ int, _ uint32) (libibverbs.MR, error) {
 	return nil, explain.NoSymbol
+}
+
+func (kernelPD) RegDataDirect(_, _, _ uint64, _ int, _ uint32) (libibverbs.MR, error) {
+	return nil, explain.NoSymbol
+}
+
+func (kernelPD) AllocBuf(int) (libibverbs.Buf, error) { return nil, explain.NoSymbol }
+
+func (kernelPD) RegBuf(libibverbs.Buf, uint64, uint64, uint32) (libibverbs.MR, error) {
+	return nil, errKernelOnly
 }
 
 func (kernelPD) CreateQP(*libibverbs.QPInit) (libibverbs.QP, error)    { return nil, errKernelOnly }

@@ -152,6 +152,18 @@ func TestLayoutAgainstVerbsH(t *testing.T) {
 	} else {
 		t.Log("these kernel headers have no device flags of ATOMIC WRITE and FLUSH, which came with Linux 6.2")
 	}
+	if headers.Have(t, "ibv_reg_mr_ex") {
+		fields := "length access comp_mask iova addr fd fd_offset dmah"
+		if headers.Have(t, "ibv_alloc_buf") {
+			fields += " buf"
+		}
+		a.AddTwins([]abicheck.Twin{{Ours: "vb_mr_init_attr", Theirs: "ibv_mr_init_attr", Fields: fields}})
+		for _, c := range []string{"IOVA", "ADDR", "FD", "FD_OFFSET"} {
+			a.Add("VB_REG_MR_MASK_" + c + " == IBV_REG_MR_MASK_" + c)
+		}
+	} else {
+		t.Log("this verbs.h has no ibv_reg_mr_ex, which came with rdma-core 59")
+	}
 	// What libibverbs may write must fit what we pass.
 	a.Add("sizeof(struct vb_device_attr_ex) >= sizeof(struct ibv_device_attr_ex)")
 	a.Add("sizeof(struct vb_port_attr) >= sizeof(struct ibv_port_attr)")

@@ -96,21 +96,38 @@ func (p *libPD) RegHost(addr, length, iova uint64, access uint32) (MR, error) {
 	if err := result(C.vb_reg_mr(p.ctx.lib.c, p.c, C.uint64_t(addr), C.uint64_t(length), C.uint64_t(iova), C.uint32_t(access), &mr)); err != nil {
 		return nil, err
 	}
-	return &libMR{p.ctx.lib, mr}, nil
+	return &libMR{p.ctx.lib, mr, callRegMR}, nil
 }
 
 func (p *libPD) RegDMABuf(offset, length, iova uint64, fd int, access uint32) (MR, error) {
 	var mr *C.struct_vb_mr
-	if err := result(C.vb_reg_dmabuf_mr(p.ctx.lib.c, p.c, C.uint64_t(offset), C.uint64_t(length), C.uint64_t(iova), C.int(fd), C.uint32_t(access), &mr)); err != nil {
+	var ex C.int
+	if err := result(C.vb_reg_dmabuf_mr(p.ctx.lib.c, p.c, C.uint64_t(offset), C.uint64_t(length), C.uint64_t(iova), C.int(fd), C.uint32_t(access), &mr, &ex)); err != nil {
 		return nil, err
 	}
-	return &libMR{p.ctx.lib, mr}, nil
+	call := callRegDMABuf
+	if ex != 0 {
+		call = callRegMREx
+	}
+	return &libMR{p.ctx.lib, mr, call}, nil
 }
 
 type libMR struct {
-	lib *libibverbs
-	c   *C.struct_vb_mr
+	lib  *libibverbs
+	c    *C.struct_vb_mr
+	call string
 }
+
+// The functions that register, as people know them.
+const (
+	callRegMR         = "ibv_reg_mr"
+	callRegDMABuf     = "ibv_reg_dmabuf_mr"
+	callRegMREx       = "ibv_reg_mr_ex"
+	callRegBuf        = "ibv_reg_buf_mr"
+	callRegDataDirect = "mlx5dv_reg_dmabuf_mr"
+)
+
+func (m *libMR) Call() string { return m.call }
 
 func (m *libMR) Keys() (lkey, rkey, handle uint32) {
 	return uint32(m.c.lkey), uint32(m.c.rkey), uint32(m.c.handle)

@@ -41,7 +41,12 @@ func Load() (Library, error) { return loaded.Get(loadLibrary) }
 
 func loadLibrary() (Library, error) {
 	noScatterToCQE()
-	lib, err := dl.Open(soname)
+	return loadFrom(soname)
+}
+
+// loadFrom loads a library by its name, or by its path.
+func loadFrom(name string) (*libibverbs, error) {
+	lib, err := dl.Open(name)
 	if err != nil {
 		return nil, notLoaded(err)
 	}
@@ -124,6 +129,10 @@ func symbols(c *C.struct_vb_lib) []symbol {
 		{"ibv_reg_mr_iova2", "IBVERBS_1.8", slot(&c.reg_mr_iova2), true},
 		{"_ibv_query_gid_table", "IBVERBS_1.11", slot(&c.query_gid_table), true},
 		{"ibv_reg_dmabuf_mr", "IBVERBS_1.12", slot(&c.reg_dmabuf_mr), true},
+		{"ibv_reg_mr_ex", "IBVERBS_1.15", slot(&c.reg_mr_ex), true},
+		{"ibv_alloc_buf", "IBVERBS_1.17", slot(&c.alloc_buf), true},
+		{"ibv_free_buf", "IBVERBS_1.17", slot(&c.free_buf), true},
+		{"ibv_reg_buf_mr", "IBVERBS_1.17", slot(&c.reg_buf_mr), true},
 	}
 }
 

@@ -29,6 +29,10 @@ type Context interface {
 	GIDs() ([]ibdev.GID, []int, error)
 	AllocPD() (PD, error)
 	CreateCQ(depth, vector int, events bool) (CQ, error)
+	// DataDirect is the directory below /sys of the DMA function that mlx5's driver has
+	// taken for the device; unix.ENODEV if it has none, explain.NoSymbol if the library
+	// cannot say.
+	DataDirect() (string, error)
 	// eventFD is the descriptor of asynchronous events, borrowed. It does not
 	// block from then on.
 	EventFD() (int, error)
@@ -52,6 +56,14 @@ type PD interface {
 	// regDMABuf answers explain.NoSymbol if the library is too old to have
 	// ibv_reg_dmabuf_mr.
 	RegDMABuf(offset, length, iova uint64, fd int, access uint32) (MR, error)
+	// RegDataDirect is RegDMABuf by the DMA function of the NIC's card, which the
+	// context's DataDirect has named.
+	RegDataDirect(offset, length, iova uint64, fd int, access uint32) (MR, error)
+	// AllocBuf has the provider allocate host memory for MRs of this PD. It answers
+	// explain.NoSymbol if the library has no ibv_alloc_buf.
+	AllocBuf(size int) (Buf, error)
+	// RegBuf registers a part of what AllocBuf allocated: its IOVA is its address.
+	RegBuf(b Buf, addr, length uint64, access uint32) (MR, error)
 	CreateQP(attr *QPInit) (QP, error)
 	CreateSRQ(init *SRQInit) (SRQ, error)
 	CreateAH(path *Path) (AH, error)
@@ -60,8 +72,15 @@ type PD interface {
 	Dealloc() error
 }
 
+// Buf is host memory that a provider allocated, whatever is in it.
+type Buf interface {
+	Bytes() []byte
+	Free()
+}
+
 type MR interface {
 	Keys() (lkey, rkey, handle uint32)
+	Call() string // the function that registered it: "ibv_reg_mr_ex"
 	// rereg changes PD or access in place; nil keeps what there is. There is no
 	// way to say that the memory is another.
 	Rereg(pd PD, access *uint32) error

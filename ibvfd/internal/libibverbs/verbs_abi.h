@@ -118,6 +118,32 @@ struct vb_mr {
 	uint32_t rkey;
 };
 
+/*
+ * struct ibv_mr_init_attr (rdma-core 59), and the bits of its comp_mask, enum
+ * ibv_mr_init_attr_mask. buf is of 65.
+ */
+struct vb_mr_init_attr {
+	size_t length;
+	int access;
+	uint64_t comp_mask;
+	uint64_t iova;
+	void *addr;
+	int fd;
+	uint64_t fd_offset;
+	struct vb_dmah *dmah;
+	struct vb_buf *buf;
+};
+
+enum {
+	VB_REG_MR_MASK_IOVA = 1 << 0,
+	VB_REG_MR_MASK_ADDR = 1 << 1,
+	VB_REG_MR_MASK_FD = 1 << 2,
+	VB_REG_MR_MASK_FD_OFFSET = 1 << 3,
+};
+
+/* enum mlx5dv_reg_dmabuf_access */
+enum { VB_MLX5_DATA_DIRECT = 1 << 0 };
+
 /* struct ibv_ah */
 struct vb_ah {
 	struct vb_context *context;

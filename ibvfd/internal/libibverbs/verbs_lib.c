@@ -105,17 +105,6 @@ int vb_reg_mr(const struct vb_lib *lib, struct vb_pd *pd, uint64_t addr,
 	return *out ? 0 : vb_failure();
 }
 
-int vb_reg_dmabuf_mr(const struct vb_lib *lib, struct vb_pd *pd,
-		     uint64_t offset, uint64_t length, uint64_t iova, int fd,
-		     uint32_t access, struct vb_mr **out)
-{
-	if (!lib->reg_dmabuf_mr)
-		return ENOSYS;
-	errno = 0;
-	*out = lib->reg_dmabuf_mr(pd, offset, length, iova, fd, (int)access);
-	return *out ? 0 : vb_failure();
-}
-
 int vb_rereg_mr(const struct vb_lib *lib, struct vb_mr *mr, struct vb_pd *pd,
 		int change_access, uint32_t access)
 {

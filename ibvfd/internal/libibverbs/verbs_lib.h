@@ -10,7 +10,10 @@
 
 #include "verbs_abi.h"
 
-/* The library's functions. The last three may be NULL: rdma-core 28, 33, 34. */
+/*
+ * The library's functions. From reg_mr_iova2 on they may be NULL: rdma-core 28, 33, 34,
+ * 59, and three of 65.
+ */
 struct vb_lib {
 	struct vb_device **(*get_device_list)(int *n);
 	void (*free_device_list)(struct vb_device **);
@@ -59,6 +62,19 @@ struct vb_lib {
 	struct vb_mr *(*reg_dmabuf_mr)(struct vb_pd *, uint64_t offset,
 				       size_t length, uint64_t iova, int fd,
 				       int access);
+	struct vb_mr *(*reg_mr_ex)(struct vb_pd *, struct vb_mr_init_attr *);
+	void *(*alloc_buf)(struct vb_pd *, size_t size, struct vb_buf **);
+	void (*free_buf)(struct vb_buf *);
+	struct vb_mr *(*reg_buf_mr)(struct vb_pd *, struct vb_buf *, void *addr,
+				    size_t length, int access);
+};
+
+/* What of libmlx5 is called; NULL where it has none (before rdma-core 54). */
+struct vb_mlx5 {
+	struct vb_mr *(*reg_dmabuf_mr)(struct vb_pd *, uint64_t offset,
+				       size_t length, uint64_t iova, int fd,
+				       int access, int mlx5_access);
+	int (*data_direct_path)(struct vb_context *, char *buf, size_t size);
 };
 
 /* ENODEV: libibverbs does not list a device of that name. */
@@ -82,9 +98,27 @@ int vb_dealloc_pd(const struct vb_lib *, struct vb_pd *);
 int vb_reg_mr(const struct vb_lib *, struct vb_pd *, uint64_t addr,
 	      uint64_t length, uint64_t iova, uint32_t access,
 	      struct vb_mr **);
+
+/* Registrations of what is no plain memory (verbs_reg.c). */
+
+/* By ibv_reg_mr_ex where it is there and takes dma-bufs: *ex is then 1. */
 int vb_reg_dmabuf_mr(const struct vb_lib *, struct vb_pd *, uint64_t offset,
 		     uint64_t length, uint64_t iova, int fd, uint32_t access,
-		     struct vb_mr **);
+		     struct vb_mr **, int *ex);
+/* By the DMA function of the NIC's card. ENOSYS: this libmlx5 is too old. */
+int vb_reg_data_direct(const struct vb_mlx5 *, struct vb_pd *, uint64_t offset,
+		       uint64_t length, uint64_t iova, int fd, uint32_t access,
+		       struct vb_mr **);
+int vb_data_direct_path(const struct vb_mlx5 *, struct vb_context *, char *buf,
+			size_t size);
+/* Memory that the provider allocates. ENOSYS: this library is too old. */
+int vb_alloc_buf(const struct vb_lib *, struct vb_pd *, size_t size,
+		 void **mem, struct vb_buf **);
+void vb_free_buf(const struct vb_lib *, struct vb_buf *);
+int vb_reg_buf_mr(const struct vb_lib *, struct vb_pd *, struct vb_buf *,
+		  uint64_t addr, uint64_t length, uint32_t access,
+		  struct vb_mr **);
+
 /* Changes the PD, unless it is NULL, and the access if change_access. */
 int vb_rereg_mr(const struct vb_lib *, struct vb_mr *, struct vb_pd *,
 		int change_access, uint32_t access);
