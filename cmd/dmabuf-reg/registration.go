@@ -125,6 +125,9 @@ func (s *station) describeOne(r *registration, p memory.Path) {
 		r.Path, r.Why = pathMissing, "the registration was refused, and another NIC reaches the memory: "+p.Reason.Error()
 	case p.Direct != memory.Staged:
 		r.Path, r.Why = kindDirect, "registered by "+r.Route
+		if p.Why != "" {
+			r.Why += ": " + p.Why
+		}
 		switch {
 		case r.Placement != nil && s.Memory.vram() && away(r.Placement.Memory):
 			r.Path = pathMoved

@@ -184,6 +184,8 @@ func TestPathString(t *testing.T) {
 		"staged":                           {},
 		"staged: the buffer is staged":     {Reason: ErrStaged},
 		"registered, by ibv_reg_dmabuf_mr": {Direct: Registered, Route: ibvfd.RouteProvider},
+		"registered, by mlx5dv_reg_dmabuf_mr (the NIC's DMA function moves the bytes)": {Direct: Registered, Route: ibvfd.RouteDataDirect,
+			Why: "the NIC's DMA function moves the bytes"},
 		"registered, by REG_DMABUF_MR ioctl; unknown: not seen": {Direct: Registered, Route: ibvfd.RouteIoctl,
 			Proof: placement.Placement{Reason: "not seen"}},
 		"proven, by ibv_reg_dmabuf_mr; peer-to-peer: 0000:01:00.0 BAR 2": {Direct: Proven, Route: ibvfd.RouteProvider,
