@@ -78,7 +78,7 @@ vm-test: ## run the VM tests and the peer suites on KERNEL
 	@$(MAKE) --no-print-directory testbed
 	@status=0; $(TESTBED) fetch -kernel $(KERNEL) -if-missing || status=$$?; \
 		if [ $$status -eq 0 ]; then \
-			$(MAKE) --no-print-directory vm-build && testbed/selftest/series.sh $(KERNEL); \
+			$(MAKE) --no-print-directory vm-build $(VM_REREG) && testbed/selftest/series.sh $(KERNEL); \
 		else [ -n "$(IF_AVAILABLE)" ] && [ $$status -eq 77 ]; fi
 	@status=0; softgpu=; \
 		if [ -n "$(SOFTGPU_BESIDE)" ] && [ -e $(BUILD)/kernels/$(KERNEL)/version ]; then \
@@ -105,7 +105,7 @@ soak: ## lose links of connections that outlive them for long, in memory and in 
 VM_REREG = $(if $(filter 7.3,$(KERNEL)),kernel-rereg,$(if $(filter 7.2,$(KERNEL)),$(if $(filter yes,$(LEAVE)),,kernel-rereg)))
 
 .PHONY: vm-build
-vm-build: kernel cprog build $(if $(SOFTGPU_VM),softgpu) $(if $(filter 7.%,$(KERNEL)),two-machines) $(VM_REREG)
+vm-build: kernel cprog build $(if $(SOFTGPU_VM),softgpu) $(if $(filter 7.%,$(KERNEL)),two-machines)
 
 # The engine's tests, whose two processes a peer suite runs on two machines.
 .PHONY: two-machines
