@@ -100,4 +100,4 @@ vm-build: kernel cprog build $(if $(SOFTGPU_VM),softgpu) $(if $(filter 7.%,$(KER
 .PHONY: two-machines
 two-machines:
 	@mkdir -p $(BUILD)/bin
-	$(GO) test -c -o $(BUILD)/bin/two-machines.test ./internal/engine
+	$(GUEST_GO) $(GO) test -c -o $(BUILD)/bin/two-machines.test ./internal/engine

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/testbed/apt"
+	"github.com/gpurdma/gpurdma/testbed/arch"
 	"github.com/gpurdma/gpurdma/testbed/layout"
 )
 
@@ -27,7 +28,7 @@ func tree(t *testing.T, script string) layout.Tree {
 		t.Fatal(err)
 	}
 	folder(t, root, "7.2")
-	return layout.Tree{Root: root, Build: filepath.Join(root, "build")}
+	return layout.Tree{Root: root, Build: filepath.Join(root, "build"), Arch: arch.Default}
 }
 
 // folder makes the folder of a series.

@@ -196,7 +196,7 @@ func seriesOf(file string) string { return strings.TrimSuffix(filepath.Base(file
 
 // reportUntested says that none of a series' tests ran, and how many that are.
 func reportUntested(series string, why error) error {
-	tree, err := layout.Find(".")
+	tree, err := findTree()
 	if err != nil {
 		return err
 	}
