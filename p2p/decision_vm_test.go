@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,12 +29,14 @@ import (
 // map, the kind of addresses, and the bytes that a DMA engine moves.
 //
 //testbed:machine fabric fabric+EPYC fabric+Nehalem fabric+EPYC+iommu fabric+EPYC+pt fabric+EPYC+iommu+noredir fabric+Skylake-Server+iommu
+//testbed:machine-arm64 fabric+neoverse-n1 fabric+neoverse-n1+iommu fabric+neoverse-n1+pt fabric+neoverse-n1+iommu+noredir
 //testbed:kernel 7.2
 func TestVMDecision(t *testing.T) { decisionTable(t) }
 
 // The same where the kernel is built without peer-to-peer.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 6.12
 func TestVMDecisionWithoutP2PDMA(t *testing.T) { decisionTable(t) }
 
@@ -43,13 +46,14 @@ func TestVMDecisionWithoutP2PDMA(t *testing.T) { decisionTable(t) }
 // those that do and that do not want bus addresses by a dynamic one.
 //
 //testbed:machine nested+EPYC+iommu nested+Nehalem+noredir nested+Nehalem+iommu nested+Nehalem+iommu+remedy
+//testbed:machine-arm64 nested+neoverse-n1+iommu nested+neoverse-n1+noredir
 //testbed:kernel 7.2
 func TestVMNested(t *testing.T) {
 	b := newBench(t)
 	virtualFunctions(t)
 	t.Run("distance", b.distances)
 	t.Run("NVMe", b.nvmes)
-	b.few = os.Getenv("GPURDMA_MACHINE") != "nested+Nehalem+iommu"
+	b.few = !slices.Contains([]string{"nested+Nehalem+iommu", "nested+neoverse-n1+iommu"}, os.Getenv("GPURDMA_MACHINE"))
 	for _, v := range variants {
 		if !b.few || v.name == "xe" || v.name == "vfio" {
 			t.Run(v.name, func(t *testing.T) { b.behaviour(t, v) })

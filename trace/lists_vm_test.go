@@ -60,6 +60,7 @@ var translatedRows = []listRow{
 // writes is where the verdict says.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMScatterLists(t *testing.T) {
 	rows := listRows
@@ -70,6 +71,7 @@ func TestVMScatterLists(t *testing.T) {
 }
 
 //testbed:machine fabric+EPYC+iommu
+//testbed:machine-arm64 fabric+iommu
 //testbed:kernel 7.2
 func TestVMScatterListsTranslated(t *testing.T) { scatterLists(t, translatedRows) }
 
@@ -104,6 +106,7 @@ func scatterLists(t *testing.T, rows []listRow) {
 // A BAR is a GPU's if that is a display controller, whatever drives it.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMDisplayBAR(t *testing.T) {
 	testenv.VM(t)
@@ -238,6 +241,7 @@ func (row listRow) check(t *testing.T, tr *Tracer, imp *testenv.Importer, buf *o
 // do not get to the memory that it was given before somebody lets them.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMBounced(t *testing.T) {
 	testenv.VM(t)

@@ -24,6 +24,7 @@ const remedied = "pci=disable_acs_redir=0000:11:01.0;0000:11:02.0"
 // as the remedy promises, and its registration is direct; nothing changes for the other pairs.
 //
 //testbed:machine nested+Nehalem+iommu nested+Nehalem+iommu+remedy
+//testbed:machine-arm64 nested+iommu nested+iommu+remedy
 //testbed:kernel 7.2
 func TestVMRemedy(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, "personality=amdgpu")
@@ -92,6 +93,7 @@ func TestVMRemedy(t *testing.T) {
 // every pair is what it was, by addresses of another kind.
 //
 //testbed:machine fabric+EPYC+iommu fabric+EPYC+pt
+//testbed:machine-arm64 fabric+iommu fabric+pt
 //testbed:kernel 7.2
 func TestVMPassThrough(t *testing.T) {
 	const remedied = "iommu=pt"

@@ -59,7 +59,8 @@ func (v *VM) launch(desc machine.Node, image string, setup *wire.Setup, cable []
 		gone: make(chan struct{}), events: make(chan wire.Message, 16),
 		logFile: filepath.Join(v.Dir, "console-"+desc.Name+".log"),
 	}
-	n.scanner.Allow = o.Allow
+	p := platforms[o.Kernel.Arch.Name]
+	n.scanner.Allow = slices.Concat(o.Allow, p.allow)
 
 	var files []*os.File // QEMU's descriptors from 3 on
 	defer func() {
@@ -100,7 +101,6 @@ func (v *VM) launch(desc machine.Node, image string, setup *wire.Setup, cable []
 		args = append(args, "-chardev", fmt.Sprintf("socket,id=%s,fd=%d", p, fd(theirs)),
 			"-device", fmt.Sprintf("virtserialport,chardev=%s,name=%s", p, p))
 	}
-	p := platforms[o.Kernel.Arch.Name]
 	var clock []string
 	if o.Accel == "tcg" && p.clock != nil {
 		clock = p.clock()
