@@ -26,6 +26,8 @@ var flavourPages = map[string]int{"": 4 << 10, "amd64": 4 << 10, "arm64": 4 << 1
 
 // What goes by pages goes by this kernel's: the smallest buffer, where a registration may
 // begin, and what a refusal says.
+//
+//testbed:machine-arm64 switch
 func TestVMPageSize(t *testing.T) {
 	testenv.VM(t)
 	page := os.Getpagesize()
@@ -83,6 +85,8 @@ func TestVMPageSize(t *testing.T) {
 
 // Memory of huge pages, whose size follows from the page's: what one of them is on this
 // kernel is registered as a whole, and written across all of its ordinary pages.
+//
+//testbed:machine-arm64 switch
 func TestVMHugePages(t *testing.T) {
 	testenv.VM(t)
 	page := os.Getpagesize()

@@ -43,11 +43,17 @@ exec 9>"$build/.lock-userland-$arch"
 flock -w 600 9 || fail "another run has held $build/.lock-userland-$arch for 10 minutes"
 [ "$(cat "$out/.inputs" 2>/dev/null)" != "$layout" ] || exit 0 # by the run that held the lock
 
+# That it cannot be had here is told from a failure by the status 77.
+unavailable() {
+	echo "testbed/userland.sh: $*" >&2
+	exit 77
+}
+
 [ -n "$suite" ] || fail "/etc/os-release does not say which suite of Debian this is"
-[ "$(id -u)" = 0 ] || fail "making a root file system takes root"
+[ "$(id -u)" = 0 ] || unavailable "making a root file system takes root"
 command -v mmdebstrap >/dev/null || fail "mmdebstrap is missing; run testbed/setup.sh"
 why=$(archive_no_mounts)
-[ -z "$why" ] || fail "making a root file system takes mounts: $why"
+[ -z "$why" ] || unavailable "making a root file system takes mounts: $why"
 uri=$(archive_uri)
 [ -n "$uri" ] || fail "apt on this machine has no Debian archive; run: apt-get update"
 

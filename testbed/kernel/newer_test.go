@@ -62,6 +62,23 @@ func TestNewerSeries(t *testing.T) {
 	}
 }
 
+// Debian 12's own series are not booted for another processor than its own.
+func TestSeriesOfAnotherArchitecture(t *testing.T) {
+	tr := tree(t, "exit 1")
+	folder(t, tr.Root, "6.12")
+	arm, err := arch.Lookup("arm64-16k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr = tr.For(arm)
+	if k, err := Open(tr, "7.2"); !errors.Is(err, ErrNotFetched) || k.Arch != arm || DefaultOn(arm) != "7.2" {
+		t.Errorf("7.2: %+v, %v", k, err)
+	}
+	if _, err := Open(tr, "6.12"); err == nil || errors.Is(err, ErrNotFetched) || !strings.Contains(err.Error(), "of arm64-16k: there are 7.2;") {
+		t.Errorf("6.12: %v", err)
+	}
+}
+
 // Stubs of what the script asks: apt offers what is in $OFFERED.
 var stubs = map[string]string{
 	"dpkg": "echo amd64", "id": "echo 0", "unshare": "", "mmdebstrap": "echo mmdebstrap; exit 1",
@@ -107,7 +124,7 @@ func TestSaysLaterSeries(t *testing.T) {
 		for _, r := range strings.Fields(c.offered) {
 			offered += r + "+deb13-amd64 "
 		}
-		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "OFFERED="+offered, "BUILD=", "REFRESH=1")
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "OFFERED="+offered, "BUILD=", "REFRESH=1", "FLAVOUR=")
 		out, _ := cmd.CombinedOutput() // mmdebstrap ends it
 		said, _, fetched := strings.Cut(string(out), "kernel "+c.fetched+"+deb13-amd64 (1): fetching it")
 		if !fetched || said != c.want {

@@ -87,7 +87,7 @@ func (t Tree) Rereg(series string) string { return filepath.Join(t.Modules(serie
 func (t Tree) Required(series string) string {
 	dir := filepath.Join(t.Root, "testbed", "required")
 	if t.Arch.Name != arch.Default.Name {
-		dir = filepath.Join(dir, t.Arch.Flavour)
+		dir = filepath.Join(dir, t.Arch.Name) // one list for all page sizes
 	}
 	return filepath.Join(dir, series+".txt")
 }
