@@ -24,7 +24,6 @@ const remedied = "pci=disable_acs_redir=0000:11:01.0;0000:11:02.0"
 // as the remedy promises, and its registration is direct; nothing changes for the other pairs.
 //
 //testbed:machine nested+Nehalem+iommu nested+Nehalem+iommu+remedy
-//testbed:machine-arm64 nested+iommu nested+iommu+remedy
 //testbed:kernel 7.2
 func TestVMRemedy(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, "personality=amdgpu")

@@ -21,7 +21,7 @@ import (
 // outcome, or says why the outcome is not known.
 //
 //testbed:machine fabric+EPYC fabric+EPYC+iommu nested+Nehalem+iommu
-//testbed:machine-arm64 fabric fabric+iommu nested+iommu
+//testbed:machine-arm64 fabric fabric+iommu
 //testbed:kernel 7.2
 func TestVMAgree(t *testing.T) { agree(t, chain.Direct, chain.Staged, chain.Refused) }
 
