@@ -60,7 +60,6 @@ var translatedRows = []listRow{
 // writes is where the verdict says.
 //
 //testbed:machine fabric+EPYC
-//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMScatterLists(t *testing.T) {
 	rows := listRows

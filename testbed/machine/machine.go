@@ -31,7 +31,7 @@ type Node struct {
 	Kernel     string   `json:",omitempty"` // series; empty: the run's
 	CPU        string   `json:",omitempty"` // QEMU's model; empty: max, or host under KVM
 	CPUs       int      `json:",omitempty"` // 0: 2
-	MemoryMiB  int      `json:",omitempty"` // 0: 3072
+	MemoryMiB  int      `json:",omitempty"` // 0: the platform's, 3072 or more
 	NUMA       int      `json:",omitempty"` // nodes, sharing processors and memory; 0: 1
 	IOMMU      string   `json:",omitempty"` // "", "pt" or "translate": the platform's emulated IOMMU and its mode
 	KernelArgs []string `json:",omitempty"`

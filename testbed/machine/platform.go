@@ -18,6 +18,8 @@ type platform struct {
 	iommu      []string
 	iommuArgs  map[string][]string // the kernel's, by Node.IOMMU
 
+	memoryMiB int // of a node that does not say
+
 	emulated string // the processor of a node that does not say, where it is emulated
 	plain    string // that of topologies
 	passing  string // one whose host bridge lets peer-to-peer pass, if there is one
@@ -36,9 +38,10 @@ var platforms = map[string]platform{
 		iommuArgs: map[string][]string{
 			"pt": {"intel_iommu=on", "iommu=pt"}, "translate": {"intel_iommu=on", "iommu=nopt"},
 		},
-		emulated: emulatedCPU,
-		plain:    "max",
-		passing:  "EPYC",
+		memoryMiB: 3 << 10, // a third of which is above 4 GiB
+		emulated:  emulatedCPU,
+		plain:     "max",
+		passing:   "EPYC",
 		// What matters is whether the kernel lets peer-to-peer traffic pass the host
 		// bridge: it does for AMD from family 0x17 on, and for Intel by a list of host
 		// bridges that has none of QEMU's.
@@ -59,6 +62,7 @@ var platforms = map[string]platform{
 		iommuArgs: map[string][]string{
 			"pt": {"iommu.passthrough=1"}, "translate": {"iommu.passthrough=0", "iommu.strict=1"},
 		},
+		memoryMiB: 4 << 10, // from 1 GiB on, so that a quarter is above 4 GiB
 		// It has both page sizes, and no pointer authentication, which takes its time
 		// where it is emulated.
 		emulated: "neoverse-n1",

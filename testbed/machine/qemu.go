@@ -12,8 +12,7 @@ import (
 
 // What a node has when it does not say.
 const (
-	DefaultCPUs      = 2
-	DefaultMemoryMiB = 3072
+	DefaultCPUs = 2
 )
 
 // maxNUMA is more nodes than any topology has a use for.
@@ -61,8 +60,9 @@ func (m Machine) QEMU(node Node, accel string, linkFDs []int) ([]string, error) 
 	if node.NUMA > 1 {
 		smp += fmt.Sprintf(",sockets=%d", min(node.NUMA, or(node.CPUs, DefaultCPUs))) // the kernel warns of a socket in two nodes
 	}
-	args = append(args, "-cpu", cpu, "-smp", smp, "-m", fmt.Sprintf("%dM", or(node.MemoryMiB, DefaultMemoryMiB)))
-	args = append(args, node.numa()...)
+	memory := or(node.MemoryMiB, p.memoryMiB)
+	args = append(args, "-cpu", cpu, "-smp", smp, "-m", fmt.Sprintf("%dM", memory))
+	args = append(args, node.numa(memory)...)
 
 	if node.IOMMU != "" {
 		// Before every device that is to be behind it.
@@ -95,11 +95,11 @@ func (m Machine) QEMU(node Node, accel string, linkFDs []int) ([]string, error) 
 	return args, nil
 }
 
-// numa splits processors and memory between NUMA nodes, the last of which gets
+// numa splits processors and memory, of so many MiB, between NUMA nodes, the last of which gets
 // what does not divide. Where processors are fewer, the last nodes have memory only.
-func (n Node) numa() []string {
+func (n Node) numa(memory int) []string {
 	var args []string
-	cpus, memory := or(n.CPUs, DefaultCPUs), or(n.MemoryMiB, DefaultMemoryMiB)
+	cpus := or(n.CPUs, DefaultCPUs)
 	each := max(cpus/max(n.NUMA, 1), 1)
 	for i := range n.NUMA {
 		size, own := memory/n.NUMA, ""

@@ -125,13 +125,13 @@ func TestNUMA(t *testing.T) {
 	want := "-object memory-backend-ram,id=numa0,size=333M -numa node,nodeid=0,cpus=0-0,memdev=numa0 " +
 		"-object memory-backend-ram,id=numa1,size=333M -numa node,nodeid=1,cpus=1-1,memdev=numa1 " +
 		"-object memory-backend-ram,id=numa2,size=334M -numa node,nodeid=2,cpus=2-4,memdev=numa2"
-	if got := strings.Join(n.numa(), " "); got != want {
+	if got := strings.Join(n.numa(n.MemoryMiB), " "); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	n.CPUs, n.NUMA = 1, 2
 	want = "-object memory-backend-ram,id=numa0,size=500M -numa node,nodeid=0,cpus=0-0,memdev=numa0 " +
 		"-object memory-backend-ram,id=numa1,size=500M -numa node,nodeid=1,memdev=numa1"
-	if got := strings.Join(n.numa(), " "); got != want {
+	if got := strings.Join(n.numa(n.MemoryMiB), " "); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	for nodes, want := range map[int]string{3: "", -1: "-1 NUMA nodes", 9: "9 NUMA nodes; at most 8"} {
