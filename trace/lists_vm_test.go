@@ -70,7 +70,6 @@ func TestVMScatterLists(t *testing.T) {
 }
 
 //testbed:machine fabric+EPYC+iommu
-//testbed:machine-arm64 fabric+iommu
 //testbed:kernel 7.2
 func TestVMScatterListsTranslated(t *testing.T) { scatterLists(t, translatedRows) }
 

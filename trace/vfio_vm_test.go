@@ -44,7 +44,6 @@ func toVFIO(t *testing.T, function string) {
 // writes through the mapping is found in the BAR, and where the verdict says.
 //
 //testbed:machine fabric+EPYC+iommu
-//testbed:machine-arm64 fabric+iommu
 //testbed:kernel 7.2
 func TestVMVFIO(t *testing.T) {
 	testenv.VM(t)

@@ -92,7 +92,6 @@ func TestVMRemedy(t *testing.T) {
 // every pair is what it was, by addresses of another kind.
 //
 //testbed:machine fabric+EPYC+iommu fabric+EPYC+pt
-//testbed:machine-arm64 fabric+iommu fabric+pt
 //testbed:kernel 7.2
 func TestVMPassThrough(t *testing.T) {
 	const remedied = "iommu=pt"
