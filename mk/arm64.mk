@@ -6,9 +6,10 @@ ARM64_KERNEL := 7.2
 # What the one boot runs: the demo, which exports, registers, verifies, traces, finds the
 # bytes in the BAR and predicts all that, and what goes by the size of pages.
 ARM64_BOOT := -peers '^demo$$' -run '^TestVM(PageSize|HugePages)$$' ./ibvfd
-# What `make test-arm64` leaves out. A start of a trace takes ten seconds on an emulated
-# arm64: what starts very many takes longer than all else.
-ARM64_SKIP ?= $(VM_LONG)
+# What `make test-arm64` leaves out: what `make test` leaves out for its length, and what loads
+# doubles of the vendors' runtimes, or newer libraries of amd64.
+ARM64_DOUBLES := gpualloc/(cuda|levelzero|rocm) |canary TestVMVendor|ibvfd TestVMFlushNewerLibrary\b
+ARM64_SKIP ?= $(VM_LONG)|$(ARM64_DOUBLES)
 ARM64_ALL = -cpus $(VM_CPUS) -parallel $(ARM64_MACHINES) -timeout $(VM_TIMEOUT) -skip '^($(ARM64_SKIP))' $(VMTESTFLAGS)
 ARM64_MACHINES ?= 2
 ARM64_TALLY := $(HOST_BUILD)/testbed/arm64/tally
