@@ -10,14 +10,15 @@ MAKEFLAGS += --no-builtin-rules
 
 # The kernel series that VM targets boot, a folder in kernel/patches/rxe-dmabuf;
 # KERNELS are those of `make test`.
-KERNEL ?= 6.12
+KERNEL ?= $(if $(filter amd64,$(ARCH)),6.12,7.2)
 KERNELS ?= 7.3 6.12 7.2 6.1
 BUILD := $(CURDIR)/build
 
 .PHONY: all
 all: build
 
-include mk/*.mk
+include mk/arch.mk
+include $(filter-out mk/arch.mk,$(wildcard mk/*.mk))
 
 .PHONY: help
 help: ## list the targets

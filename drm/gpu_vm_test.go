@@ -181,6 +181,7 @@ func eachSoftGPU(t *testing.T, run func(t *testing.T, g softGPU), params ...stri
 }
 
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMGPURegions(t *testing.T) {
 	eachSoftGPU(t, func(t *testing.T, g softGPU) {
@@ -200,6 +201,7 @@ func TestVMGPURegions(t *testing.T) {
 }
 
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMGPUIdentity(t *testing.T) {
 	eachSoftGPU(t, func(t *testing.T, g softGPU) {
@@ -242,6 +244,7 @@ func TestVMGPUIdentity(t *testing.T) {
 // it was asked for.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMGPUCreate(t *testing.T) {
 	eachSoftGPU(t, func(t *testing.T, g softGPU) {
@@ -330,6 +333,7 @@ func (s *softGPU) fdinfo(t *testing.T) map[string]int64 {
 // A mapping shows the buffer wherever the driver takes it.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMGPUEviction(t *testing.T) {
 	eachSoftGPU(t, func(t *testing.T, g softGPU) {
@@ -355,6 +359,7 @@ func TestVMGPUEviction(t *testing.T) {
 // What the real drivers refuse, with their errno; nothing stays allocated.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMGPURefusals(t *testing.T) {
 	eachSoftGPU(t, func(t *testing.T, g softGPU) {
@@ -449,6 +454,7 @@ func TestVMGPURefusals(t *testing.T) {
 // it in GTT without a word, i915 and xe move others out.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMGPUExhaustion(t *testing.T) {
 	eachSoftGPU(t, func(t *testing.T, g softGPU) {
@@ -494,6 +500,7 @@ func TestVMGPUExhaustion(t *testing.T) {
 // A GPU that is pulled out: what is mapped faults, as an error.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMGPUUnplugged(t *testing.T) {
 	eachSoftGPU(t, func(t *testing.T, g softGPU) {

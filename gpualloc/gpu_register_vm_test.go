@@ -22,6 +22,7 @@ import (
 // nothing; one that must stay in VRAM is refused instead.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMGPURegister(t *testing.T) {
 	for personality, places := range map[string][]string{

@@ -80,6 +80,7 @@ func eachPlace(t *testing.T, run func(t *testing.T, g testenv.SoftGPU, place str
 }
 
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMGPUSpecs(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, oneOfEach)
@@ -137,6 +138,7 @@ func TestVMGPUSpecs(t *testing.T) {
 // "auto" takes the GPU with the most VRAM that is free, and says so.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMGPUAuto(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, oneOfEach)
@@ -169,6 +171,7 @@ func TestVMGPUAuto(t *testing.T) {
 }
 
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMGPUNoPermission(t *testing.T) {
 	testenv.SoftGPUs(t, oneOfEach)
@@ -192,6 +195,7 @@ func TestVMGPUNoPermission(t *testing.T) {
 // nothing of that moves it.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMGPUBuffers(t *testing.T) {
 	eachPlace(t, func(t *testing.T, g testenv.SoftGPU, place string) {
@@ -244,6 +248,7 @@ func TestVMGPUBuffers(t *testing.T) {
 // allocator are closed.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMGPUMoves(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, oneOfEach)
@@ -286,6 +291,7 @@ func TestVMGPUMoves(t *testing.T) {
 }
 
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMGPUTooLarge(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, oneOfEach)
@@ -353,6 +359,7 @@ func refusedAs(t *testing.T, what string, err error, words string) {
 // VRAM that only the GPU reaches is of no use to a NIC.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMGPUSmallBAR(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, oneOfEach, "vram_mb=256")
@@ -379,6 +386,7 @@ func TestVMGPUSmallBAR(t *testing.T) {
 // The dma-buf of a closed Buffer that somebody else has a descriptor of.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMGPULiveExport(t *testing.T) {
 	eachPlace(t, func(t *testing.T, g testenv.SoftGPU, place string) {
@@ -410,6 +418,7 @@ func TestVMGPULiveExport(t *testing.T) {
 }
 
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMGPUUnplugged(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, oneOfEach)
@@ -448,6 +457,7 @@ func TestVMGPUUnplugged(t *testing.T) {
 // A driver that fails half-way leaves nothing.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMGPUFailures(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, oneOfEach)

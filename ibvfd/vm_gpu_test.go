@@ -36,6 +36,7 @@ func eachGPUPlace(t *testing.T, run func(t *testing.T, spec string)) {
 // Every opcode, between host memory and the memory of a GPU.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMGPUOperations(t *testing.T) {
 	pd := openPD(t)
@@ -45,6 +46,7 @@ func TestVMGPUOperations(t *testing.T) {
 }
 
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMGPUAccessErrors(t *testing.T) {
 	pd := openPD(t)
@@ -53,6 +55,7 @@ func TestVMGPUAccessErrors(t *testing.T) {
 }
 
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMGPUTwoProcesses(t *testing.T) {
 	pd := openPD(t)
@@ -64,6 +67,7 @@ func TestVMGPUTwoProcesses(t *testing.T) {
 }
 
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMGPUDatagrams(t *testing.T) {
 	d := newDatagrams(t)
@@ -71,6 +75,7 @@ func TestVMGPUDatagrams(t *testing.T) {
 }
 
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMGPUSharedReceives(t *testing.T) {
 	pd := openPD(t)
@@ -78,6 +83,7 @@ func TestVMGPUSharedReceives(t *testing.T) {
 }
 
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMGPUAtomicWrite(t *testing.T) {
 	pd := openPD(t)

@@ -26,6 +26,7 @@ const otherNIC = "rxe1"
 // keys; the old buffer then has no part in it.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMRegionOnTwoNICs(t *testing.T) {
 	pd := openPD(t)

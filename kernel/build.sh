@@ -161,7 +161,7 @@ compile() {
 	shift
 	run make -C "$kdir" M="$dir" "${compiler[@]}" KCFLAGS="-fmacro-prefix-map=$work/=" \
 		CONFIG_RDMA_RXE=m "${headers[@]}" "${sparse_args[@]}" -j"$(nproc)" modules &&
-		! sparse_found "$work/log" "$dir" && strip --strip-debug "${@/#/$dir/}" && mv "${@/#/$dir/}" "$work/"
+		! sparse_found "$work/log" "$dir" && "${STRIP:-strip}" --strip-debug "${@/#/$dir/}" && mv "${@/#/$dir/}" "$work/"
 }
 headers=()
 

@@ -12,7 +12,9 @@
 #        root) and build/roots/SERIES/, each put in place in one step.
 #
 # The packages come from the archive that this machine's own apt is configured
-# with; apt's state stays under build/roots. The newest release of the series
+# with; apt's state stays under build/roots. FLAVOUR is Debian's name for the kernel's
+# build: amd64, or arm64 (pages of 4 KiB) or arm64-16k, which a cross compiler in a root
+# for amd64 builds modules for; no binary of arm64 runs here. The newest release of the series
 # that the suites below offer is taken. It is looked up once and then kept:
 # REFRESH=1 looks again. Status 77 says that it cannot be had here.
 set -euo pipefail
@@ -20,11 +22,19 @@ set -euo pipefail
 # Where to look, in this order: the suite of the root, then what is added to it.
 suites=("trixie trixie-backports" "forky" "sid")
 # gcc and the rest of the tool chain follow linux-headers' own dependencies.
-tools=make,kmod,xz-utils,pahole,sparse,perl,python3-minimal,libc6-dev
-# ROCm's runtime, newer than Debian 12's: the tests of gpualloc/rocm look at it.
-tools+=,libhsa-runtime64-1
-# libibverbs with FLUSH, which Debian 12's does not have: those of ibvfd do.
-tools+=,libibverbs1,ibverbs-providers
+tools=make,kmod,xz-utils,pahole,sparse,perl,python3-minimal
+flavour=${FLAVOUR:-amd64}
+arch=${flavour%%-*} # Debian's architecture
+case $arch in
+amd64)
+	tools+=,libc6-dev
+	# ROCm's runtime, newer than Debian 12's: the tests of gpualloc/rocm look at it.
+	tools+=,libhsa-runtime64-1
+	# libibverbs with FLUSH, which Debian 12's does not have: those of ibvfd do.
+	tools+=,libibverbs1,ibverbs-providers
+	;;
+arm64) tools+=,gcc-14-aarch64-linux-gnu ;; # the compiler that linux-headers of arm64 names
+esac
 
 fail() {
 	echo "kernel/buildroot.sh: $*" >&2
@@ -70,6 +80,15 @@ enter() {
 		bash -euc "$script" bash "$root" "$top" "$build" "$PWD" "$@"
 }
 
+# The packages of the root that follow the kernel, release and version: headers bring
+# their compiler with them, those of another architecture are unpacked beside it.
+following() {
+	case $arch in
+	amd64) echo "linux-headers-$1=$2" ;;
+	arm64) echo "linux-kbuild-${1%"-$flavour"}=$2" ;;
+	esac
+}
+
 made() {
 	[ -z "${REFRESH:-}" ] && [ -s "$root/.inputs" ] && [ -s "$kernel/inputs" ] &&
 		[ "$(cat "$root/.inputs")" = "$(inputs "$(cat "$kernel/release")" "$(cat "$kernel/version")")" ]
@@ -107,17 +126,28 @@ why=$(archive_no_mounts)
 uri=$(archive_uri)
 [ -n "$uri" ] || fail "apt on this machine has no Debian archive; run: apt-get update"
 
-# Apt of its own for one set of suites.
+# Apt of its own for one set of suites, and one for the kernel's architecture.
 private_apt() {
-	apt=$roots/.apt/${1// /+}
+	host=$roots/.apt/${1// /+}
 	# shellcheck disable=SC2086 # suites are meant to split
+	archive_apt "$host" deb "$uri" $1
+	apt=$host
+	[ "$arch" != amd64 ] || return 0
+	apt=$roots/.apt-$arch/${1// /+}
+	# shellcheck disable=SC2086
 	archive_apt "$apt" deb "$uri" $1
+	echo "APT::Architecture \"$arch\"; APT::Architectures { \"$arch\"; };" >>"$apt/apt.conf"
+}
+
+# The indexes of both; if that fails, standard output has the reason.
+private_update() {
+	archive_update "$apt" && { [ "$apt" = "$host" ] || archive_update "$host"; }
 }
 
 # releases SERIES, an extended regular expression: what is on offer, oldest first
 releases() {
 	APT_CONFIG=$apt/apt.conf apt-cache search --names-only \
-		"^linux-headers-${1/./\\.}(\.[0-9]+)?\+deb[0-9]+-amd64\$" |
+		"^linux-headers-${1/./\\.}(\.[0-9]+)?\+deb[0-9]+-$flavour\$" |
 		sed 's/^linux-headers-\([^ ]*\) .*/\1/' | sort -V
 }
 newest() { releases "$1" | tail -n 1; }
@@ -138,7 +168,7 @@ say_later() {
 release='' offered='' unread=''
 for s in "${suites[@]}"; do
 	private_apt "$s"
-	if ! out=$(archive_update "$apt"); then
+	if ! out=$(private_update); then
 		echo "kernel $series: $s cannot be read: $out" >&2
 		unread+=" $s"
 		continue
@@ -175,10 +205,10 @@ replace() {
 	mv -T "$1" "$2"
 }
 
-mmdebstrap --variant=apt --mode=root --keyring="$archive_keyring" \
+APT_CONFIG=$host/apt.conf mmdebstrap --variant=apt --mode=root --keyring="$archive_keyring" \
 	--skip=essential/unlink,cleanup/apt \
-	--include="$tools,linux-headers-$release=$version" \
-	"${s%% *}" "$stage/root" "$apt/sources.list" >"$stage/log" 2>&1 || {
+	--include="$tools,$(following "$release" "$version")" \
+	"${s%% *}" "$stage/root" "$host/sources.list" >"$stage/log" 2>&1 || {
 	tail -n 30 "$stage/log" >&2
 	fail "mmdebstrap failed"
 }
@@ -195,8 +225,13 @@ archive_dir "$stage/dl"
 deb() { echo "$stage/dl/$1_${version//:/%3a}_$2.deb"; }
 mkdir -p "$stage/kernel/image/boot" "$stage/kernel/headers"
 for p in base binary modules; do
-	dpkg-deb -x "$(deb "linux-$p-$release" amd64)" "$stage/kernel/image"
+	dpkg-deb -x "$(deb "linux-$p-$release" "$arch")" "$stage/kernel/image"
 done
+if [ "$arch" != amd64 ]; then
+	(cd "$stage/dl" && apt-get -qq download "linux-headers-$release=$version" "linux-headers-${release%"-$flavour"}-common=$version")
+	dpkg-deb -x "$(deb "linux-headers-$release" "$arch")" "$stage/root"
+	dpkg-deb -x "$(deb "linux-headers-${release%"-$flavour"}-common" all)" "$stage/root"
+fi
 archive_record debs -o "$stage/kernel/.downloads.json" -for "kernel $series" -lists "$apt/lists" "$stage"/dl/*.deb
 image=$stage/kernel/image
 # The places where older kernels have them.

@@ -3,7 +3,7 @@
 # The main job, end to end, for somebody who has just cloned the repository.
 
 # The newest series that can be had here, unless KERNEL says which.
-DEMO_KERNELS := $(if $(filter file,$(origin KERNEL)),7.3 7.2 6.12,$(KERNEL))
+DEMO_KERNELS := $(if $(filter file,$(origin KERNEL)),$(if $(GUEST_GO),7.2,7.3 7.2 6.12),$(KERNEL))
 # Where the software GPU's driver does not build, the demo does without it.
 DEMO_GPU = $(filter $(SOFTGPU_KERNELS),$(KERNEL))
 

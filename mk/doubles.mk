@@ -18,7 +18,7 @@ $(RUNTIMES)/.done: mk/doubles.mk | setup
 	@rm -rf $(RUNTIMES) && mkdir -p $(RUNTIMES)/deb
 	$(DOWNLOADS) fetch -o $(RUNTIMES)/.downloads.json -for doubles -dir $(RUNTIMES)/deb $(RUNTIME_PACKAGES)
 	for deb in $(RUNTIMES)/deb/*.deb; do dpkg-deb -x $$deb $(RUNTIMES); done
-	@$(DOWNLOADS) manifest -build $(BUILD)
+	@$(DOWNLOADS) manifest -build $(HOST_BUILD)
 	@touch $@
 
 CUDA_DOUBLES := $(addprefix $(DOUBLES)/,cuda/libcuda.so.1 cuda-old/libcuda.so.1 cuda-ancient/libcuda.so.1)

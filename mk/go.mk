@@ -19,7 +19,7 @@ build: $(COMMANDS:%=build-%) ## build the commands into build/bin
 .PHONY: build-%
 build-%:
 	@mkdir -p $(BUILD)/bin
-	$(GO) build -trimpath -ldflags '$(GO_LDFLAGS)' -o $(BUILD)/bin/$* ./cmd/$*
+	$(GUEST_GO) $(GO) build -trimpath -ldflags '$(GO_LDFLAGS)' -o $(BUILD)/bin/$* ./cmd/$*
 
 .PHONY: install
 install: build ## copy the commands to PREFIX/bin (DESTDIR is honoured)

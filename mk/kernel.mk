@@ -18,12 +18,12 @@ RXE_PROVIDER ?= 56
 .PHONY: rxe-provider
 rxe-provider: ## build libibverbs with a patched rxe provider, where its source can be had
 	@BUILD=$(BUILD) kernel/rxe-provider.sh $(RXE_PROVIDER) || { status=$$?; [ $$status = 77 ] && [ -n "$(IF_AVAILABLE)" ] || exit $$status; }
-	@$(DOWNLOADS) manifest -build $(BUILD)
+	@$(DOWNLOADS) manifest -build $(HOST_BUILD)
 
 .PHONY: libfabric
 libfabric: ## build libfabric 2.x and what tests it, where its source can be had
 	@BUILD=$(BUILD) testbed/libfabric.sh || { status=$$?; [ $$status = 77 ] && [ -n "$(IF_AVAILABLE)" ] || exit $$status; }
-	@$(DOWNLOADS) manifest -build $(BUILD)
+	@$(DOWNLOADS) manifest -build $(HOST_BUILD)
 
 # The independent C program: libibverbs and raw ioctls, no Go. It needs the
 # headers of libibverbs-dev, which nothing else here does.
@@ -40,25 +40,25 @@ cprog: $(CPROG) $(BUILD)/bin/bar-search $(FI_RMA) $(BUILD)/bin/preload.so ## bui
 
 $(BUILD)/bin/bar-search: testbed/cprog/bar-search.c mk/kernel.mk
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CPROG_CFLAGS) $(LDFLAGS) -o $@ $<
+	$(or $(GUEST_CC),$(CC)) $(CPPFLAGS) $(CPROG_CFLAGS) $(LDFLAGS) -o $@ $<
 
 # For programs of Debian's that are to register dma-bufs. It needs the library,
 # although the linker sees nothing of it used: behind itself it looks for what it
 # stands before, and Python keeps the libraries that it loads out of sight.
 $(BUILD)/bin/preload.so: $(addprefix testbed/cprog/,preload.c exporter.c mr.c exporter.h mr.h) mk/kernel.mk
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CPROG_CFLAGS) -fPIC -shared $(LDFLAGS) -o $@ $(filter %.c,$^) \
+	$(or $(GUEST_CC),$(CC)) $(CPPFLAGS) $(CPROG_CFLAGS) -fPIC -shared $(LDFLAGS) -o $@ $(filter %.c,$^) \
 		-Wl,--no-as-needed -libverbs -ldl
 
 # What libfabric does, for the tests of package fi: Debian's, or the one of testbed/libfabric.sh.
 $(FI_RMA): $(addprefix testbed/cprog/,fi-rma.c errname.c exporter.c errname.h exporter.h) mk/kernel.mk
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CPROG_CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -lfabric
+	$(or $(GUEST_CC),$(CC)) $(CPPFLAGS) $(CPROG_CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -lfabric
 
 # Recursive on purpose: only this recipe pays for the compiler's answer.
-HAVE_FLUSH = $(if $(shell $(CC) $(CPPFLAGS) -E -include infiniband/verbs.h \
+HAVE_FLUSH = $(if $(shell $(or $(GUEST_CC),$(CC)) $(CPPFLAGS) -E -include infiniband/verbs.h \
 	-x c /dev/null 2>/dev/null | grep ibv_wr_flush),-DHAVE_IBV_WR_FLUSH)
 
 $(CPROG): $(CPROG_SRC) $(wildcard testbed/cprog/*.h) mk/kernel.mk
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CPROG_CFLAGS) $(HAVE_FLUSH) $(LDFLAGS) -o $@ $(CPROG_SRC) -libverbs -pthread
+	$(or $(GUEST_CC),$(CC)) $(CPPFLAGS) $(CPROG_CFLAGS) $(HAVE_FLUSH) $(LDFLAGS) -o $@ $(CPROG_SRC) -libverbs -pthread

@@ -33,4 +33,4 @@ softgpu-tally:
 .PHONY: buildroot
 buildroot: ## fetch KERNEL (7.2, 7.3) from Debian's newer suites, with a build root
 	@BUILD=$(BUILD) kernel/buildroot.sh $(KERNEL)
-	@$(DOWNLOADS) manifest -build $(BUILD)
+	@$(DOWNLOADS) manifest -build $(HOST_BUILD)

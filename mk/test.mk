@@ -55,10 +55,12 @@ test: ## set up and run all the tests: host, cross builds, and each kernel's VM
 	@$(MAKE) --no-print-directory libfabric rxe-provider IF_AVAILABLE=yes
 	@status=0; export GPURDMA_TEST_BUILD=$$$$-$$(date +%s); \
 		{ $(MAKE) --no-print-directory vm-selftest 2>&1 | sed -u "s/^/testbed: /"; } & selftest=$$!; \
+		{ $(MAKE) --no-print-directory arm64-boot IF_AVAILABLE=yes 2>&1 | sed -u "s/^/arm64: /"; } & arm64=$$!; \
 		printf '%s\n' $(KERNELS) | xargs -P $(VM_JOBS) -I {} $(SHELL) $(.SHELLFLAGS) \
 			'$(MAKE) --no-print-directory vm-test KERNEL={} LEAVE=$(if $(filter test-whole,$(MAKECMDGOALS)),no,yes) IF_AVAILABLE=-if-available 2>&1 | sed -u "s/^/{}: /"' || status=1; \
 		wait $$selftest || status=1; \
-		BUILD=$(BUILD) testbed/tally.sh $$status $(KERNELS)
+		wait $$arm64 || status=1; \
+		BUILD=$(BUILD) testbed/tally.sh $$status $(KERNELS) arm64
 
 .PHONY: test-whole
 test-whole: test ## make test with the tests that take too long for CI
@@ -111,4 +113,4 @@ vm-build: kernel cprog build $(if $(SOFTGPU_VM),softgpu) $(if $(filter 7.%,$(KER
 .PHONY: two-machines
 two-machines:
 	@mkdir -p $(BUILD)/bin
-	$(GO) test -c -o $(BUILD)/bin/two-machines.test ./internal/engine
+	$(GUEST_GO) $(GO) test -c -o $(BUILD)/bin/two-machines.test ./internal/engine

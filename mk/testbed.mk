@@ -2,7 +2,7 @@
 #
 # The virtual machine: testbed/README.md says how it works.
 
-TESTBED := $(BUILD)/bin/testbed
+TESTBED := $(HOST_BUILD)/bin/testbed
 CMD ?= uname -a; echo 'make vm CMD="..." runs a command here: try dmabuf-reg devices'
 MACHINE ?= default
 VMFLAGS ?=
@@ -12,19 +12,21 @@ DOWNLOADS := cd testbed && CGO_ENABLED=0 go run -trimpath ./cmd/downloads
 
 .PHONY: setup
 setup: ## install what is missing, or print the command that does
-	@BUILD=$(BUILD) testbed/setup.sh
-	@BUILD=$(BUILD) testbed/emulator.sh
-	@$(DOWNLOADS) manifest -build $(BUILD)
+	@BUILD=$(HOST_BUILD) testbed/setup.sh $(if $(GUEST_GO),$(ARCH))
+	@BUILD=$(HOST_BUILD) testbed/emulator.sh $(ARCH)
+	$(if $(GUEST_GO),@BUILD=$(HOST_BUILD) testbed/userland.sh $(ARCH))
+	@$(DOWNLOADS) manifest -build $(HOST_BUILD)
 
 .PHONY: versions
 versions: ## print versions and hashes of what set-up has downloaded
-	@$(DOWNLOADS) versions -build $(BUILD)
+	@$(DOWNLOADS) versions -build $(HOST_BUILD)
 
 # Go's build cache decides whether there is anything to do.
 .PHONY: testbed
 testbed: setup ## build the test bed
 	@mkdir -p $(BUILD)/bin
 	@cd testbed && CGO_ENABLED=0 go build -trimpath -o $(TESTBED) ./cmd/testbed
+	$(if $(GUEST_GO),@cd testbed && CGO_ENABLED=0 GOARCH=$(ARCH) go build -trimpath -o $(BUILD)/bin/testbed ./cmd/testbed)
 
 .PHONY: fetch
 fetch: testbed ## take the newest KERNEL that apt offers into the cache

@@ -28,12 +28,14 @@ import (
 // map, the kind of addresses, and the bytes that a DMA engine moves.
 //
 //testbed:machine fabric fabric+EPYC fabric+Nehalem fabric+EPYC+iommu fabric+EPYC+pt fabric+EPYC+iommu+noredir fabric+Skylake-Server+iommu
+//testbed:machine-arm64 fabric+neoverse-n1 fabric+neoverse-n1+iommu fabric+neoverse-n1+pt fabric+neoverse-n1+iommu+noredir
 //testbed:kernel 7.2
 func TestVMDecision(t *testing.T) { decisionTable(t) }
 
 // The same where the kernel is built without peer-to-peer.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 6.12
 func TestVMDecisionWithoutP2PDMA(t *testing.T) { decisionTable(t) }
 

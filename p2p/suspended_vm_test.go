@@ -23,6 +23,7 @@ import (
 // unknown. xe wakes the GPU.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMSuspended(t *testing.T) {
 	g := testenv.SoftGPUs(t, "personality=amdgpu")[0]

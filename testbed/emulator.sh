@@ -4,9 +4,10 @@
 # A newer QEMU than Debian 12's, which is 7.2: that one takes half as long again for
 # the same tests, and has two faults that kill a kernel now and then (Corrupted in
 # testbed/vm). It comes from Debian 13 with the libraries that it needs, and is
-# installed nowhere: build/qemu/qemu-system-x86_64 starts it.
+# installed nowhere: build/qemu/qemu-system-x86_64 starts it, and
+# build/qemu-arm64/qemu-system-aarch64 the one for arm64, which has its UEFI beside it.
 #
-#   testbed/emulator.sh           fetch it, or find it fetched
+#   testbed/emulator.sh [amd64|arm64]     fetch it, or find it fetched
 #
 # Where it cannot be had, that is said, and the installed one is used. It is looked
 # up once and then kept; REFRESH=1 looks again.
@@ -15,14 +16,28 @@ set -euo pipefail
 suite=trixie
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${BUILD:-$top/build}
-qemu=$build/qemu
+case ${1:-amd64} in
+amd64)
+	qemu=$build/qemu program=qemu-system-x86_64 package=qemu-system-x86
+	packages=$package firmware=seabios
+	;;
+arm64)
+	qemu=$build/qemu-arm64 program=qemu-system-aarch64 package=qemu-system-arm
+	packages=$package,qemu-efi-aarch64 firmware=qemu-efi-aarch64
+	;;
+*)
+	echo "usage: testbed/emulator.sh [amd64|arm64]" >&2
+	exit 1
+	;;
+esac
+part=${qemu##*/}
 layout="layout 2 $suite" # 3 when what this script leaves changes
 # shellcheck source-path=SCRIPTDIR
 . "$top/testbed/archive.sh"
 
 # Asked for again a day later, not by every target of the Makefile.
 unavailable() {
-	echo "testbed/emulator.sh: $*; the installed QEMU is used, which is slower" >&2
+	echo "testbed/emulator.sh: $*; the installed $program is used, which is slower, if there is one (package $package)" >&2
 	mkdir -p "$qemu"
 	echo "$*" >"$qemu/.unavailable"
 	exit 0
@@ -32,12 +47,12 @@ unavailable() {
 [ "$(cat "$qemu/.inputs" 2>/dev/null)" != "$layout" ] || exit 0
 [ -z "$(find "$qemu/.unavailable" -mtime -1 2>/dev/null)" ] || exit 0
 
-installed=$(qemu-system-x86_64 --version 2>/dev/null | sed -n 's/^QEMU emulator version \([0-9]*\)\..*/\1/p')
+installed=$($program --version 2>/dev/null | sed -n 's/^QEMU emulator version \([0-9]*\)\..*/\1/p') || true
 [ "${installed:-0}" -lt 10 ] || exit 0
 
 mkdir -p "$build"
-exec 9>"$build/.lock-qemu"
-flock -w 600 9 || unavailable "another run has held $build/.lock-qemu for 10 minutes"
+exec 9>"$build/.lock-$part"
+flock -w 600 9 || unavailable "another run has held $build/.lock-$part for 10 minutes"
 [ "$(cat "$qemu/.inputs" 2>/dev/null)" != "$layout" ] || exit 0 # by the run that held the lock
 
 [ "$(dpkg --print-architecture)" = amd64 ] || unavailable "a newer QEMU is fetched for amd64 only"
@@ -48,35 +63,35 @@ why=$(archive_no_mounts)
 uri=$(archive_uri)
 [ -n "$uri" ] || unavailable "apt on this machine has no Debian archive; run: apt-get update"
 
-rm -rf --one-file-system "$build"/.qemu.*
-stage=$(mktemp -d "$build/.qemu.XXXXXX")
+rm -rf --one-file-system "$build"/.$part.*
+stage=$(mktemp -d "$build/.$part.XXXXXX")
 trap 'rm -rf --one-file-system "$stage"' EXIT
 chmod 755 "$stage"
 archive_apt "$stage/apt" deb "$uri" "$suite"
-echo "testbed: fetching QEMU from Debian's $suite" >&2
+echo "testbed: fetching $package from Debian's $suite" >&2
 APT_CONFIG=$stage/apt/apt.conf mmdebstrap --variant=extract --mode=root --keyring="$archive_keyring" \
 	--aptopt='APT::Install-Recommends "false"' --skip=essential/unlink,cleanup/apt \
-	--include=qemu-system-x86 "$suite" "$stage/root" "$stage/apt/sources.list" >"$stage/log" 2>&1 || {
+	--include="$packages" "$suite" "$stage/root" "$stage/apt/sources.list" >"$stage/log" 2>&1 || {
 	tail -n 5 "$stage/log" >&2
 	why=$(archive_advice "$(cat "$stage/log")")
 	unavailable "${why:-mmdebstrap failed}"
 }
-archive_record debs -o "$stage/.downloads.json" -for qemu -lists "$stage/root/var/lib/apt/lists" \
+archive_record debs -o "$stage/.downloads.json" -for "$part" -lists "$stage/root/var/lib/apt/lists" \
 	"$stage"/root/var/cache/apt/archives/*.deb
 rm -rf "$stage/apt" "$stage/root"/var/{cache,lib}/apt "$stage/log"
 : >"$stage/root/etc/apt/sources.list" # a mirror's name has no business here
 
 # With its own C library: this machine's is older.
-cat >"$stage/qemu-system-x86_64" <<'RUN'
+cat >"$stage/$program" <<RUN
 #!/bin/sh
-root=$(dirname "$(readlink -f "$0")")/root
-lib=$root/usr/lib/x86_64-linux-gnu
-export QEMU_MODULE_DIR="$lib/qemu"
-exec "$lib/ld-linux-x86-64.so.2" --library-path "$lib" "$root/usr/bin/qemu-system-x86_64" \
-	-L "$root/usr/share/qemu" -L "$root/usr/share/seabios" "$@"
+root=\$(dirname "\$(readlink -f "\$0")")/root
+lib=\$root/usr/lib/x86_64-linux-gnu
+export QEMU_MODULE_DIR="\$lib/qemu"
+exec "\$lib/ld-linux-x86-64.so.2" --library-path "\$lib" "\$root/usr/bin/$program" \\
+	-L "\$root/usr/share/qemu" -L "\$root/usr/share/$firmware" "\$@"
 RUN
-chmod 755 "$stage/qemu-system-x86_64"
-version=$("$stage/qemu-system-x86_64" --version | head -n 1) || unavailable "Debian's $suite has a QEMU that does not start here"
+chmod 755 "$stage/$program"
+version=$("$stage/$program" --version | head -n 1) || unavailable "Debian's $suite has a QEMU that does not start here"
 echo "$layout" >"$stage/.inputs"
 rm -rf --one-file-system "$qemu"
 mv -T "$stage" "$qemu"

@@ -5,8 +5,9 @@
 # what to install. Go itself is assumed, and its absence is said plainly.
 # It is quick when nothing is missing, so that every target can call it.
 #
-#   testbed/setup.sh [test|bench]   with what only `make test`, or only the
-#                                   benchmarks' peers, use
+#   testbed/setup.sh [test|bench|arm64]   with what only `make test`, only the
+#                                         benchmarks' peers, or only guests of
+#                                         arm64 use
 #
 # Leaves the list of their versions and hashes in build/host (testbed/downloads).
 set -eu
@@ -32,6 +33,8 @@ rdma-core perftest python3-pyverbs libfabric-dev
 [ "${1-}" != test ] || packages="$packages clang-14 llvm-14 sparse perl autoconf automake libtool
 cmake pkg-config libnl-3-dev libnl-route-3-dev"
 [ "${1-}" != bench ] || packages="$packages bpftrace pciutils hwloc-nox valgrind ucx-utils"
+# Programs for guests of arm64.
+[ "${1-}" != arm64 ] || packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
 
 fail() {
 	echo "setup: $*" >&2

@@ -297,6 +297,7 @@ type wireConfig struct {
 	_         structs.HostLayout
 	NextID    uint64
 	Vmemmap   uint64
+	Pages     uint64
 	Wake      uint64
 	Flags     uint32
 	Walk      uint32

@@ -49,6 +49,7 @@ modprobe -r vgem
 // it did does not.
 //
 //testbed:machine fabric+EPYC+cold
+//testbed:machine-arm64 fabric+cold
 func TestVMClearAnswers(t *testing.T) {
 	testenv.VM(t)
 	t.Run("without capabilities", func(t *testing.T) {
@@ -142,6 +143,7 @@ func TestVMClearAnswers(t *testing.T) {
 // Nothing lifts a lockdown: no test comes after this one.
 //
 //testbed:machine fabric+EPYC+cold
+//testbed:machine-arm64 fabric+cold
 func TestVMLastLockdown(t *testing.T) {
 	testenv.VM(t)
 	endShared(t)

@@ -26,6 +26,7 @@ func bridgeAbove(t *testing.T, name string) string {
 // two devices from the short way: ports that redirect, or that there is none.
 //
 //testbed:machine fabric+Nehalem
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMDetour(t *testing.T) {
 	testenv.VM(t)

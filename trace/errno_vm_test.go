@@ -16,6 +16,7 @@ import (
 // with an errno of its own the driver, after the mapping: it is undone.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMSameErrno(t *testing.T) {
 	testenv.VM(t)

@@ -104,6 +104,7 @@ func scatterLists(t *testing.T, rows []listRow) {
 // A BAR is a GPU's if that is a display controller, whatever drives it.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMDisplayBAR(t *testing.T) {
 	testenv.VM(t)
@@ -238,6 +239,7 @@ func (row listRow) check(t *testing.T, tr *Tracer, imp *testenv.Importer, buf *o
 // do not get to the memory that it was given before somebody lets them.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMBounced(t *testing.T) {
 	testenv.VM(t)

@@ -225,13 +225,15 @@ func (l *loader) note(h hook, module, why string) {
 // attached.
 func (l *loader) configure(vmemmap uint64) error {
 	c := wireConfig{
-		Vmemmap:   vmemmap,
 		Wake:      uint64(l.cfg.RingSize / 4),
 		Walk:      uint32(l.cfg.WalkLimit),
 		PageShift: uint32(bits.TrailingZeros(uint(os.Getpagesize()))),
 	}
-	if runtime.GOARCH != "amd64" {
-		c.Vmemmap = 0 // elsewhere the array's address is not in a variable
+	switch runtime.GOARCH {
+	case "amd64":
+		c.Vmemmap = vmemmap
+	case "arm64": // its address is in no variable
+		c.Pages = arm64Pages(kcoreFile, uint64(os.Getpagesize()))
 	}
 	one := uint8(1)
 	pids := l.cfg.PIDs

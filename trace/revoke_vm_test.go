@@ -20,6 +20,7 @@ import (
 // irdma uses, is for TestJoinRevoked.)
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMRevoked(t *testing.T) {
 	testenv.VM(t)

@@ -47,6 +47,7 @@ func stripBTF(t *testing.T) (stripped []string) {
 // uverbs, says so in these tests themselves.
 //
 //testbed:machine fabric+EPYC+cold
+//testbed:machine-arm64 fabric+cold
 //testbed:kernel 7.2 6.12
 func TestVMStrippedBTF(t *testing.T) {
 	stripped := stripBTF(t)
@@ -114,6 +115,7 @@ func hooksWithoutTypes(t *testing.T, stripped []string) {
 // The same where an IOMMU translates, and with the real vfio-pci.
 //
 //testbed:machine fabric+EPYC+iommu
+//testbed:machine-arm64 fabric+iommu
 //testbed:kernel 7.2
 func TestVMStrippedTranslated(t *testing.T) {
 	stripBTF(t)
@@ -123,6 +125,7 @@ func TestVMStrippedTranslated(t *testing.T) {
 // And where no host bridge lets peer-to-peer pass.
 //
 //testbed:machine fabric+Nehalem
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMStrippedDetour(t *testing.T) {
 	stripBTF(t)

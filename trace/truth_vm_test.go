@@ -27,12 +27,14 @@ import (
 // is what looking into the BAR shows.
 //
 //testbed:machine fabric+EPYC fabric+EPYC+iommu
+//testbed:machine-arm64 fabric fabric+iommu
 //testbed:kernel 7.2
 func TestVMTruth(t *testing.T) { truthTable(t) }
 
 // Where the kernel has no peer-to-peer, the GPU's driver stages silently.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 6.12
 func TestVMTruthWithoutP2PDMA(t *testing.T) { truthTable(t) }
 
@@ -450,6 +452,7 @@ func lastFailure(t *testing.T, tr *Tracer, ino uint64, kind EventKind) Failure {
 // is named.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMDemotion(t *testing.T) {
 	testenv.VM(t)

@@ -36,6 +36,9 @@ func eachExporter(t *testing.T, run func(t *testing.T, x exporter)) {
 			if !testenv.AtLeast(t, x.since) {
 				t.Skipf("the testbed's kernels have %s from %s on", x.spec, x.since)
 			}
+			if testenv.Lacks(x.spec) {
+				t.Skipf("Debian's kernels of this architecture have no %s", x.spec)
+			}
 			run(t, x)
 		})
 	}

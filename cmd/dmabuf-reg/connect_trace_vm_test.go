@@ -14,6 +14,7 @@ import (
 // nobody looked.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMConnectTraced(t *testing.T) {
 	for _, c := range []struct {

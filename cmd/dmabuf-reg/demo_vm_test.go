@@ -19,6 +19,7 @@ import (
 // Of the machine's GPUs it has the first, which is below a switch with rxe0.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 6.12
 func TestVMDemo(t *testing.T) {
 	for _, g := range testenv.SoftGPUs(t, "personality=amdgpu")[1:] {

@@ -27,6 +27,7 @@ func TestVMLocate(t *testing.T) {
 // Where the kernel is built without PCI_P2PDMA, it is nowhere.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 6.12
 func TestVMLocateWithoutP2PDMA(t *testing.T) {
 	t.Run("refused", refusedAtAttach) // with a software GPU of its own

@@ -26,6 +26,7 @@ rdma link add rxe0 type rxe netdev dummy0
 // of this, from their start and in their middle, modules that come later, containers.
 //
 //testbed:machine fabric+EPYC+cold
+//testbed:machine-arm64 fabric+cold
 //testbed:kernel 6.12
 func TestVMStrippedBTF(t *testing.T) {
 	testenv.StripBTF(t)
@@ -47,6 +48,7 @@ func TestVMStrippedBTF(t *testing.T) {
 }
 
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 6.12
 func TestVMStrippedLocate(t *testing.T) {
 	testenv.StripBTF(t)

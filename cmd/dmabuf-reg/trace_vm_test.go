@@ -110,11 +110,8 @@ func countEvents(lines []tracedLine, event, comm string) (n int) {
 // independent is the C program that shares no code with this project.
 func independent(t *testing.T) string {
 	t.Helper()
-	path, err := filepath.Abs("../../build/bin/dmabuf-mr")
+	path, err := exec.LookPath("dmabuf-mr") // the guest has what is built for it on its path
 	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
 		t.Fatalf("%v: `make cprog` builds it", err)
 	}
 	return path

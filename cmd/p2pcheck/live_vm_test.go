@@ -29,6 +29,7 @@ import (
 // it where the pair is direct, and only there.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMLive(t *testing.T) {
 	testenv.VM(t)

@@ -45,6 +45,7 @@ const unprivilegedID = 65534
 // NICs of different MTUs. So are remedies that run p2pcheck again (--config, --root).
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMRuntimeRemedies(t *testing.T) {
 	gpu := testenv.SoftGPUs(t, "personality=amdgpu")[0].PCI

@@ -57,6 +57,7 @@ func TestMain(m *testing.M) {
 // without CONFIG_PCI_P2PDMA, every buffer is in system memory, and the command names that reason.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMP2PCheck(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, "personality=xe")

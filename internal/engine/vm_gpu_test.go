@@ -68,34 +68,41 @@ func ofEachGPU(t *testing.T, run func(t *testing.T, s setting)) {
 // without peer-to-peer all of it is in system memory.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMGPUOperations(t *testing.T) { onEachGPU(t, testOperations) }
 
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMGPURandomOperations(t *testing.T) {
 	ofEachGPU(t, func(t *testing.T, s setting) { testRandomOperations(t, s, testenv.Count(100)) })
 }
 
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMGPUSlices(t *testing.T) { ofEachGPU(t, testSlices) }
 
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMGPUFences(t *testing.T) {
 	ofEachGPU(t, func(t *testing.T, s setting) { testFences(t, s, testenv.Count(10)) })
 }
 
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMGPUForgedToken(t *testing.T) { ofEachGPU(t, testForgedToken) }
 
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMGPUCloseUnderTraffic(t *testing.T) { ofEachGPU(t, testCloseUnderTraffic) }
 
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMGPUTwoProcesses(t *testing.T) {
 	ofEachGPU(t, func(t *testing.T, s setting) { testTwoProcesses(t, s, sameHost, testenv.Count(20)) })

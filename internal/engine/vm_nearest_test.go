@@ -17,6 +17,7 @@ import (
 // no NIC is nearest to memory that is on no GPU.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 6.12
 func TestVMNearest(t *testing.T) {
 	testenv.VM(t)

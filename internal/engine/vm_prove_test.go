@@ -20,6 +20,7 @@ import (
 // behind the GPU's BAR; memory that registration has moved is registered and not proven.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2 6.12
 func TestVMBufferProve(t *testing.T) {
 	testenv.EachGPU(t, func(t *testing.T, places []testenv.GPUPlace) {

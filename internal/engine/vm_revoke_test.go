@@ -150,6 +150,7 @@ func (x *traffic) round(ctx context.Context, r *rand.Rand) error {
 // which continues, and no byte is lost.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMEvictedUnderTraffic(t *testing.T) {
 	s, vram := besideGPU(t, "dynamic")
@@ -195,6 +196,7 @@ func TestVMEvictedUnderTraffic(t *testing.T) {
 // continues.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMPinnedUnderTraffic(t *testing.T) {
 	s, vram := besideGPU(t, "pinned")
@@ -224,6 +226,7 @@ func TestVMPinnedUnderTraffic(t *testing.T) {
 // memory back.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMRevokedUnderTraffic(t *testing.T) {
 	s, vram := besideGPU(t, "revocable")
@@ -324,6 +327,7 @@ func localFault(err error) error {
 // not change.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMRevokedAtTheSource(t *testing.T) {
 	s, vram := besideGPU(t, "revocable")

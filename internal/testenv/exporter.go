@@ -22,7 +22,7 @@ var exporters = []Exporter{
 }
 
 // EachExporter runs a test on every exporter of the running kernel, as a
-// subtest with the name of its spec. One that this kernel series should have
+// subtest with the name of its spec. One that this kernel should have
 // and that is missing is a failure.
 func EachExporter(t *testing.T, run func(t *testing.T, x Exporter)) {
 	t.Helper()
@@ -55,5 +55,5 @@ func (x Exporter) Repeated(t testing.TB) bool {
 	return x.Spec == spec
 }
 
-// Expected reports whether the running kernel is of a series that has it.
-func (x Exporter) Expected(t testing.TB) bool { return AtLeast(t, x.since) }
+// Expected reports whether the running kernel is of a series and an architecture that have it.
+func (x Exporter) Expected(t testing.TB) bool { return AtLeast(t, x.since) && !Lacks(x.Spec) }

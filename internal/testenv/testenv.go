@@ -10,6 +10,7 @@ package testenv
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -57,13 +58,17 @@ func AtLeast(t testing.TB, version string) bool {
 
 // Need runs probe, which says whether a feature is there. A feature that the
 // testbed's kernels have since the Debian series since ("6.12") and that is
-// missing there is a failure; below it, or outside the testbed, a skip.
+// missing there is a failure; below it, outside the testbed, or where the kernels of
+// this architecture lack it, a skip.
 func Need(t testing.TB, feature, since string, probe func() error) {
 	t.Helper()
 	VM(t)
 	err := probe()
 	if err == nil {
 		return
+	}
+	if Lacks(feature) {
+		t.Skipf("%s: Debian's kernels of %s with pages of %d bytes have none: %v", feature, runtime.GOARCH, os.Getpagesize(), err)
 	}
 	if AtLeast(t, since) {
 		t.Fatalf("%s is missing on a kernel that has it (testbed series %s on): %v", feature, since, err)

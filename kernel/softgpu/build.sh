@@ -80,7 +80,7 @@ build_one() {
 		fail "building $name failed for kernel $release"
 	fi
 	! sparse_found "$work/log" "$work" >&2 || fail "sparse has found something in $name"
-	strip --strip-debug "$work/$name.ko"
+	"${STRIP:-strip}" --strip-debug "$work/$name.ko"
 	[ "$(modinfo -F vermagic "$work/$name.ko" | cut -d' ' -f1)" = "$release" ] ||
 		fail "$name.ko was built for another kernel than $release"
 	rm -f "$stamp"

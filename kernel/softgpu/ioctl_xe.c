@@ -18,7 +18,7 @@
 /* Bit 0 system memory, bit 1 the first tile's VRAM (xe_query.c). */
 #define MEM_REGION_MASK 0x3
 #define DEVICE_ID 0x0bd5	/* Ponte Vecchio, which has 64 KiB pages */
-#define VA_BITS 57
+#define XE_VA_BITS 57
 
 #ifdef HAVE_XE_NO_COMPRESSION
 #define FLAG_NO_COMPRESSION DRM_XE_GEM_CREATE_FLAG_NO_COMPRESSION
@@ -180,7 +180,7 @@ static int query_config(struct softgpu_device *gpu, struct drm_xe_device_query *
 		DEVICE_ID | (gpu->pdev->revision << 16);
 	config->info[DRM_XE_QUERY_CONFIG_FLAGS] = DRM_XE_QUERY_CONFIG_FLAG_HAS_VRAM;
 	config->info[DRM_XE_QUERY_CONFIG_MIN_ALIGNMENT] = gpu->vram_page;
-	config->info[DRM_XE_QUERY_CONFIG_VA_BITS] = VA_BITS;
+	config->info[DRM_XE_QUERY_CONFIG_VA_BITS] = XE_VA_BITS;
 	ret = copy_to_user(u64_to_user_ptr(query->data), config, size) ? -EFAULT : 0;
 	kfree(config);
 	return ret;

@@ -28,28 +28,10 @@ func OnNVIDIA(l *Look) bool {
 	return true
 }
 
-// Coherent reports a processor that caches the memory of NVIDIA's GPUs. Grace has
-// Neoverse V2, and so have others. No x86 does it; of another Arm core than those
-// that are known it is not known.
+// Coherent reports a processor that caches the memory of NVIDIA's GPUs.
 func Coherent(l *Look) placement.Answer {
-	cpu := l.Read("proc/cpuinfo")
-	maker, _ := cpu.Line("CPU implementer")
-	part, _ := cpu.Line("CPU part")
-	switch core := maker + " " + part; {
-	case l.Machine.CPU.Vendor != "":
-		return placement.No
-	case core == graceCore:
-		return placement.Yes
-	case slices.Contains(otherCores, core):
-		return placement.No
-	}
-	return placement.AnswerUnknown
+	return l.Machine.CachesGPUs()
 }
-
-// graceCore is Neoverse V2, by maker and part. otherCores are N1, V1 and N2.
-const graceCore = "0x41 0xd4f"
-
-var otherCores = []string{"0x41 0xd0c", "0x41 0xd40", "0x41 0xd49"}
 
 // OneGroup compares the IOMMU groups of two functions as NVIDIA's driver does: it compares pointers, so
 // that two functions without a group are equal.

@@ -101,7 +101,7 @@ func (r *rules) withoutPages() chain.Answer {
 	switch {
 	case r.e.Peer == PeerUnread:
 		return chain.Open("%s, and how this version of the driver treats that was not read", importer)
-	case !r.m.CPU.Known || r.m.CPU.Vendor == "":
+	case r.mayHavePages():
 		return chain.Open("%s, which the driver accepts for memory with pages only: whether this GPU's has them is not known", importer)
 	case r.e.Peer == PeerAtAttach:
 		return chain.Refuse(errno.ENOTSUPP, chain.StageAttach, "%s, and the driver lets only importers attach that want it", importer)
@@ -110,6 +110,20 @@ func (r *rules) withoutPages() chain.Answer {
 	}
 	// The driver calls a function that newer kernels do not export to modules.
 	return chain.Open("%s, and whether the driver then maps anything is not known of this version with %s", importer, r.m.Kernel.Release)
+}
+
+// mayHavePages reports GPU memory that may have pages, although the GPU is not known to be
+// one whose memory has: the processor caches GPU memory, or may do so, and the GPU is on a
+// way that only Grace has, or the way is a virtual machine's. The software GPU says itself
+// which kind it is.
+func (r *rules) mayHavePages() bool {
+	switch {
+	case !r.m.CPU.Known:
+		return true
+	case r.e.Driver == softgpu.Module, r.m.CachesGPUs() == placement.No:
+		return false
+	}
+	return r.m.Virtual.Is != placement.No || MayBeCoherent(r.m, r.e)
 }
 
 // gateBridge looks for a bridge above both functions.

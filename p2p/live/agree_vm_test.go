@@ -21,12 +21,14 @@ import (
 // outcome, or says why the outcome is not known.
 //
 //testbed:machine fabric+EPYC fabric+EPYC+iommu nested+Nehalem+iommu
+//testbed:machine-arm64 fabric fabric+iommu
 //testbed:kernel 7.2
 func TestVMAgree(t *testing.T) { agree(t, chain.Direct, chain.Staged, chain.Refused) }
 
 // The same test on a kernel that is built without peer-to-peer.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 6.12
 func TestVMAgreeWithoutP2PDMA(t *testing.T) { agree(t, chain.Staged, chain.Refused) }
 

@@ -24,6 +24,7 @@ import (
 // messages of that time.
 //
 //testbed:machine fabric+EPYC
+//testbed:machine-arm64 fabric
 //testbed:kernel 7.2
 func TestVMProve(t *testing.T) {
 	testenv.VM(t)

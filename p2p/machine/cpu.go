@@ -4,6 +4,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -93,6 +94,29 @@ func readCPU(proc procfs.FS) CPU {
 	}
 	return CPU{Known: other}
 }
+
+// CachesGPUs reports a processor that caches the memory of NVIDIA's GPUs. Grace has
+// Neoverse V2, and so have others. No x86 does it; of another Arm core than those
+// that are known it is not known.
+func (m *Machine) CachesGPUs() placement.Answer {
+	cpu := m.Read("proc/cpuinfo")
+	maker, _ := cpu.Line("CPU implementer")
+	part, _ := cpu.Line("CPU part")
+	switch core := maker + " " + part; {
+	case m.CPU.Vendor != "":
+		return placement.No
+	case core == graceCore:
+		return placement.Yes
+	case slices.Contains(otherCores, core):
+		return placement.No
+	}
+	return placement.AnswerUnknown
+}
+
+// graceCore is Neoverse V2, by maker and part. otherCores are N1, V1 and N2.
+const graceCore = "0x41 0xd4f"
+
+var otherCores = []string{"0x41 0xd0c", "0x41 0xd40", "0x41 0xd49"}
 
 // Arch is Go's name for the machine's architecture: "amd64", "arm64", "ppc64le". It is "" if
 // /proc/cpuinfo does not show the architecture.

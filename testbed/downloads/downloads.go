@@ -59,7 +59,8 @@ const RecordFile = ".downloads.json"
 const ManifestFile = "manifest.json"
 
 // recordDirs are where records lie below a build directory.
-var recordDirs = []string{"host/*", "qemu", "kernels/*", "roots/*", "rxe-provider/*", "libfabric", "runtimes"}
+var recordDirs = []string{"host/*", "qemu", "kernels/*", "roots/*", "rxe-provider/*", "libfabric", "runtimes",
+	"qemu-arm64", "userland-arm64", "arm64*/kernels/*", "arm64*/roots/*"}
 
 // ErrNone says that there is no list: nothing has been set up.
 var ErrNone = errors.New("set-up has left no list of what it downloaded")

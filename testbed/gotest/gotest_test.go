@@ -5,6 +5,7 @@ package gotest
 import (
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +91,37 @@ func TestScan(t *testing.T) {
 	p.fill(directives{})
 	if got := p.Tests[0].Machines; !reflect.DeepEqual(got, []string{""}) {
 		t.Errorf("no directive: machines %q, want the default one", got)
+	}
+}
+
+// A test runs on the machines that it names for the architecture, or on those that are not
+// another's by their processor.
+func TestOn(t *testing.T) {
+	re := regexp.MustCompile("^TestVM")
+	var p Package
+	var whole directives
+	src := "package x\n\n//testbed:machine fabric+EPYC\n//testbed:machine-arm64 fabric\n\nfunc TestVMA(t *testing.T) {}\n" +
+		"//testbed:machine fabric fabric+EPYC fabric+iommu+Nehalem\nfunc TestVMB(t *testing.T) {}\n" +
+		"//testbed:machine fabric+EPYC\nfunc TestVMC(t *testing.T) {}\n" +
+		"//testbed:machine-arm64 switch\nfunc TestVMD(t *testing.T) {}\n"
+	if err := p.scan(src, re, &whole); err != nil {
+		t.Fatal(err)
+	}
+	p.fill(whole)
+	for i, want := range []map[string][]string{
+		{"amd64": {"fabric+EPYC"}, "arm64": {"fabric"}},
+		{"amd64": {"fabric", "fabric+EPYC", "fabric+iommu+Nehalem"}, "arm64": {"fabric"}},
+		{"amd64": {"fabric+EPYC"}, "arm64": nil},
+		{"amd64": {"fabric+EPYC"}, "arm64": {"switch"}},
+	} {
+		for arch, machines := range want {
+			if got := p.Tests[i].On(arch); !slices.Equal(got, machines) {
+				t.Errorf("%s on %s: %q, want %q", p.Tests[i].Name, arch, got, machines)
+			}
+		}
+	}
+	if err := p.scan("//testbed:machine-sparc a\nfunc TestVMX(t *testing.T) {}\n", re, &whole); err == nil || !strings.Contains(err.Error(), "amd64, arm64") {
+		t.Errorf("an unknown architecture: %v", err)
 	}
 }
 

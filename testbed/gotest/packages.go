@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/testbed/kernel"
+	"github.com/gpurdma/gpurdma/testbed/machine"
 )
 
 // Package is a Go package with tests for the guest.
@@ -29,8 +30,25 @@ type Package struct {
 // Test is a top-level test and where it wants to run.
 type Test struct {
 	Name     string
-	Machines []string // never empty; the empty name is the default machine
-	Kernels  []string // empty: all
+	Machines []string            // never empty; the empty name is the default machine
+	Kernels  []string            // empty: all
+	ByArch   map[string][]string // machines on an architecture, instead of Machines
+}
+
+// On are the machines of an architecture that the test runs on: those that it names for the
+// architecture, or those of Machines that do not name another's processor.
+func (t Test) On(arch string) []string {
+	if named := t.ByArch[arch]; named != nil {
+		return named
+	}
+	var own []string
+	for _, name := range t.Machines {
+		variations := strings.Split(name, "+")[1:]
+		if !slices.ContainsFunc(variations, func(v string) bool { return machine.Foreign(arch, v) }) {
+			own = append(own, name)
+		}
+	}
+	return own
 }
 
 // RunsOn says whether the test is meant for a kernel series.
@@ -39,11 +57,12 @@ func (t Test) RunsOn(series string) bool {
 }
 
 // Find lists the packages among patterns that have top-level tests whose
-// names match re. root is the module's directory.
-func Find(ctx context.Context, root string, patterns []string, re *regexp.Regexp) ([]Package, error) {
+// names match re. root is the module's directory; env is the go command's environment,
+// which says what is built for, nil for this process's.
+func Find(ctx context.Context, root string, patterns []string, re *regexp.Regexp, env []string) ([]Package, error) {
 	args := append([]string{"list", "-json=Dir,ImportPath,TestGoFiles,XTestGoFiles", "--"}, patterns...)
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = root
+	cmd.Dir, cmd.Env = root, env
 	var errb bytes.Buffer
 	cmd.Stderr = &errb
 	out, err := cmd.Output()
@@ -82,26 +101,35 @@ func Find(ctx context.Context, root string, patterns []string, re *regexp.Regexp
 
 var (
 	testFunc  = regexp.MustCompile(`^func (Test\w*)\(\w+ \*testing\.T\)`)
-	directive = regexp.MustCompile(`^//testbed:(\w+)((?: \S+)+)$`)
+	directive = regexp.MustCompile(`^//testbed:([\w-]+)((?: \S+)+)$`)
 )
 
 // directives are the //testbed: comments of a test, or of a package.
-type directives struct{ machines, kernels []string }
+type directives struct {
+	machines, kernels []string
+	byArch            map[string][]string
+}
 
 func (d *directives) set(key string, values []string) error {
-	var to *[]string
-	switch key {
-	case "machine":
-		to = &d.machines
-	case "kernel":
-		to = &d.kernels
+	arch, forArch := strings.CutPrefix(key, "machine-")
+	var before []string
+	switch {
+	case key == "machine":
+		before, d.machines = d.machines, values
+	case key == "kernel":
+		before, d.kernels = d.kernels, values
+	case forArch && slices.Contains(machine.Architectures(), arch):
+		if d.byArch == nil {
+			d.byArch = map[string][]string{}
+		}
+		before, d.byArch[arch] = d.byArch[arch], values
 	default:
-		return fmt.Errorf("//testbed:%s: there are //testbed:machine and //testbed:kernel", key)
+		return fmt.Errorf("//testbed:%s: there are //testbed:machine, //testbed:machine-ARCH with one of %s, and //testbed:kernel",
+			key, strings.Join(machine.Architectures(), ", "))
 	}
-	if *to != nil && !slices.Equal(*to, values) {
-		return fmt.Errorf("//testbed:%s %s, but another one here says %s", key, strings.Join(values, " "), strings.Join(*to, " "))
+	if before != nil && !slices.Equal(before, values) {
+		return fmt.Errorf("//testbed:%s %s, but another one here says %s", key, strings.Join(values, " "), strings.Join(before, " "))
 	}
-	*to = values
 	return nil
 }
 
@@ -139,7 +167,7 @@ func (p *Package) scan(src string, re *regexp.Regexp, whole *directives) error {
 			return fmt.Errorf("%s: %w", m[1], err)
 		}
 		if re.MatchString(m[1]) {
-			p.Tests = append(p.Tests, Test{Name: m[1], Machines: own.machines, Kernels: own.kernels})
+			p.Tests = append(p.Tests, Test{Name: m[1], Machines: own.machines, Kernels: own.kernels, ByArch: own.byArch})
 		}
 	}
 	return flush(whole)
@@ -151,6 +179,9 @@ func (p *Package) fill(whole directives) {
 		t := &p.Tests[i]
 		if t.Machines == nil {
 			t.Machines = whole.machines
+			if t.ByArch == nil {
+				t.ByArch = whole.byArch
+			}
 		}
 		if t.Machines == nil {
 			t.Machines = []string{""}
@@ -161,11 +192,11 @@ func (p *Package) fill(whole directives) {
 	}
 }
 
-// Build builds the package's test binary at file.
-func (p Package) Build(ctx context.Context, root, file string, flags []string) error {
+// Build builds the package's test binary at file. env is as for Find.
+func (p Package) Build(ctx context.Context, root, file string, flags, env []string) error {
 	args := append([]string{"test", "-c", "-o", file}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, p.Path)...)
-	cmd.Dir = root
+	cmd.Dir, cmd.Env = root, env
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("building the tests of %s: %w\n%s", p.Path, err, bytes.TrimSpace(out))

@@ -58,7 +58,8 @@ func earlyMounts() error {
 // sound because nothing else writes while the machine runs.
 const plan9 = "trans=virtio,version=9p2000.L,msize=512000"
 
-// switchRoot makes the overlay of the host's root the root directory.
+// switchRoot makes the overlay of the host's root, or of the root that it has for the
+// guest, the root directory.
 func switchRoot(s wire.Setup) error {
 	err := mountAll([]mount{
 		{source: wire.TagRoot, target: "/lower", fstype: "9p", flags: unix.MS_RDONLY, data: plan9 + ",cache=loose"},
@@ -74,14 +75,16 @@ func switchRoot(s wire.Setup) error {
 	}
 	const root = "/root"
 	err = mountAll([]mount{
-		{source: "overlay", target: root, fstype: "overlay", data: "lowerdir=/lower,upperdir=/upper/data,workdir=/upper/work"},
+		{source: "overlay", target: root, fstype: "overlay", data: "lowerdir=/lower" + s.Root + ",upperdir=/upper/data,workdir=/upper/work"},
 	})
 	if err != nil {
 		return err
 	}
-	stash, err := stashExposed(root, s.Expose)
-	if err != nil {
-		return err
+	var stash []stashed
+	if s.Root == "" {
+		if stash, err = stashExposed(root, s.Expose); err != nil {
+			return err
+		}
 	}
 	for _, name := range []string{"proc", "sys", "dev"} {
 		target := filepath.Join(root, name)
@@ -109,6 +112,11 @@ func switchRoot(s wire.Setup) error {
 	}
 	if err := unstash(root, stash); err != nil {
 		return err
+	}
+	if s.Root != "" {
+		if err := overlayExposed(root, s.Expose); err != nil {
+			return err
+		}
 	}
 	if err := os.Chdir(root); err != nil {
 		return err
@@ -165,6 +173,32 @@ func unstash(root string, all []stashed) error {
 		}
 		if err := unix.Mount(s.stash, to, "", unix.MS_MOVE, ""); err != nil {
 			return fmt.Errorf("moving %s: %w", s.path, err)
+		}
+	}
+	return nil
+}
+
+// overlayExposed shows directories of the host in a root that is not the host's. They can
+// be written to, as all in the guest, and what is written is dropped.
+func overlayExposed(root string, paths []string) error {
+	for i, p := range paths {
+		fi, err := os.Stat(filepath.Join("/lower", p))
+		if err != nil {
+			return fmt.Errorf("path to expose: %w", err)
+		}
+		if !fi.IsDir() {
+			return fmt.Errorf("path to expose: %s is not a directory", p)
+		}
+		upper := fmt.Sprintf("/upper/exposed-%d", i)
+		for _, d := range []string{upper + "/data", upper + "/work"} {
+			if err := os.MkdirAll(d, 0o755); err != nil {
+				return err
+			}
+		}
+		m := mount{source: "overlay", target: filepath.Join(root, p), fstype: "overlay",
+			data: fmt.Sprintf("lowerdir=/lower%s,upperdir=%[2]s/data,workdir=%[2]s/work", p, upper)}
+		if err := m.do(); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -13,14 +13,23 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/testbed/arch"
 	"github.com/gpurdma/gpurdma/testbed/layout"
 )
 
 // Default is the series that is booted unless another is asked for.
 const Default = "6.12"
 
-// own are the series that Debian 12 has and compiles.
+// own are the series that Debian 12 has and compiles, for its own processor.
 var own = []string{Default, "6.1"}
+
+// DefaultOn is the series that is booted on a kind of guests unless another is asked for.
+func DefaultOn(a arch.Arch) string {
+	if a.Host() {
+		return Default
+	}
+	return "7.2"
+}
 
 // patches has a folder for each series that the test bed boots. Those that are
 // not Debian 12's own kernel/buildroot.sh gets from Debian's later suites, and a
@@ -44,6 +53,7 @@ type Kernel struct {
 	Release string // what uname -r prints
 	Version string // the Debian package version
 	Dir     string // image/, headers/, source.tar.xz
+	Arch    arch.Arch
 }
 
 // Image is the file that a boot loader is given.
@@ -62,7 +72,7 @@ func Open(t layout.Tree, series string) (Kernel, error) {
 	if err := known(t, series); err != nil {
 		return Kernel{}, err
 	}
-	k := Kernel{Series: series, Dir: t.Kernel(series)}
+	k := Kernel{Series: series, Dir: t.Kernel(series), Arch: t.Arch}
 	inputs, err := os.ReadFile(filepath.Join(k.Dir, "inputs"))
 	if errors.Is(err, os.ErrNotExist) {
 		return k, fmt.Errorf("%w: series %s", ErrNotFetched, series)
@@ -87,17 +97,20 @@ func layoutLine() string { return "layout " + layoutVersion }
 
 // known refuses what is no series of this checkout.
 func known(t layout.Tree, series string) error {
-	all := slices.Clone(own)
+	var all []string
+	if t.Arch.Host() {
+		all = slices.Clone(own)
+	}
 	folders, _ := os.ReadDir(filepath.Join(t.Root, patches))
 	for _, f := range folders {
-		if !slices.Contains(all, f.Name()) {
+		if !slices.Contains(own, f.Name()) {
 			all = append(all, f.Name())
 		}
 	}
 	if slices.Contains(all, series) {
 		return nil
 	}
-	return fmt.Errorf("unknown kernel series %q: there are %s; a newer one is a folder in %s", series, strings.Join(all, ", "), patches)
+	return fmt.Errorf("unknown kernel series %q of %s: there are %s; a newer one is a folder in %s", series, t.Arch.Flavour, strings.Join(all, ", "), patches)
 }
 
 // Meant says whether what names these series is meant for one: where none is

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/testbed/apt"
+	"github.com/gpurdma/gpurdma/testbed/arch"
 	"github.com/gpurdma/gpurdma/testbed/layout"
 )
 
@@ -113,7 +114,7 @@ func TestResolveVersions(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
-	tree := layout.Tree{Build: t.TempDir()}
+	tree := layout.Tree{Build: t.TempDir(), Arch: arch.Default}
 	if _, err := Open(tree, "5.5"); err == nil || errors.Is(err, ErrNotFetched) {
 		t.Errorf("an unknown series: got %v", err)
 	}

@@ -29,7 +29,7 @@ const statusUnavailable = 77
 func fetchNewer(ctx context.Context, t layout.Tree, series string) (Kernel, error) {
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, filepath.Join(t.Root, buildroot), series)
-	cmd.Env = append(os.Environ(), "BUILD="+t.Build, "REFRESH=1")
+	cmd.Env = append(os.Environ(), "BUILD="+t.Build, "REFRESH=1", "FLAVOUR="+t.Arch.Flavour)
 	// Interrupted, the script and what it runs clean up together.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/testbed/apt"
+	"github.com/gpurdma/gpurdma/testbed/arch"
 	"github.com/gpurdma/gpurdma/testbed/layout"
 )
 
@@ -27,7 +28,7 @@ func tree(t *testing.T, script string) layout.Tree {
 		t.Fatal(err)
 	}
 	folder(t, root, "7.2")
-	return layout.Tree{Root: root, Build: filepath.Join(root, "build")}
+	return layout.Tree{Root: root, Build: filepath.Join(root, "build"), Arch: arch.Default}
 }
 
 // folder makes the folder of a series.
@@ -58,6 +59,23 @@ func TestNewerSeries(t *testing.T) {
 		if got := Meant(strings.Fields(c.names), c.series); got != c.want {
 			t.Errorf("named %q, series %s: %v", c.names, c.series, got)
 		}
+	}
+}
+
+// Debian 12's own series are not booted for another processor than its own.
+func TestSeriesOfAnotherArchitecture(t *testing.T) {
+	tr := tree(t, "exit 1")
+	folder(t, tr.Root, "6.12")
+	arm, err := arch.Lookup("arm64-16k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr = tr.For(arm)
+	if k, err := Open(tr, "7.2"); !errors.Is(err, ErrNotFetched) || k.Arch != arm || DefaultOn(arm) != "7.2" {
+		t.Errorf("7.2: %+v, %v", k, err)
+	}
+	if _, err := Open(tr, "6.12"); err == nil || errors.Is(err, ErrNotFetched) || !strings.Contains(err.Error(), "of arm64-16k: there are 7.2;") {
+		t.Errorf("6.12: %v", err)
 	}
 }
 
@@ -106,7 +124,7 @@ func TestSaysLaterSeries(t *testing.T) {
 		for _, r := range strings.Fields(c.offered) {
 			offered += r + "+deb13-amd64 "
 		}
-		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "OFFERED="+offered, "BUILD=", "REFRESH=1")
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "OFFERED="+offered, "BUILD=", "REFRESH=1", "FLAVOUR=")
 		out, _ := cmd.CombinedOutput() // mmdebstrap ends it
 		said, _, fetched := strings.Cut(string(out), "kernel "+c.fetched+"+deb13-amd64 (1): fetching it")
 		if !fetched || said != c.want {

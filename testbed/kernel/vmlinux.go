@@ -19,7 +19,7 @@ import (
 // Boot is the file that QEMU is given: the kernel as it is in memory, or Image where
 // that cannot be had. Where processors are emulated, a fifth of a boot's time is the
 // kernel unpacking itself, and this is done once. QEMU starts it by Xen's PVH entry; it
-// is then where it was linked, as with nokaslr.
+// is then where it was linked, as with nokaslr. An image of arm64 is not packed.
 func (k Kernel) Boot() string {
 	file := filepath.Join(k.Dir, "vmlinux-"+k.Release)
 	packed, err := os.Stat(k.Image())

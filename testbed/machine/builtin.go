@@ -21,8 +21,18 @@ func modules(lists ...[]string) []string {
 // rxeMTU leaves room for 4096 bytes of payload and rxe's headers.
 const rxeMTU = 4200
 
-// Builtin are the machines that go by name. The first is the default.
-func Builtin() []Machine {
+// Builtin are the machines of an architecture that go by name. The first is the default.
+func Builtin(arch string) []Machine {
+	all := builtin(platforms[arch])
+	for i := range all {
+		if arch != DefaultArch {
+			all[i].Arch = arch
+		}
+	}
+	return all
+}
+
+func builtin(p platform) []Machine {
 	gpu := Device{Driver: "virtio-gpu-pci", ID: "gpu0"}
 	dummy := Interface{Name: "dummy0", Kind: "dummy", MTU: rxeMTU, Addresses: []string{"10.9.0.1/24"}}
 	rxe0 := RDMA{Name: "rxe0", Kind: "rxe", Netdev: "dummy0"}
@@ -63,24 +73,24 @@ func Builtin() []Machine {
 			Name: "pair",
 			Doc:  "two machines on one cable, each with rxe0 on its end of it and a GPU of its own",
 			Nodes: []Node{
-				pairNode("a", "10.9.1.1/24"),
-				pairNode("b", "10.9.1.2/24"),
+				pairNode(p, "a", "10.9.1.1/24"),
+				pairNode(p, "b", "10.9.1.2/24"),
 			},
 			Links: []Link{{Ends: [2]End{
 				{Node: "a", Driver: "virtio-net-pci", Interface: "eth0"},
 				{Node: "b", Driver: "virtio-net-pci", Interface: "eth0"},
 			}}},
 		},
-	}, topologies()...)
+	}, topologies(p)...)
 }
 
-// pairNode is a machine on whose processor's host bridge peer-to-peer may pass:
-// the GPU and the network card are on no common switch.
-func pairNode(name, address string) Node {
-	b := newBoard()
+// pairNode is a machine on whose processor's host bridge peer-to-peer may pass, where
+// there is such a processor: the GPU and the network card are on no common switch.
+func pairNode(p platform, name, address string) Node {
+	b := newBoard(p)
 	b.gpu("pcie.0", "addr", b.rootSlot())
 	n := b.node
-	n.Name, n.CPU, n.MemoryMiB = name, "EPYC", 2048
+	n.Name, n.CPU, n.MemoryMiB = name, p.passing, 2048
 	n.Devices = append(n.Devices, Device{Driver: "virtio-gpu-pci", ID: "virtiogpu"})
 	n.Modules = modules(graphics, []string{"virtio_net"}, rdma)
 	n.Interfaces = []Interface{{Name: "eth0", MTU: rxeMTU, Addresses: []string{address}}}

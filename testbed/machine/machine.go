@@ -20,6 +20,7 @@ import (
 type Machine struct {
 	Name  string
 	Doc   string `json:",omitempty"` // one line for people
+	Arch  string `json:",omitempty"` // of the processors, as Debian names it; empty: DefaultArch
 	Nodes []Node
 	Links []Link `json:",omitempty"`
 }
@@ -30,9 +31,9 @@ type Node struct {
 	Kernel     string   `json:",omitempty"` // series; empty: the run's
 	CPU        string   `json:",omitempty"` // QEMU's model; empty: max, or host under KVM
 	CPUs       int      `json:",omitempty"` // 0: 2
-	MemoryMiB  int      `json:",omitempty"` // 0: 3072
+	MemoryMiB  int      `json:",omitempty"` // 0: the platform's, 3072 or more
 	NUMA       int      `json:",omitempty"` // nodes, sharing processors and memory; 0: 1
-	IOMMU      string   `json:",omitempty"` // "", "pt" or "translate": an emulated Intel IOMMU and its mode
+	IOMMU      string   `json:",omitempty"` // "", "pt" or "translate": the platform's emulated IOMMU and its mode
 	KernelArgs []string `json:",omitempty"`
 
 	Objects []Device `json:",omitempty"` // QEMU -object, such as memory backends
@@ -93,12 +94,16 @@ type End struct {
 	Interface string
 }
 
-// Load returns the named machine, or the one a .json file describes. Variations
-// may follow a name, each after a plus: switch+EPYC+iommu.
-func Load(name string) (Machine, error) {
+// Load returns the named machine of an architecture, or the one a .json file describes, which
+// is of that architecture if it does not say. Variations may follow a name, each after a
+// plus: switch+EPYC+iommu.
+func Load(arch, name string) (Machine, error) {
+	if _, ok := platforms[arch]; !ok {
+		return Machine{}, fmt.Errorf("no machines of architecture %q: there are %s", arch, strings.Join(Architectures(), ", "))
+	}
 	if !strings.HasSuffix(name, ".json") {
 		variations := strings.Split(name, "+")
-		for _, m := range Builtin() {
+		for _, m := range Builtin(arch) {
 			if m.Name != variations[0] {
 				continue
 			}
@@ -123,8 +128,14 @@ func Load(name string) (Machine, error) {
 	if err := d.Decode(&m); err != nil {
 		return Machine{}, fmt.Errorf("%s: %w", name, err)
 	}
+	if m.Arch == "" && arch != DefaultArch {
+		m.Arch = arch
+	}
 	if err := m.Validate(); err != nil {
 		return Machine{}, fmt.Errorf("%s: %w", name, err)
+	}
+	if m.arch() != arch {
+		return Machine{}, fmt.Errorf("%s: the machine is of %s, not of %s", name, m.arch(), arch)
 	}
 	return m, nil
 }
@@ -132,7 +143,7 @@ func Load(name string) (Machine, error) {
 // Names lists the built-in machines.
 func Names() []string {
 	var names []string
-	for _, m := range Builtin() {
+	for _, m := range Builtin(DefaultArch) {
 		names = append(names, m.Name)
 	}
 	sort.Strings(names)
@@ -144,6 +155,9 @@ func (m Machine) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("machine %q: "+format, append([]any{m.Name}, args...)...))
+	}
+	if _, ok := platforms[m.arch()]; !ok {
+		bad("no architecture %q: there are %s", m.Arch, strings.Join(Architectures(), ", "))
 	}
 	if len(m.Nodes) == 0 {
 		bad("no nodes")

@@ -13,7 +13,7 @@ import (
 
 func TestBuiltinAreValid(t *testing.T) {
 	for _, name := range Names() {
-		m, err := Load(name)
+		m, err := Load(DefaultArch, name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -30,14 +30,14 @@ func TestBuiltinAreValid(t *testing.T) {
 			}
 		}
 	}
-	if Builtin()[0].Name != "default" {
-		t.Errorf("the first machine is %s, not the default", Builtin()[0].Name)
+	if Builtin(DefaultArch)[0].Name != "default" {
+		t.Errorf("the first machine is %s, not the default", Builtin(DefaultArch)[0].Name)
 	}
 }
 
 // A machine written as JSON is the same machine.
 func TestJSON(t *testing.T) {
-	for _, want := range Builtin() {
+	for _, want := range Builtin(DefaultArch) {
 		b, err := json.Marshal(want)
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +46,7 @@ func TestJSON(t *testing.T) {
 		if err := os.WriteFile(file, b, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		got, err := Load(file)
+		got, err := Load(DefaultArch, file)
 		if err != nil {
 			t.Errorf("%s: %v", want.Name, err)
 			continue
@@ -58,7 +58,7 @@ func TestJSON(t *testing.T) {
 }
 
 func TestLoadErrors(t *testing.T) {
-	if _, err := Load("nonesuch"); err == nil || !strings.Contains(err.Error(), "default") {
+	if _, err := Load(DefaultArch, "nonesuch"); err == nil || !strings.Contains(err.Error(), "default") {
 		t.Errorf("unknown machine: %v, want the names there are", err)
 	}
 	for text, want := range map[string]string{
@@ -76,7 +76,7 @@ func TestLoadErrors(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Load(file); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Load(DefaultArch, file); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", text, err, want)
 		}
 	}
@@ -109,7 +109,7 @@ func TestQEMU(t *testing.T) {
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got, want := strings.Join(m.Nodes[0].Cmdline(), " "), "intel_iommu=on iommu=nopt pci=disable_acs_redir="; got != want {
+	if got, want := strings.Join(m.Cmdline(m.Nodes[0]), " "), "intel_iommu=on iommu=nopt pci=disable_acs_redir="; got != want {
 		t.Errorf("kernel arguments %q, want %q", got, want)
 	}
 	if args, err := m.QEMU(m.Nodes[0], "icount", nil); err != nil || !strings.Contains(strings.Join(args, " "), "-accel tcg,thread=single -icount shift=0 ") {
@@ -121,7 +121,7 @@ func TestQEMU(t *testing.T) {
 }
 
 func TestLinks(t *testing.T) {
-	m, err := Load("pair")
+	m, err := Load(DefaultArch, "pair")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -11,8 +12,7 @@ import (
 
 // What a node has when it does not say.
 const (
-	DefaultCPUs      = 2
-	DefaultMemoryMiB = 3072
+	DefaultCPUs = 2
 )
 
 // maxNUMA is more nodes than any topology has a use for.
@@ -30,12 +30,12 @@ const emulatedCPU = "max,-erms,-fsrm,-la57"
 func (m Machine) QEMU(node Node, accel string, linkFDs []int) ([]string, error) {
 	args := []string{"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"}
 
-	board := "q35"
+	p := m.platform()
+	board := p.board
 	if node.IOMMU != "" {
-		// Interrupt remapping wants the split irqchip; TCG ignores it.
-		board += ",kernel-irqchip=split"
+		board += p.iommuBoard
 	}
-	args = append(args, "-machine", board)
+	args = append(append(args, "-machine", board), p.firmware...)
 
 	cpu := node.CPU
 	switch accel {
@@ -51,7 +51,7 @@ func (m Machine) QEMU(node Node, accel string, linkFDs []int) ([]string, error) 
 			args = append(args, "-accel", "tcg,thread=single", "-icount", "shift=0")
 		}
 		if cpu == "" {
-			cpu = emulatedCPU
+			cpu = p.emulated
 		}
 	default:
 		return nil, fmt.Errorf("unknown accelerator %q: kvm, tcg or icount", accel)
@@ -60,12 +60,13 @@ func (m Machine) QEMU(node Node, accel string, linkFDs []int) ([]string, error) 
 	if node.NUMA > 1 {
 		smp += fmt.Sprintf(",sockets=%d", min(node.NUMA, or(node.CPUs, DefaultCPUs))) // the kernel warns of a socket in two nodes
 	}
-	args = append(args, "-cpu", cpu, "-smp", smp, "-m", fmt.Sprintf("%dM", or(node.MemoryMiB, DefaultMemoryMiB)))
-	args = append(args, node.numa()...)
+	memory := or(node.MemoryMiB, p.memoryMiB)
+	args = append(args, "-cpu", cpu, "-smp", smp, "-m", fmt.Sprintf("%dM", memory))
+	args = append(args, node.numa(memory)...)
 
 	if node.IOMMU != "" {
 		// Before every device that is to be behind it.
-		args = append(args, "-device", "intel-iommu,intremap=on,caching-mode=on")
+		args = append(args, p.iommu...)
 	}
 	for _, d := range node.Objects {
 		args = append(args, "-object", d.option())
@@ -94,11 +95,11 @@ func (m Machine) QEMU(node Node, accel string, linkFDs []int) ([]string, error) 
 	return args, nil
 }
 
-// numa splits processors and memory between NUMA nodes, the last of which gets
+// numa splits processors and memory, of so many MiB, between NUMA nodes, the last of which gets
 // what does not divide. Where processors are fewer, the last nodes have memory only.
-func (n Node) numa() []string {
+func (n Node) numa(memory int) []string {
 	var args []string
-	cpus, memory := or(n.CPUs, DefaultCPUs), or(n.MemoryMiB, DefaultMemoryMiB)
+	cpus := or(n.CPUs, DefaultCPUs)
 	each := max(cpus/max(n.NUMA, 1), 1)
 	for i := range n.NUMA {
 		size, own := memory/n.NUMA, ""
@@ -136,16 +137,9 @@ func (m Machine) LinkEnds(node Node) []LinkEnd {
 	return ends
 }
 
-// Cmdline are the kernel arguments that the node's description asks for.
-func (n Node) Cmdline() []string {
-	var args []string
-	switch n.IOMMU {
-	case "pt":
-		args = append(args, "intel_iommu=on", "iommu=pt")
-	case "translate":
-		args = append(args, "intel_iommu=on", "iommu=nopt")
-	}
-	return append(args, n.KernelArgs...)
+// Cmdline are the kernel arguments that a node's description asks for.
+func (m Machine) Cmdline(node Node) []string {
+	return append(slices.Clone(m.platform().iommuArgs[node.IOMMU]), node.KernelArgs...)
 }
 
 // option renders the device as QEMU wants it. A comma inside a value is

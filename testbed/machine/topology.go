@@ -24,19 +24,19 @@ const (
 // DMA engine (testimporter). GPUs, NICs and engines with one number lie
 // together: what a machine is about is the way between them. rxe-soft is an
 // RDMA device without a PCI parent.
-func topologies() []Machine {
+func topologies(p platform) []Machine {
 	return []Machine{
-		newBoard().inSwitch(2).onRootPorts(0).
+		newBoard(p).inSwitch(2).onRootPorts(0).
 			machine("switch", "two GPUs, a NIC and a DMA engine below one switch; one more of each but the GPU on root ports"),
-		newBoard().onRootPorts(2).
+		newBoard(p).onRootPorts(2).
 			machine("rootports", "two GPUs, a NIC and a DMA engine, each on a root port of its own"),
-		newBoard().onRootPorts(1).onSecondBridge().
+		newBoard(p).onRootPorts(1).onSecondBridge().
 			machine("hostbridges", "a GPU, a NIC and a DMA engine on each of two host bridges, which are two NUMA nodes"),
-		newBoard().inRedirectingSwitch().
+		newBoard(p).inRedirectingSwitch().
 			machine("switch-acs", "a GPU, a NIC and a DMA engine below one switch whose ports redirect to the root"),
-		newBoard().inSwitch(1).onRootPorts(1).onSecondBridge().inRedirectingSwitch().
+		newBoard(p).inSwitch(1).onRootPorts(1).onSecondBridge().inRedirectingSwitch().
 			machine("fabric", "a GPU, a NIC and a DMA engine in each of: 0 a switch, 1 root ports, 2 a second host bridge, 3 a redirecting switch"),
-		newBoard().inNestedSwitches().behindOnePort().inRedirectingSwitch().controllers().
+		newBoard(p).inNestedSwitches().behindOnePort().inRedirectingSwitch().controllers().
 			machine("nested", "a GPU, a NIC and a DMA engine in each of: 0 a switch, 1 a switch below that, 2 one slot as its functions, 3 a redirecting switch; NVMe controllers, two with a memory buffer, one with virtual functions"),
 	}
 }
@@ -52,8 +52,8 @@ type board struct {
 // every machine of the test bed has.
 const firstSlot = 0x10
 
-func newBoard() *board {
-	return &board{node: Node{Name: "vm", CPU: "max"}}
+func newBoard(p platform) *board {
+	return &board{node: Node{Name: "vm", CPU: p.plain}}
 }
 
 func (b *board) machine(name, doc string) Machine {

@@ -15,7 +15,7 @@ import (
 // beforehand, and no two devices have the same.
 func TestTopologyPlaces(t *testing.T) {
 	wanted := regexp.MustCompile(`^(gpu|nic|edu|nvme)[0-9]$`)
-	for _, m := range topologies() {
+	for _, m := range topologies(platforms[DefaultArch]) {
 		n := m.Nodes[0]
 		paths, taken := n.PCIPaths(), map[string]string{}
 		for _, d := range n.Devices {
@@ -68,7 +68,7 @@ func TestPCIPaths(t *testing.T) {
 }
 
 func TestVariations(t *testing.T) {
-	m, err := Load("switch-acs+EPYC+iommu+noredir+vram=8G")
+	m, err := Load(DefaultArch, "switch-acs+EPYC+iommu+noredir+vram=8G")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestVariations(t *testing.T) {
 	if line := strings.Join(args, " "); !strings.Contains(line, "-cpu EPYC ") || !strings.Contains(line, "id=vram0,share=on,size=8G") {
 		t.Errorf("QEMU's options: %s", line)
 	}
-	if got, want := strings.Join(m.Nodes[0].Cmdline(), " "), "intel_iommu=on iommu=nopt "+noACSRedirect; got != want {
+	if got, want := strings.Join(m.Cmdline(m.Nodes[0]), " "), "intel_iommu=on iommu=nopt "+noACSRedirect; got != want {
 		t.Errorf("kernel arguments %q, want %q", got, want)
 	}
 	if m.Name != "switch-acs+EPYC+iommu+noredir+vram=8G" {
@@ -87,34 +87,34 @@ func TestVariations(t *testing.T) {
 	}
 	// With an IOMMU the kernel makes ports redirect, and the remedy is all that is
 	// added to what it is told.
-	before, err1 := Load("nested+Nehalem+iommu")
-	after, err2 := Load("nested+Nehalem+iommu+remedy")
+	before, err1 := Load(DefaultArch, "nested+Nehalem+iommu")
+	after, err2 := Load(DefaultArch, "nested+Nehalem+iommu+remedy")
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	told := before.Nodes[0].Cmdline()
-	if strings.Contains(strings.Join(told, " "), "pci=") || !slices.Equal(after.Nodes[0].Cmdline(), append(told, acsRemedy)) {
-		t.Errorf("%v, and with the remedy %v", told, after.Nodes[0].Cmdline())
+	told := before.Cmdline(before.Nodes[0])
+	if strings.Contains(strings.Join(told, " "), "pci=") || !slices.Equal(after.Cmdline(after.Nodes[0]), append(told, acsRemedy)) {
+		t.Errorf("%v, and with the remedy %v", told, after.Cmdline(after.Nodes[0]))
 	}
-	cold, err := Load("switch+cold")
+	cold, err := Load(DefaultArch, "switch+cold")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := cold.Nodes[0]; len(n.Modules)+len(n.Interfaces)+len(n.RDMA) != 0 || len(n.Devices) == 0 {
 		t.Errorf("cold: %+v", n)
 	}
-	if m, err := Load("switch"); err != nil || len(m.Nodes[0].Modules) == 0 || len(m.Nodes[0].RDMA) == 0 {
+	if m, err := Load(DefaultArch, "switch"); err != nil || len(m.Nodes[0].Modules) == 0 || len(m.Nodes[0].RDMA) == 0 {
 		t.Errorf("after it: %+v, %v", m, err)
 	}
 	// The machine itself is as it was.
-	if m, err := Load("switch-acs"); err != nil || !slices.Contains(m.Nodes[0].KernelArgs, acsRedirect) || m.Nodes[0].CPU != "max" {
+	if m, err := Load(DefaultArch, "switch-acs"); err != nil || !slices.Contains(m.Nodes[0].KernelArgs, acsRedirect) || m.Nodes[0].CPU != "max" {
 		t.Errorf("after a variation: %+v, %v", m, err)
 	}
 	for name, want := range map[string]string{
 		"switch+epyc": "EPYC, ", "switch+": "variation", "nonesuch+EPYC": `machine "nonesuch"`,
 		"switch+noredir": "no redirecting switch", "fabric+EPYC+iommu+remedy": "is nested's", "nested+EPYC+remedy": "is nested's", "default+vram=1G": "no GPU with memory", "switch+vram=1T": "vram=SIZE",
 	} {
-		if _, err := Load(name); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Load(DefaultArch, name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", name, err, want)
 		}
 	}
@@ -125,13 +125,13 @@ func TestNUMA(t *testing.T) {
 	want := "-object memory-backend-ram,id=numa0,size=333M -numa node,nodeid=0,cpus=0-0,memdev=numa0 " +
 		"-object memory-backend-ram,id=numa1,size=333M -numa node,nodeid=1,cpus=1-1,memdev=numa1 " +
 		"-object memory-backend-ram,id=numa2,size=334M -numa node,nodeid=2,cpus=2-4,memdev=numa2"
-	if got := strings.Join(n.numa(), " "); got != want {
+	if got := strings.Join(n.numa(n.MemoryMiB), " "); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	n.CPUs, n.NUMA = 1, 2
 	want = "-object memory-backend-ram,id=numa0,size=500M -numa node,nodeid=0,cpus=0-0,memdev=numa0 " +
 		"-object memory-backend-ram,id=numa1,size=500M -numa node,nodeid=1,memdev=numa1"
-	if got := strings.Join(n.numa(), " "); got != want {
+	if got := strings.Join(n.numa(n.MemoryMiB), " "); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	for nodes, want := range map[int]string{3: "", -1: "-1 NUMA nodes", 9: "9 NUMA nodes; at most 8"} {

@@ -10,25 +10,16 @@ import (
 	"strings"
 )
 
-// cpus are the processors that a variation can choose. What matters here is
-// whether the kernel lets peer-to-peer traffic pass the host bridge: it does
-// for AMD from family 0x17 on, and for Intel by a list of host bridges that
-// has none of QEMU's.
-var cpus = []string{
-	"max",            // under emulation an AMD of an older family: refused
-	"EPYC",           // AMD family 0x17: allowed
-	"Nehalem",        // Intel: refused
-	"Skylake-Server", // Intel: refused
-}
-
 var (
 	vramSize = regexp.MustCompile(`^vram=[0-9]+[MG]$`)
 
 	iommus = map[string]string{"iommu": "translate", "pt": "pt"}
 )
 
-// Variations lists what may follow a machine's name, each after a plus.
-func Variations() []string {
+// Variations lists what may follow the name of a machine of an architecture, each after a
+// plus.
+func Variations(arch string) []string {
+	cpus := platforms[arch].cpus
 	all := slices.Clone(cpus)
 	for name := range iommus {
 		all = append(all, name)
@@ -51,7 +42,7 @@ func (m Machine) vary(variation string) (Machine, error) {
 	for i := range m.Nodes {
 		n := &m.Nodes[i]
 		switch {
-		case slices.Contains(cpus, variation):
+		case slices.Contains(m.platform().cpus, variation):
 			n.CPU = variation
 		case iommus[variation] != "":
 			n.IOMMU = iommus[variation]
@@ -81,7 +72,7 @@ func (m Machine) vary(variation string) (Machine, error) {
 			d := &n.Objects[at]
 			d.Props = map[string]string{"size": strings.TrimPrefix(variation, "vram="), "share": "on"}
 		default:
-			return m, fmt.Errorf("machine %q: no variation %q: there are %s", m.Name, variation, strings.Join(Variations(), ", "))
+			return m, fmt.Errorf("machine %q: no variation %q: there are %s", m.Name, variation, strings.Join(Variations(m.arch()), ", "))
 		}
 	}
 	return m, nil

@@ -20,7 +20,7 @@ import (
 	"github.com/gpurdma/gpurdma/testbed/layout"
 )
 
-// QEMU is the emulator: what GPURDMA_QEMU names, else the one in the build directory,
+// QEMU is the emulator of the guests' processor: what GPURDMA_QEMU names, else the one in the build directory,
 // else the installed one.
 func QEMU(t layout.Tree) string {
 	if q := os.Getenv("GPURDMA_QEMU"); q != "" {
@@ -29,7 +29,7 @@ func QEMU(t layout.Tree) string {
 	if _, err := os.Stat(t.QEMU()); err == nil {
 		return t.QEMU()
 	}
-	return "qemu-system-x86_64"
+	return t.Arch.Emulator
 }
 
 // probeLimit is how long a kernel may take to say a word under KVM. It takes
@@ -37,7 +37,8 @@ func QEMU(t layout.Tree) string {
 // virtual processor then does not run, it takes forever.
 const probeLimit = 5 * time.Second
 
-// Accel returns "kvm" when a kernel was seen to start under it, else "tcg".
+// Accel returns "kvm" when a kernel was seen to start under it, else "tcg", as for all
+// that have another processor than this machine.
 // GPURDMA_ACCEL overrides the probe. The answer is cached until the host
 // boots again.
 func Accel(ctx context.Context, t layout.Tree, k kernel.Kernel) (string, error) {
@@ -46,6 +47,9 @@ func Accel(ctx context.Context, t layout.Tree, k kernel.Kernel) (string, error) 
 			return "", fmt.Errorf("GPURDMA_ACCEL=%s: kvm or tcg", a)
 		}
 		return a, nil
+	}
+	if !k.Arch.Host() {
+		return "tcg", nil
 	}
 	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
 	if err != nil {

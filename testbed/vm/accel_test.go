@@ -7,11 +7,12 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/testbed/arch"
 	"github.com/gpurdma/gpurdma/testbed/layout"
 )
 
 func TestQEMU(t *testing.T) {
-	tree := layout.Tree{Build: t.TempDir()}
+	tree := layout.Tree{Host: t.TempDir(), Arch: arch.Default}
 	t.Setenv("GPURDMA_QEMU", "")
 	if got := QEMU(tree); got != "qemu-system-x86_64" {
 		t.Errorf("nothing fetched: %s, want the installed one", got)

@@ -4,6 +4,7 @@ package vm
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/sha256"
 	"debug/elf"
 	"encoding/hex"
@@ -132,8 +133,7 @@ type planned struct{ name, params, file string }
 // initramfs returns the image for these modules, built when no cached one has
 // the same contents.
 func initramfs(t layout.Tree, series string, early, late []planned) (string, error) {
-	// Not by its path: a new build may lie there by now.
-	init, err := os.ReadFile("/proc/self/exe")
+	init, err := os.ReadFile(initProgram(t))
 	if err != nil {
 		return "", err
 	}
@@ -179,6 +179,13 @@ func initramfs(t layout.Tree, series string, early, late []planned) (string, err
 	}
 	prune(dir, "initramfs-*.cpio", keepImages)
 	return final, nil
+}
+
+// initProgram is the file of the guest's init: this program, which is not looked for by
+// its path, as a new build may lie there by now, or the build of it for the guest's
+// processor.
+func initProgram(t layout.Tree) string {
+	return cmp.Or(t.Init(), "/proc/self/exe")
 }
 
 // static reports a program that would want a loader, which the initramfs has not.
@@ -258,6 +265,7 @@ func (o Options) setup(tree *module.Tree, own map[string]ownModule, n int) (*wir
 		ModuleDir:  o.Kernel.ModuleDir(),
 		Replace:    hide,
 		Modprobe:   conf,
+		Root:       o.Tree.Userland(),
 		Expose:     o.exposed(),
 		Interfaces: o.Machine.Guest(node),
 		RDMA:       node.RDMA,

@@ -59,7 +59,8 @@ func (v *VM) launch(desc machine.Node, image string, setup *wire.Setup, cable []
 		gone: make(chan struct{}), events: make(chan wire.Message, 16),
 		logFile: filepath.Join(v.Dir, "console-"+desc.Name+".log"),
 	}
-	n.scanner.Allow = o.Allow
+	p := platforms[o.Kernel.Arch.Name]
+	n.scanner.Allow = slices.Concat(o.Allow, p.allow)
 
 	var files []*os.File // QEMU's descriptors from 3 on
 	defer func() {
@@ -101,8 +102,8 @@ func (v *VM) launch(desc machine.Node, image string, setup *wire.Setup, cable []
 			"-device", fmt.Sprintf("virtserialport,chardev=%s,name=%s", p, p))
 	}
 	var clock []string
-	if o.Accel == "tcg" {
-		clock = counterRate()
+	if o.Accel == "tcg" && p.clock != nil {
+		clock = p.clock()
 	}
 	// A comma in a path is doubled for QEMU.
 	q := func(path string) string { return strings.ReplaceAll(path, ",", ",,") }
@@ -112,7 +113,7 @@ func (v *VM) launch(desc machine.Node, image string, setup *wire.Setup, cable []
 		"-fsdev", "local,id=results,path="+q(v.Results)+",security_model=none,multidevs=remap",
 		"-device", "virtio-9p-pci,bus=pcie.0,fsdev=results,mount_tag="+wire.TagResults,
 		"-kernel", o.Kernel.Boot(), "-initrd", image,
-		"-append", strings.Join(slices.Concat(baseCmdline, []string{stallTimeout(o.Slow)}, clock, desc.Cmdline(), o.KernelArgs), " "))
+		"-append", strings.Join(slices.Concat(p.cmdline(), []string{stallTimeout(o.Slow)}, clock, o.Machine.Cmdline(desc), o.KernelArgs), " "))
 	args = append(args, o.ExtraArgs...)
 
 	qemu := QEMU(o.Tree)
@@ -167,15 +168,6 @@ func (v *VM) launch(desc machine.Node, image string, setup *wire.Setup, cable []
 	n.stderr = newStream(ports[wire.PortStderr])
 	go n.receive()
 	return n, nil
-}
-
-// baseCmdline are the kernel arguments of every node. An oops ends the
-// machine: what runs on after one proves nothing. The console gets warnings and
-// worse while the kernel boots, since its serial line is slow, and everything
-// afterwards.
-var baseCmdline = []string{
-	"console=ttyS0", "loglevel=5", "panic=-1", "oops=panic",
-	"tsc=reliable", "mitigations=off", "random.trust_cpu=on", "cryptomgr.notests", "no_timer_check",
 }
 
 // stallTimeout is longer than the kernel's own: emulation on a busy host, and

@@ -59,7 +59,7 @@ func start(ctx context.Context, o Options) (*VM, error) {
 	if _, err := exec.LookPath(qemu); err != nil {
 		return nil, fmt.Errorf("%s is not installed: run `make setup`: %w", qemu, err)
 	}
-	if err := static("/proc/self/exe"); err != nil {
+	if err := static(initProgram(o.Tree)); err != nil {
 		return nil, err
 	}
 	if err := o.Machine.Validate(); err != nil {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurdma/gpurdma/testbed/arch"
 	"github.com/gpurdma/gpurdma/testbed/kernel"
 	"github.com/gpurdma/gpurdma/testbed/klog"
 	"github.com/gpurdma/gpurdma/testbed/layout"
@@ -81,7 +82,7 @@ func TestPlan(t *testing.T) {
 }
 
 func TestOwnModules(t *testing.T) {
-	tree := layout.Tree{Build: t.TempDir()}
+	tree := layout.Tree{Build: t.TempDir(), Arch: arch.Default}
 	k := kernel.Kernel{Series: "6.1", Release: "6.1.0-56-amd64"}
 	if own, err := ownModules(tree.Modules(k.Series), k); err != nil || len(own) != 0 {
 		t.Errorf("none built: %v, %v", own, err)
@@ -103,7 +104,7 @@ func TestOwnModules(t *testing.T) {
 
 // The image changes when, and only when, what it is made from changes.
 func TestInitramfsCache(t *testing.T) {
-	tree := layout.Tree{Build: t.TempDir()}
+	tree := layout.Tree{Build: t.TempDir(), Arch: arch.Default}
 	file := writeTest(t, filepath.Join(t.TempDir(), "a.ko"), "A")
 	list := []planned{{"a", "", file}}
 	first, err := initramfs(tree, "6.1", list, nil)

@@ -80,7 +80,8 @@ type Setup struct {
 	ModuleDir  string            // becomes /lib/modules/RELEASE
 	Replace    map[string]string // file below ModuleDir to the host's file that hides it
 	Modprobe   string            // a modprobe.d file
-	Expose     []string          // paths of the host to show although a fresh file system hides them
+	Root       string            // the host's directory that becomes the guest's root; empty: the host's root
+	Expose     []string          // paths of the host to show although a fresh file system, or Root, hides them
 	Interfaces []machine.Interface
 	RDMA       []machine.RDMA
 	PCI        map[string][]string // machine.Node.PCIPaths

@@ -272,7 +272,8 @@ enum config_flags {
 
 struct config {
 	u64 next_id; /* counted up by the programs */
-	u64 vmemmap; /* address of vmemmap_base; 0: page addresses cannot be told */
+	u64 vmemmap; /* address of vmemmap_base; 0: there is none */
+	u64 pages;   /* address of page 0's struct where there is none; 0: page addresses cannot be told */
 	u64 wake;    /* bytes in the ring that wake the reader */
 	u32 flags;
 	u32 walk;    /* entries of a scatter list that are read at most */

@@ -363,7 +363,7 @@ INLINE void walk_table(struct scope *s, struct config *c, struct sg_table *t)
 	s->even = r->nents == r->orig_nents;
 	s->entries = r->nents > r->orig_nents ? r->nents : r->orig_nents;
 	s->stop = s->entries < c->walk ? s->entries : c->walk;
-	s->vmemmap = 0;
+	s->vmemmap = c->pages;
 	if (c->vmemmap)
 		read_kernel(&s->vmemmap, sizeof(s->vmemmap), (void *)c->vmemmap);
 	if (!s->vmemmap)

@@ -4,10 +4,13 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 
+	"github.com/gpurdma/gpurdma/testbed/arch"
 	"github.com/gpurdma/gpurdma/testbed/kernel"
+	"github.com/gpurdma/gpurdma/testbed/layout"
 	"github.com/gpurdma/gpurdma/testbed/wire"
 )
 
@@ -26,12 +29,27 @@ const (
 	statusInterrupted = 130 // as a shell says it for SIGINT
 )
 
-// defaultKernel is GPURDMA_KERNEL, or the default series.
+// defaultKernel is GPURDMA_KERNEL, or the default series of the guests.
 func defaultKernel() string {
 	if s := os.Getenv("GPURDMA_KERNEL"); s != "" {
 		return s
 	}
-	return kernel.Default
+	a, err := arch.Lookup(os.Getenv("GPURDMA_FLAVOUR"))
+	if err != nil {
+		return kernel.Default // findTree reports it
+	}
+	return kernel.DefaultOn(a)
+}
+
+// findTree is the checkout that the current directory is in, for guests of the flavour
+// that GPURDMA_FLAVOUR names.
+func findTree() (layout.Tree, error) {
+	a, err := arch.Lookup(os.Getenv("GPURDMA_FLAVOUR"))
+	if err != nil {
+		return layout.Tree{}, fmt.Errorf("GPURDMA_FLAVOUR: %w", err)
+	}
+	t, err := layout.Find(".")
+	return t.For(a), err
 }
 
 // defaultSlow is GPURDMA_SLOW, or 1. What is no number is refused as -slow 0 is.

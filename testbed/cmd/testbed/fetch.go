@@ -21,7 +21,7 @@ func runFetch(ctx context.Context, args []string) (int, error) {
 	if err := fs.Parse(args); err != nil {
 		return 0, err
 	}
-	t, err := layout.Find(".")
+	t, err := findTree()
 	if err != nil {
 		return 0, err
 	}
@@ -54,7 +54,7 @@ func fetchKernel(ctx context.Context, t layout.Tree, series string) (kernel.Kern
 	if err != nil {
 		return k, err
 	}
-	return k, downloads.WriteManifest(t.Root, t.Build)
+	return k, downloads.WriteManifest(t.Root, t.Host)
 }
 
 func logf(format string, args ...any) {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/testbed/arch"
 	"github.com/gpurdma/gpurdma/testbed/klog"
 	"github.com/gpurdma/gpurdma/testbed/layout"
 	"github.com/gpurdma/gpurdma/testbed/vm"
@@ -107,7 +108,7 @@ func TestLast(t *testing.T) {
 
 // A newer series goes by the list of the one before it until it has its own.
 func TestRequiredOn(t *testing.T) {
-	tree := layout.Tree{Root: t.TempDir()}
+	tree := layout.Tree{Root: t.TempDir(), Arch: arch.Default}
 	put := func(series string) {
 		file := tree.Required(series)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

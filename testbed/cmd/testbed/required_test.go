@@ -33,7 +33,7 @@ func TestEveryTestIsRequired(t *testing.T) {
 			listed[strings.TrimSuffix(filepath.Base(f), ".txt")+" "+q.Group+" "+q.Name] = true
 		}
 	}
-	pkgs, err := gotest.Find(t.Context(), root, []string{"./..."}, regexp.MustCompile("^TestVM"))
+	pkgs, err := gotest.Find(t.Context(), root, []string{"./..."}, regexp.MustCompile("^TestVM"), nil)
 	if err != nil || len(pkgs) == 0 {
 		t.Fatalf("no tests: %v", err)
 	}

@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gpurdma/gpurdma/testbed/layout"
 	"github.com/gpurdma/gpurdma/testbed/machine"
 	"github.com/gpurdma/gpurdma/testbed/vm"
 )
@@ -65,11 +64,11 @@ func (b *bootFlags) options(ctx context.Context) (vm.Options, error) {
 	if b.stock && (b.patched || b.rereg) {
 		return o, errors.New("-stock-rxe excludes -patched-rxe and -rereg")
 	}
-	t, err := layout.Find(".")
+	t, err := findTree()
 	if err != nil {
 		return o, err
 	}
-	m, err := machine.Load(b.machine)
+	m, err := machine.Load(t.Arch.Name, b.machine)
 	if err != nil {
 		return o, err
 	}

@@ -196,7 +196,7 @@ func seriesOf(file string) string { return strings.TrimSuffix(filepath.Base(file
 
 // reportUntested says that none of a series' tests ran, and how many that are.
 func reportUntested(series string, why error) error {
-	tree, err := layout.Find(".")
+	tree, err := findTree()
 	if err != nil {
 		return err
 	}
@@ -476,9 +476,12 @@ func (t *testRun) skips(group, name string) bool {
 	return t.skip != nil && t.skip.MatchString(group+" "+name)
 }
 
+// goEnv is the environment in which the go command builds for the guest.
+func (t *testRun) goEnv() []string { return t.opts.Tree.Arch.Environ(t.opts.Tree.Userland()) }
+
 // addPackages builds the packages' test binaries and adds a job for each.
 func (t *testRun) addPackages(patterns []string, re *regexp.Regexp) error {
-	pkgs, err := gotest.Find(t.ctx, t.opts.Tree.Root, patterns, re)
+	pkgs, err := gotest.Find(t.ctx, t.opts.Tree.Root, patterns, re, t.goEnv())
 	if err != nil {
 		return err
 	}
@@ -492,8 +495,9 @@ func (t *testRun) addPackages(patterns []string, re *regexp.Regexp) error {
 				if kindOf(n.Name) != i || !n.RunsOn(t.opts.Kernel.Series) || t.skips(suite.Short(p.Path, modulePath), n.Name) {
 					continue
 				}
-				for _, m := range n.Machines {
-					if len(n.Machines) > 1 && t.skips(suite.Short(p.Path, modulePath), onMachine(n.Name, m, "")) {
+				on := n.On(t.opts.Tree.Arch.Name)
+				for _, m := range on {
+					if len(on) > 1 && t.skips(suite.Short(p.Path, modulePath), onMachine(n.Name, m, "")) {
 						continue
 					}
 					if machines[m] == nil {
@@ -531,7 +535,7 @@ func (t *testRun) build(p gotest.Package, race bool) (string, error) {
 		flags = append(flags, "-race")
 		bin += "-race"
 	}
-	err := once(bin, t.shared, func() error { return p.Build(t.ctx, t.opts.Tree.Root, bin, flags) })
+	err := once(bin, t.shared, func() error { return p.Build(t.ctx, t.opts.Tree.Root, bin, flags, t.goEnv()) })
 	if err == nil || t.ctx.Err() != nil {
 		return bin, t.ctx.Err()
 	}
@@ -553,7 +557,7 @@ func (t *testRun) addJob(p gotest.Package, bin, machine string, k kind, tests []
 	several := map[string]bool{}
 	for _, n := range tests {
 		names = append(names, n.Name)
-		several[n.Name] = len(n.Machines) > 1
+		several[n.Name] = len(n.On(t.opts.Tree.Arch.Name)) > 1
 	}
 	selection := "^(" + strings.Join(names, "|") + ")$"
 	if _, sub, ok := strings.Cut(t.run, "/"); ok {

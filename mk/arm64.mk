@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Tests in virtual machines of arm64: one boot that is part of `make test`, and the rest.
+
+ARM64_KERNEL := 7.2
+# What the one boot runs: the demo, which exports, registers, verifies, traces, finds the
+# bytes in the BAR and predicts all that, and what goes by the size of pages.
+ARM64_BOOT := -peers '^demo$$' -run '^TestVM(PageSize|HugePages)$$' ./ibvfd
+# What `make test-arm64` leaves out: what `make test` leaves out for its length, and what loads
+# doubles of the vendors' runtimes, or newer libraries of amd64.
+ARM64_DOUBLES := gpualloc/(cuda|levelzero|rocm) |canary TestVMVendor|ibvfd TestVMFlushNewerLibrary\b
+ARM64_SKIP ?= $(VM_LONG)|$(ARM64_DOUBLES)
+ARM64_ALL = -cpus $(VM_CPUS) -parallel $(ARM64_MACHINES) -timeout $(VM_TIMEOUT) -skip '^($(ARM64_SKIP))' $(VMTESTFLAGS)
+ARM64_MACHINES ?= 2
+ARM64_TALLY := $(HOST_BUILD)/testbed/arm64/tally
+
+.PHONY: arm64-boot
+arm64-boot: ## boot arm64 once: the demo, and what goes by the size of pages
+	@$(MAKE) --no-print-directory arm64-run ARCH=arm64 KERNEL=$(ARM64_KERNEL) ARM64_ONE=yes
+
+.PHONY: test-arm64
+test-arm64: setup ## run the VM tests on arm64, in pages of PAGES (16k, or 4k)
+	@$(MAKE) --no-print-directory arm64-run ARCH=arm64 KERNEL=$(ARM64_KERNEL)
+
+# With IF_AVAILABLE, a machine that cannot have the guest's root says so, and that counts
+# as skipped.
+.PHONY: arm64-run
+arm64-run:
+	@mkdir -p $(dir $(ARM64_TALLY)); rm -f $(ARM64_TALLY); \
+	status=0; BUILD=$(HOST_BUILD) testbed/userland.sh $(ARCH) || status=$$?; \
+	if [ $$status -eq 77 ] && [ -n "$(IF_AVAILABLE)" ]; then \
+		echo "Linux $(KERNEL) on arm64, NOT TESTED: 0 passed, 0 failed, 1 skipped" | tee $(ARM64_TALLY); exit; \
+	fi; \
+	[ $$status -eq 0 ] && $(MAKE) --no-print-directory vm-ready || exit; \
+	$(TESTBED) test -kernel $(KERNEL) -patched-rxe $(if $(ARM64_ONE),$(ARM64_BOOT),$(ARM64_ALL)) || status=$$?; \
+	sed 's/^FAIL /FAIL arm64 /' $(BUILD)/testbed/$(KERNEL)/tally >$(ARM64_TALLY); exit $$status
