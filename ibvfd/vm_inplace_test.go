@@ -164,7 +164,7 @@ func TestVMInPlaceUnderReads(t *testing.T) {
 	for _, kind := range importers {
 		t.Run(kind, func(t *testing.T) {
 			testenv.SetImporter(t, nic, kind)
-			underReads(t, specs, testenv.Soak(300, 10_000)/len(importers)+1)
+			underReads(t, specs, testenv.Soak(100, 10_000))
 		})
 	}
 }

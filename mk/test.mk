@@ -100,12 +100,14 @@ soak: ## lose links of connections that outlive them for long, in memory and in 
 	GPURDMA_SOAK=1 $(GO) test -count=1 -timeout 2h -v -run '^Test(Rails|Verify)' ./internal/conformance
 	@GPURDMA_SOAK=1 $(MAKE) --no-print-directory vm-test SOFTGPU_VM= \
 		VMTESTFLAGS='-required=false -run "TestVMRails|TestVMVerify|TestVMConformance/Outlive" ./internal/conformance'
+	@GPURDMA_SOAK=1 $(MAKE) --no-print-directory vm-test KERNEL=7.3 \
+		VMTESTFLAGS='-required=false -run "^TestVMInPlace" ./ibvfd ./internal/conformance'
 
-# What the tests in the guest use.
 # The RDMA core that re-registers dma-bufs takes two minutes to build: of what `make test` runs
 # only 7.3 has it.
 VM_REREG = $(if $(filter 7.3,$(KERNEL)),kernel-rereg,$(if $(filter 7.2,$(KERNEL)),$(if $(filter yes,$(LEAVE)),,kernel-rereg)))
 
+# What the tests in the guest use.
 .PHONY: vm-build
 vm-build: kernel cprog build $(if $(SOFTGPU_VM),softgpu) $(if $(filter 7.%,$(KERNEL)),two-machines)
 
