@@ -108,7 +108,7 @@ func (r *registration) register(pd *PD, attr *MRAttr) error {
 		pd.drop(kindMR)
 		return err
 	}
-	if r.foreign() {
+	if r.foreign() && r.over == nil { // it has the key's entry already
 		pd.ctx.foreign.Add(r.made.lkey)
 	}
 	held.Add(r.inode, pd.ctx, pd.ctx.name)

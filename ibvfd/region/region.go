@@ -176,7 +176,7 @@ func (r *Region) move(attr Attr) (moved []place, err error) {
 		mrs := r.mrs[pd]
 		for i, mr := range mrs {
 			if len(parts) != len(mrs) || parts[i].Length != mr.Length() {
-				return moved, refuse(pd.Context().Name(), &parts[0], fault.CauseBadRange, unix.EINVAL,
+				return moved, refuse(pd.Context().Name(), &parts[0], fault.CauseNotSupported, unix.EOPNOTSUPP,
 					fmt.Sprintf("it has %d parts, and the MR that is to go there has others (%d)", len(parts), len(mrs)), "use a buffer of the same segments")
 			}
 			if err := moveTo(mr, parts[i]); err != nil {

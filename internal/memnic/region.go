@@ -112,7 +112,7 @@ func (d *Device) move(r *region, to rc.Source, off, n int64) error {
 	}
 	d.net.mu.Lock()
 	switch {
-	case d.gone != nil:
+	case d.gone != nil, d.net.keys[r.lkey] != r:
 		err = d.refused(unix.EIO, fault.CauseDeviceGone, r.attr)
 	case next.of != nil && next.of.isRevoked():
 		err = d.refused(unix.ENODEV, fault.CauseGone, r.attr)

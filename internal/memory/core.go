@@ -38,11 +38,10 @@ type core struct {
 	at      atomic.Pointer[backing]
 	moved   atomic.Bool // a prover saw that DMA does not go straight to device memory
 
-	moving  sync.RWMutex // held for reading while keys are made or withdrawn, for writing by move
+	moving  sync.RWMutex // held for reading while the source is used, and while keys are made or withdrawn
 	mu      sync.Mutex
 	release func()                    // of the source
 	owned   io.Closer                 // the source, if the core is to close it
-	former  *former                   // while move is under way
 	shared  map[*rc.Registration]bool // of peers
 	handles int                       // Buffers
 	uses    int                       // operations under way, and keys given out
@@ -244,6 +243,8 @@ func (c *core) sync(off, length int64) error {
 }
 
 func (c *core) readAt(p []byte, off int64) (int, error) {
+	c.moving.RLock()
+	defer c.moving.RUnlock()
 	src := c.source()
 	if src == nil {
 		return copy(p, c.hostMem.Bytes()[off:]), nil
@@ -259,6 +260,8 @@ func (c *core) readAt(p []byte, off int64) (int, error) {
 }
 
 func (c *core) writeAt(p []byte, off int64) (int, error) {
+	c.moving.RLock()
+	defer c.moving.RUnlock()
 	src := c.source()
 	if src == nil {
 		return copy(c.hostMem.Bytes()[off:], p), nil

@@ -44,6 +44,8 @@ func (b *Buffer) Flush(ctx context.Context) error {
 	if c.staging != nil {
 		return c.sync(b.off, b.size)
 	}
+	c.moving.RLock()
+	defer c.moving.RUnlock()
 	if f, ok := c.source().(Flusher); ok && c.gpu() && !c.missing() {
 		if err := f.FlushWrites(); !errors.Is(err, errors.ErrUnsupported) {
 			return err
@@ -53,7 +55,7 @@ func (b *Buffer) Flush(ctx context.Context) error {
 }
 
 // push makes the NIC read a byte of each dma-buf of a GPU's memory. What the NIC has written before is in
-// the memory then, also without a completion.
+// the memory then, also without a completion. moving is held for reading.
 func (c *core) push(ctx context.Context) error {
 	if !c.gpu() || c.missing() { // another NIC's Buffer of the memory is read
 		return nil

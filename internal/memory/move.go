@@ -17,9 +17,10 @@ import (
 
 // Move puts the memory of several NICs' Buffers on another source, under the keys that this side and its
 // peers have: all or none of it. bufs are the Buffers that the NICs have of one memory. It copies no
-// bytes. Until it returns, an operation meets the old memory or the new one, key by key. After an error
-// everything is where it was; errors.ErrUnsupported says that the keys cannot stay. The old source is let
-// go of, and closed if the Buffers own it.
+// bytes. Until it returns, an operation meets the old memory or the new one, key by key, and the CPU waits.
+// After an error everything is where it was, unless the error says that a key could not go back;
+// errors.ErrUnsupported says that the keys cannot stay. The old source is let go of, and closed if the
+// Buffers own it.
 func Move(ctx context.Context, bufs []*Buffer, to Source) error {
 	if err := errs.Ended(ctx); err != nil {
 		return err
@@ -30,25 +31,33 @@ func Move(ctx context.Context, bufs []*Buffer, to Source) error {
 		}
 		defer b.core.unuse()
 	}
-	for i, b := range bufs {
-		if err := b.core.moveTo(to); err != nil {
-			for _, done := range bufs[:i] {
-				err = errs.Join(err, done.core.moveTo(done.core.was()))
+	for _, b := range bufs { // always in the same order
+		b.core.moving.Lock()
+		defer b.core.moving.Unlock()
+	}
+	var done []*move
+	for _, b := range bufs {
+		m, err := b.core.moveTo(to)
+		if err != nil {
+			for _, m := range done {
+				err = errs.Join(err, m.back())
 			}
 			return err
 		}
+		done = append(done, m)
 	}
-	var err error
-	for _, b := range bufs {
-		err = errs.Join(err, b.core.leave())
+	for _, m := range done {
+		m.commit()
 	}
-	return err
+	return nil
 }
 
-// former is the memory that a core was on, until leave.
-type former struct {
-	at      *backing
-	release func()
+// move is a core whose registrations are on another source. moving is locked.
+type move struct {
+	c       *core
+	to      Source
+	regs    []*rc.Registration
+	release func() // of the other source
 }
 
 // cannotMove returns the error of a core whose memory stays.
@@ -56,20 +65,27 @@ func (c *core) cannotMove(why, remedy string) error {
 	return &dmabuf.Error{Op: "move a buffer", Device: c.nic.Name(), Detail: why, Err: fmt.Errorf("%w: %w", errors.ErrUnsupported, unix.EOPNOTSUPP), Remedy: remedy}
 }
 
-// moveTo moves all registrations of the memory, or none. A second call, before leave, moves them back.
-func (c *core) moveTo(to Source) (err error) {
+// moveTo moves all registrations of the memory, or none.
+func (c *core) moveTo(to Source) (*move, error) {
 	const anew = "register the other memory, and export it again: the peers import it anew"
-	c.moving.Lock()
-	defer c.moving.Unlock()
 	switch {
 	case to == nil:
-		return &dmabuf.Error{Op: "move a buffer", Device: c.nic.Name(), Detail: "no source", Remedy: "give memory of package gpualloc, or of your own", Err: unix.EINVAL}
+		return nil, &dmabuf.Error{Op: "move a buffer", Device: c.nic.Name(), Detail: "no source", Remedy: "give memory of package gpualloc, or of your own", Err: unix.EINVAL}
 	case c.source() == nil:
-		return c.cannotMove("host memory of the Fabric's stays where it is", anew)
+		return nil, c.cannotMove("host memory of the Fabric's stays where it is", anew)
 	case c.staging != nil:
-		return c.cannotMove("the memory is staged", anew)
+		return nil, c.cannotMove("the memory is staged", anew)
 	case to.Size() < c.size:
-		return &dmabuf.Error{Op: "move a buffer", Device: c.nic.Name(), Detail: fmt.Sprintf("%d bytes, of which there are %d", c.size, to.Size()), Err: dmabuf.ErrRange}
+		return nil, &dmabuf.Error{Op: "move a buffer", Device: c.nic.Name(), Detail: fmt.Sprintf("%d bytes, of which there are %d", c.size, to.Size()), Err: dmabuf.ErrRange}
+	}
+	// The next Flush registers a byte of the other memory.
+	if err := closeRegistrations(&c.bytes); err != nil {
+		return nil, err
+	}
+	m := &move{c: c, to: to}
+	var err error
+	if m.release, err = to.Hold(); err != nil {
+		return nil, err
 	}
 	c.mu.Lock()
 	var regs []*rc.Registration
@@ -79,82 +95,67 @@ func (c *core) moveTo(to Source) (err error) {
 	for r := range c.shared {
 		regs = append(regs, r)
 	}
-	ended := c.ended
 	c.mu.Unlock()
-	if ended {
-		return errs.Closed("buffer")
-	}
-	release, err := to.Hold()
-	if err != nil {
-		return err
-	}
-	for i, r := range regs {
-		if err = c.move(r, to); err == nil {
-			continue
+	for _, r := range regs {
+		if r.Move == nil {
+			err = c.cannotMove("the registration stays where it is", anew)
+		} else {
+			err = r.Move(c.export(to))
 		}
-		for _, done := range regs[:i] {
-			err = errs.Join(err, c.move(done, c.source()))
+		if err != nil {
+			break
 		}
-		release()
-		if errors.Is(err, errors.ErrUnsupported) {
-			err = &dmabuf.Error{Op: "move a buffer", Device: c.nic.Name(), Detail: "the keys cannot stay", Err: err, Remedy: anew}
-		}
-		return err
+		m.regs = append(m.regs, r)
 	}
-	now, was := on(to), former{c.at.Load(), nil}
+	if err == nil {
+		return m, nil
+	}
+	if errors.Is(err, errors.ErrUnsupported) {
+		err = &dmabuf.Error{Op: "move a buffer", Device: c.nic.Name(), Detail: "the keys cannot stay", Err: err, Remedy: anew}
+	}
+	return nil, errs.Join(err, m.back())
+}
+
+// back moves the registrations to where they were. If one cannot be moved, the other source stays held
+// until the memory is freed.
+func (m *move) back() (err error) {
+	c := m.c
+	for _, r := range m.regs {
+		if e := r.Move(c.exported()); e != nil {
+			err = errs.Join(err, fmt.Errorf("a key of %s stays on the other memory: %w", c.nic.Name(), e))
+		}
+	}
+	if err == nil {
+		m.release()
+		return nil
+	}
 	c.mu.Lock()
-	was.release, c.release = c.release, release
-	if c.former != nil { // back again, where it is held twice now
-		was.release()
-		c.former.release()
-		c.former = nil
-	} else {
-		c.former = &was
-	}
+	defer c.mu.Unlock()
+	before := c.release
+	c.release = func() { before(); m.release() }
+	return err
+}
+
+// commit makes the other source the core's, and lets go of the old one.
+func (m *move) commit() {
+	c := m.c
+	c.mu.Lock()
+	old, owned := c.release, c.owned
+	c.release = m.release
 	if c.path.Direct == Proven {
 		c.path.Direct = Registered
 	}
 	c.path.Proof = placement.Placement{}
-	c.mu.Unlock()
 	c.moved.Store(false)
-	c.at.Store(now)
-	return nil
-}
-
-// move moves a registration.
-func (c *core) move(r *rc.Registration, to Source) error {
-	if r.Move == nil {
-		return c.cannotMove("the registration stays where it is", "")
+	c.at.Store(on(m.to))
+	c.mu.Unlock()
+	old()
+	if owned == nil {
+		return
 	}
-	return r.Move(c.export(to))
-}
-
-// was returns the memory of before moveTo.
-func (c *core) was() Source {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.former.at.src
-}
-
-// leave lets go of the memory of before moveTo.
-func (c *core) leave() error {
-	m := c.nic.readBack
-	m.gate <- struct{}{}
-	err := closeRegistrations(&c.bytes)
-	<-m.gate
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err != nil {
-		return err // the memory stays until the Buffer is closed
+	if owned.Close() == nil { // otherwise it is tried again when the memory is freed
+		c.mu.Lock()
+		c.owned = nil
+		c.mu.Unlock()
 	}
-	c.former.release()
-	c.former = nil
-	if c.owned == nil {
-		return nil
-	}
-	if err := c.owned.Close(); err != nil {
-		return err
-	}
-	c.owned = nil
-	return nil
 }

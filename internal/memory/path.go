@@ -93,6 +93,8 @@ func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Place
 	}
 	defer b.core.unuse()
 	c := b.core
+	c.moving.RLock() // the answer is about the memory that the Buffer is on
+	defer c.moving.RUnlock()
 	if c.missing() {
 		return placement.Placement{}, b.NotReached("prove a path")
 	}

@@ -182,7 +182,10 @@ func (g *Given) Push(ctx context.Context) error {
 		if b.core.staging != nil {
 			continue
 		}
-		if err := b.core.push(ctx); err != nil {
+		b.core.moving.RLock()
+		err := b.core.push(ctx)
+		b.core.moving.RUnlock()
+		if err != nil {
 			return err
 		}
 	}

@@ -157,7 +157,7 @@ func (s *scheduler) settle() {
 			s.flushing = false
 			if j := x.waits; err == nil {
 				s.flushed(x.r, x.memory, x.flush)
-			} else if !j.begun && !j.ended && !errors.Is(err, workqueue.ErrEvicted) {
+			} else if !j.begun && !j.ended && !errors.Is(err, workqueue.ErrEvicted) && !errors.Is(err, operation.ErrOutcomeUnknown) {
 				j.err = err
 				s.finishJob(j)
 			}
@@ -190,7 +190,7 @@ func (s *scheduler) repeat(j *job, x *slice) {
 	j.tried = true
 	switch {
 	case !j.cut:
-		j.begun, j.only, j.next, j.mark = false, nil, 0, 0
+		j.begun, j.only, j.next, j.mark, j.gone = false, nil, 0, 0, false
 	case x.n > 0:
 		j.again = append(j.again, x)
 	default:
