@@ -138,6 +138,10 @@ func (s *sender) takeBack() {
 			s.q.cfg.Pool.Put(o)
 			continue
 		}
+		// A NIC that is being removed takes keys away before queue pairs: the peer says whether it is.
+		if s.q.mail.Several() && byPeer(o.err) {
+			o.refusal, o.err = o.err, nil
+		}
 		blamed := o.refused || endsLink(o.err)
 		if blamed && o.blamed == 0 {
 			o.blamed = now
@@ -164,6 +168,19 @@ func (s *sender) takeBack() {
 func endsLink(err error) bool {
 	var status *ibvfd.WCError
 	return errors.As(err, &status) && status.Status != ibvfd.WCWRFlushErr
+}
+
+// byPeer reports whether the peer's NIC has refused an operation.
+func byPeer(err error) bool {
+	var status *ibvfd.WCError
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch status.Status {
+	case ibvfd.WCRemAccessErr, ibvfd.WCRemInvReqErr, ibvfd.WCRemOpErr:
+		return true
+	}
+	return false
 }
 
 // ofLink reports whether an operation has no error of its own: the NIC has not judged it, or has
@@ -267,7 +284,7 @@ func (s *sender) clear(why error) {
 	for s.pending.Len() > 0 {
 		o := s.pending.Pop()
 		if o.err == nil {
-			o.err = why
+			o.err = cmp.Or(o.refusal, why)
 		}
 		if o.cancel != nil {
 			o.cancel()
@@ -397,6 +414,11 @@ func (s *sender) settle(received uint64, gone Removed) error {
 		received := i < known && o.queue == rc.WriteQueue
 		unknown := gone.of(o) && !received
 		switch {
+		case o.refusal != nil:
+			if o.err = o.refusal; gone.Peers {
+				o.err = operation.ErrOutcomeUnknown
+			}
+			s.close(o)
 		case !o.again:
 			rest = append(rest, o)
 		case o.withdrawn != nil, unknown, received:

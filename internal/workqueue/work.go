@@ -43,6 +43,7 @@ type Work struct {
 	listed  bool               // by takeBack
 	refused bool               // the NIC did not take its work requests
 	blamed  int64              // the clock when it first ended a link, without any of it having got through since; or 0
+	refusal error              // of the peer's NIC; it counts if that NIC is not removed
 
 	permitted bool // its keys were checked when the connection was up
 
@@ -97,7 +98,7 @@ func (o *Work) reset() {
 	o.context, o.sink = nil, nil
 	o.silent, o.auto, o.queue = false, false, 0
 	o.number, o.message, o.again, o.repeats, o.probe = 0, 0, false, false, false
-	o.listed, o.refused, o.blamed = false, false, 0
+	o.listed, o.refused, o.blamed, o.refusal = false, false, 0, nil
 	o.part, o.own = false, false
 	o.letter, o.sums, o.cancel, o.limit = mailbox.Letter{}, nil, nil, time.Time{}
 	o.permitted, o.started, o.begun, o.made, o.ended, o.busy = false, false, false, false, false, false
