@@ -56,3 +56,49 @@ func TestEveryTestIsRequired(t *testing.T) {
 		}
 	}
 }
+
+// What must run on arm64 is a test that runs there, on the machine that the list names.
+func TestARM64ListNamesTests(t *testing.T) {
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(root, "testbed", "required", "arm64", "*.txt"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no lists: %v", err)
+	}
+	pkgs, err := gotest.Find(t.Context(), root, []string{"./..."}, regexp.MustCompile("^TestVM"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		runs := map[string]bool{}
+		for _, p := range pkgs {
+			for _, test := range p.Tests {
+				on := test.On("arm64")
+				for _, m := range on {
+					name := test.Name
+					if len(on) > 1 {
+						name = onMachine(test.Name, m, "")
+					}
+					if test.RunsOn(strings.TrimSuffix(filepath.Base(f), ".txt")) {
+						runs[suite.Short(p.Path, modulePath)+" "+name] = true
+					}
+				}
+			}
+		}
+		list, err := suite.ReadRequired(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list) == 0 {
+			t.Errorf("%s is empty", f)
+		}
+		for _, q := range list {
+			test, _, _ := strings.Cut(q.Name, "/")
+			if !runs[q.Group+" "+test] {
+				t.Errorf("%s:%d: %s %s does not run on arm64", f, q.Line, q.Group, q.Name)
+			}
+		}
+	}
+}
