@@ -54,8 +54,9 @@ func exchanged(t testing.TB) [][]byte {
 }
 
 // ends reports how a stream of messages ends: whether it makes a connection, how many offers
-// the other side may take from it, and whether there are no bytes after them.
-func ends(data []byte) (up bool, offers int, clean bool) {
+// the other side may take from it, and whether there are no bytes after them. client reports whether that
+// side has called.
+func ends(client bool, data []byte) (up bool, offers int, clean bool) {
 	next := func(k exchange.Kind) (body []byte, ok bool) {
 		if len(data) < 5 || exchange.Kind(data[4]) != k {
 			return nil, false
@@ -75,6 +76,9 @@ func ends(data []byte) (up bool, offers int, clean bool) {
 		if body, ok := next(exchange.MsgText); !ok || len(body) != h.Text {
 			return false, 0, false
 		}
+	}
+	if h.Link > 0 && !client { // it names a connection that this endpoint does not have
+		return false, 0, false
 	}
 	if h.Mail != (exchange.Mail{}) { // this endpoint's program posts receives
 		return false, 0, false
@@ -114,7 +118,7 @@ func hostile(t testing.TB, client bool, data []byte) {
 	ours, theirs := net.Pipe()
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
-	up, offers, clean := ends(data)
+	up, offers, clean := ends(client, data)
 	ready, heard, taken := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(heard)
@@ -225,7 +229,7 @@ func TestSpoiltExchanges(t *testing.T) {
 				data = slices.Delete(data, at, min(len(data), at+1+r.IntN(8)))
 			}
 		}
-		if up, _, _ := ends(data); up {
+		if up, _, _ := ends(client, data); up {
 			made++
 		}
 		if hostile(t, client, data); t.Failed() {
