@@ -45,14 +45,8 @@ func flapFlags(cuts int) *benchFlags {
 
 // Links are cut while every byte is verified: nothing is lost, each rail has lost links and is back.
 func TestFlap(t *testing.T) {
-	net := memnic.New(memnic.Exchanges())
-	there, _ := severalIn(t, net, "a0", "a1")
-	here, devices := severalIn(t, net, "b0", "b1")
-	serveIn(t, there, "a:1")
-	c, err := here.dial(t.Context(), "a:1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := dialSeveral(t, "b0", "b1")
+	c, devices := p.client, p.devices
 	var said shared
 	a, f, down := &app{stderr: &said}, flapFlags(6), map[string]bool{}
 	r := &flapResult{Planned: f.cuts}
@@ -86,14 +80,7 @@ func TestFlap(t *testing.T) {
 
 // Bytes that are wrong, and messages that are lost, are counted, and are an error.
 func TestFlapFindsLosses(t *testing.T) {
-	net := memnic.New(memnic.Exchanges())
-	there, _ := severalIn(t, net, "a0", "a1")
-	here, _ := severalIn(t, net, "b0", "b1")
-	serveIn(t, there, "a:1")
-	c, err := here.dial(t.Context(), "a:1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := dialSeveral(t, "b0", "b1").client
 	f, over := flapFlags(1), c.link.(*overRails)
 	f.work = []talk.Op{talk.Read}
 	// The CPU changes the server's buffer: reads return bytes that are not expected.
@@ -103,12 +90,12 @@ func TestFlapFindsLosses(t *testing.T) {
 	real := c.pull
 	c.pull = func(ctx context.Context) (c2 operation.Completion, err error) {
 		if c2, err = real(ctx); err == nil && c2.Context == &c.marks[dataOut] {
-			_, err = here.buf.WriteAt([]byte{0xff, 0xfe}, 10)
+			_, err = c.buf.WriteAt([]byte{0xff, 0xfe}, 10)
 		}
 		return c2, err
 	}
 	a := &app{stderr: new(shared)}
-	err = a.flapOver(t.Context(), f, c, over, fl, r)
+	err := a.flapOver(t.Context(), f, c, over, fl, r)
 	if !errors.Is(err, errWrong) || r.Nothing || r.Wrong < 2 || r.Lost != 3 {
 		t.Errorf("%v, %+v", err, r)
 	}

@@ -67,17 +67,33 @@ func serveIn(t *testing.T, there *station, addr string) *shared {
 	return said
 }
 
+// severalPair is a server with the NICs a0 and a1, and a client of it.
+type severalPair struct {
+	server  *station
+	said    *shared // by the server
+	client  *client
+	devices []*memnic.Device // of the client
+}
+
+// dialSeveral makes a severalPair whose client has the given NICs.
+func dialSeveral(t *testing.T, nics ...string) (p severalPair) {
+	t.Helper()
+	net := memnic.New(memnic.Exchanges())
+	p.server, _ = severalIn(t, net, "a0", "a1")
+	here, devices := severalIn(t, net, nics...)
+	p.devices, p.said = devices, serveIn(t, p.server, "a:1")
+	var err error
+	if p.client, err = here.dial(t.Context(), "a:1"); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 // With several NICs every operation goes over rails, in both directions, and every byte is right. A
 // message of many pieces arrives whole. Each rail and each NIC is counted.
 func TestSeveralNICs(t *testing.T) {
-	net := memnic.New(memnic.Exchanges())
-	there, _ := severalIn(t, net, "a0", "a1")
-	here, _ := severalIn(t, net, "b0", "b1")
-	said := serveIn(t, there, "a:1")
-	c, err := here.dial(t.Context(), "a:1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := dialSeveral(t, "b0", "b1")
+	c := p.client
 	if c.server.NIC != "a0,a1" {
 		t.Errorf("%+v", c.server)
 	}
@@ -86,8 +102,8 @@ func TestSeveralNICs(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr := &trial{client: c, seed: 7}
-	for _, p := range f.plan() {
-		row, _, err := tr.row(t.Context(), p, f.count)
+	for _, planned := range f.plan() {
+		row, _, err := tr.row(t.Context(), planned, f.count)
 		if err != nil || !row.OK || row.Verified < row.Size {
 			t.Fatalf("%v, %+v", err, row)
 		}
@@ -110,20 +126,20 @@ func TestSeveralNICs(t *testing.T) {
 	if err := c.hangUp(); err != nil {
 		t.Error(err)
 	}
-	for end := time.Now().Add(testenv.Limit(time.Minute)); !strings.Contains(said.String(), "client 1 is done") && time.Now().Before(end); {
+	for end := time.Now().Add(testenv.Limit(time.Minute)); !strings.Contains(p.said.String(), "client 1 is done") && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
-	if !strings.Contains(said.String(), "; rail 0, a0: ") || !strings.Contains(said.String(), "; rail 1, a1: ") {
-		t.Errorf("the server says:\n%s", said)
+	if !strings.Contains(p.said.String(), "; rail 0, a0: ") || !strings.Contains(p.said.String(), "; rail 1, a1: ") {
+		t.Errorf("the server says:\n%s", p.said)
 	}
-	text := there.metrics()
+	text := p.server.metrics()
 	for _, nic := range []string{"a0", "a1"} {
 		if strings.Contains(text, `gpurdma_bytes_total{kind="write",nic="`+nic+`"} 0`+"\n") || !strings.Contains(text, `gpurdma_bytes_total{kind="write",nic="`+nic+`"}`) {
 			t.Errorf("no bytes of %s in\n%s", nic, text)
 		}
 	}
-	if !strings.Contains(said.String(), "client 1 has the buffer, over port 1 of a0") || !strings.Contains(said.String(), "; over ") {
-		t.Errorf("the server says:\n%s", said)
+	if !strings.Contains(p.said.String(), "client 1 has the buffer, over port 1 of a0") || !strings.Contains(p.said.String(), "; over ") {
+		t.Errorf("the server says:\n%s", p.said)
 	}
 }
 
@@ -149,14 +165,7 @@ func TestOneNICAndSeveral(t *testing.T) {
 
 // Three NICs to two: there are three rails, of which two share one of the server's NICs.
 func TestThreeNICsToTwo(t *testing.T) {
-	net := memnic.New(memnic.Exchanges())
-	there, _ := severalIn(t, net, "a0", "a1")
-	here, _ := severalIn(t, net, "b0", "b1", "b2")
-	serveIn(t, there, "a:1")
-	c, err := here.dial(t.Context(), "a:1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := dialSeveral(t, "b0", "b1", "b2").client
 	tr := &trial{client: c, seed: 3}
 	if row, _, err := tr.row(t.Context(), planned{talk.Write, out, 256 << 10}, 8); err != nil || !row.OK {
 		t.Errorf("%v, %+v", err, row)
@@ -171,14 +180,8 @@ func TestThreeNICsToTwo(t *testing.T) {
 
 // A link that is cut in the middle of a run costs no operation and no message.
 func TestSeveralNICsFailOver(t *testing.T) {
-	net := memnic.New(memnic.Exchanges())
-	there, _ := severalIn(t, net, "a0", "a1")
-	here, devices := severalIn(t, net, "b0", "b1")
-	serveIn(t, there, "a:1")
-	c, err := here.dial(t.Context(), "a:1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := dialSeveral(t, "b0", "b1")
+	c, devices := p.client, p.devices
 	tr := &trial{client: c, seed: 5}
 	over := c.link.(*overRails)
 	for i := range 6 {
