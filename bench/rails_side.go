@@ -81,9 +81,11 @@ func (r railsRun) serve(ctx context.Context, f *gpurdma.Fabric, b *gpurdma.Buffe
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
-	err = r.take(ctx, c, b)
+	if err = r.take(ctx, c, b); err != nil {
+		return errors.Join(err, c.Close(), ln.Close())
+	}
 	<-c.Done() // the client closes it
-	return errors.Join(err, ln.Close())
+	return ln.Close()
 }
 
 func (r railsRun) take(ctx context.Context, c *gpurdma.Conn, b *gpurdma.Buffer) error {
@@ -122,7 +124,7 @@ func (r railsRun) call(ctx context.Context, f *gpurdma.Fabric, b *gpurdma.Buffer
 			}
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("%d rails are up", up)
+			return fmt.Errorf("%d of %d rails are up: %w", up, len(r.client), context.Cause(ctx))
 		}
 	}
 	if _, err := r.write(ctx, c, b, remote, railsWarm); err != nil {
@@ -167,7 +169,7 @@ func (r railsRun) write(ctx context.Context, c *gpurdma.Conn, b *gpurdma.Buffer,
 }
 
 // addCables makes pairs of rxe NICs, each over a cable of its own, and returns the NICs at each end.
-func addCables(n int) (nics [2][]string, remove func(), err error) {
+func addCables(n int) (nics [2][]string, remove func() error, err error) {
 	var undo []string
 	do := func(command string) {
 		if err != nil {
@@ -181,18 +183,25 @@ func addCables(n int) (nics [2][]string, remove func(), err error) {
 	for i := range n {
 		a, b := fmt.Sprintf("bench%da", i), fmt.Sprintf("bench%db", i)
 		do("ip link add " + a + " type veth peer name " + b)
-		undo = append(undo, "ip link delete "+a)
+		if err != nil {
+			break
+		}
+		undo = append(undo, a)
 		for end, nic := range []string{a, b} {
 			do("ip link set " + nic + " up")
 			do("rdma link add " + nic + " type rxe netdev " + nic)
 			nics[end] = append(nics[end], nic)
 		}
 	}
-	time.Sleep(2 * time.Second) // the addresses are tentative until then
-	return nics, func() {
-		for _, command := range undo {
-			f := strings.Fields(command)
-			_ = exec.Command(f[0], f[1:]...).Run() // the NICs go with it
+	if err == nil {
+		time.Sleep(2 * time.Second) // the addresses are tentative until then
+	}
+	return nics, func() (err error) {
+		for _, name := range undo { // the NICs go with it
+			if out, e := exec.Command("ip", "link", "delete", name).CombinedOutput(); e != nil {
+				err = errors.Join(err, fmt.Errorf("ip link delete %s: %w: %s", name, e, out))
+			}
 		}
+		return err
 	}, err
 }

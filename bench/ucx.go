@@ -73,7 +73,7 @@ func compareRails(ctx context.Context, opt options) (rows []railsRow, err error)
 	}
 	const most = 4
 	nics, remove, err := addCables(most)
-	defer remove()
+	defer func() { err = errors.Join(err, remove()) }()
 	if err != nil {
 		return nil, err
 	}

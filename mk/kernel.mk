@@ -15,14 +15,16 @@ kernel-rereg: ## build the RDMA core of KERNEL (7.2, 7.3) that re-registers dma-
 RXE_PROVIDER ?= 56
 
 # With IF_AVAILABLE, a machine that cannot have the source says so, and goes on without it.
+OR_UNAVAILABLE = || { status=$$?; [ $$status = 77 ] && [ -n "$(IF_AVAILABLE)" ] || exit $$status; }
+
 .PHONY: rxe-provider
 rxe-provider: ## build libibverbs with a patched rxe provider, where its source can be had
-	@BUILD=$(BUILD) kernel/rxe-provider.sh $(RXE_PROVIDER) || { status=$$?; [ $$status = 77 ] && [ -n "$(IF_AVAILABLE)" ] || exit $$status; }
+	@BUILD=$(BUILD) kernel/rxe-provider.sh $(RXE_PROVIDER) $(OR_UNAVAILABLE)
 	@$(DOWNLOADS) manifest -build $(HOST_BUILD)
 
 .PHONY: libfabric
 libfabric: ## build libfabric 2.x and what tests it, where its source can be had
-	@BUILD=$(BUILD) testbed/libfabric.sh || { status=$$?; [ $$status = 77 ] && [ -n "$(IF_AVAILABLE)" ] || exit $$status; }
+	@BUILD=$(BUILD) testbed/libfabric.sh $(OR_UNAVAILABLE)
 	@$(DOWNLOADS) manifest -build $(HOST_BUILD)
 
 # The independent C program: libibverbs and raw ioctls, no Go. It needs the

@@ -106,8 +106,16 @@ func (n *netCables) prepare(nic, name string) (cable, error) {
 		return cable{}, uncut(nic, "asked whether "+name+" can be switched", "see the kernel's log", err)
 	}
 	with := []netdev.Device{d} // and the VLANs on it, which go down and come up with the device
-	for _, upper := range uppers(n.sys, name) {
-		if u, err := n.c.Find(upper); err == nil && u.Up {
+	list, err := uppers(n.sys, name)
+	if err != nil {
+		return cable{}, uncut(nic, "which network devices lie on "+name+" is not known", "see that /sys is mounted, and is that of this network namespace", err)
+	}
+	for _, upper := range list {
+		switch u, err := n.c.Find(upper); {
+		case errors.Is(err, unix.ENODEV): // it is in another network namespace
+		case err != nil:
+			return cable{}, uncut(nic, upper+", which lies on "+name+", cannot be looked at", "see that /sys is that of this network namespace", err)
+		case u.Up:
 			with = append(with, u)
 		}
 	}

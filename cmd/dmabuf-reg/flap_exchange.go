@@ -3,7 +3,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"slices"
@@ -30,7 +32,11 @@ func spareExchange(list []cable, server net.Addr, way func(netip.Addr) (string, 
 		}
 	}
 	for _, x := range list {
-		if through == x.netdev || above(sys, through, x.netdev) {
+		upper, err := uppers(sys, x.netdev)
+		if err != nil {
+			return uncut(x.nic, "whether TCP to "+to.String()+" goes through "+x.netdev+" is not known", "see that /sys is mounted, and is that of this network namespace", err)
+		}
+		if through == x.netdev || slices.Contains(upper, through) {
 			return uncut(x.nic, fmt.Sprintf("TCP to %v goes through %s: with it all rails would be cut", to, through),
 				"reach serve at an address of another network, or leave this NIC out of --nic", unix.EBUSY)
 		}
@@ -38,16 +44,22 @@ func spareExchange(list []cable, server net.Addr, way func(netip.Addr) (string, 
 	return nil
 }
 
-// above reports whether a network device lies on another one, as a VLAN or a bond does.
-func above(sys sysfs.FS, dev, lower string) bool { return slices.Contains(uppers(sys, lower), dev) }
-
-// uppers returns the network devices that lie on another one.
-func uppers(sys sysfs.FS, dev string) (list []string) {
-	files, _ := sys.List("class/net/" + dev)
-	for _, f := range files {
-		if name, ok := strings.CutPrefix(f, "upper_"); ok {
-			list = append(append(list, name), uppers(sys, name)...)
-		}
+// uppers returns the network devices that lie on another one, as VLANs and bonds do.
+func uppers(sys sysfs.FS, dev string) (list []string, err error) {
+	files, err := sys.List("class/net/" + dev)
+	if err != nil {
+		return nil, err
 	}
-	return list
+	for _, f := range files {
+		name, ok := strings.CutPrefix(f, "upper_")
+		if !ok {
+			continue
+		}
+		more, err := uppers(sys, name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // it is in another network namespace
+			return nil, err
+		}
+		list = append(append(list, name), more...)
+	}
+	return list, nil
 }

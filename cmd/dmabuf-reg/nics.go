@@ -97,7 +97,10 @@ func greeting(nics int) []byte {
 func (s *station) admit(_ context.Context, caller engine.PeerInfo) error {
 	theirs := 1
 	if text, ok := strings.CutPrefix(string(caller.Hello), nicsGreeting); ok {
-		theirs, _ = strconv.Atoi(text)
+		var err error
+		if theirs, err = strconv.Atoi(text); err != nil || theirs < 2 {
+			return engine.Reject(fmt.Sprintf("the client's greeting is malformed: %.40q", caller.Hello))
+		}
 	}
 	if ours := len(s.nics); (ours > 1) != (theirs > 1) {
 		return engine.Reject(fmt.Sprintf("serve has --nic %s, and the client %d: give both sides one NIC, or both several", s.NIC, theirs))

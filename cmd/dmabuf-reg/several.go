@@ -38,8 +38,12 @@ func (s *station) connect(ctx context.Context, addr string) (link, error) {
 	limited, cancel := context.WithTimeout(ctx, min(s.timeout, railsWait))
 	defer cancel()
 	if why := l.allUp(limited); why != nil {
-		if ctx.Err() != nil {
+		select {
+		case <-c.Done():
+			return nil, errors.Join(why, l.close())
+		case <-ctx.Done():
 			return nil, errors.Join(ctx.Err(), l.close())
+		default:
 		}
 		s.tell("a rail is missing, and is made later if that is possible: %v", why)
 	}
