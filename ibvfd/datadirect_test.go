@@ -3,12 +3,15 @@
 package ibvfd
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
+	"github.com/gpurdma/gpurdma/internal/dl"
 )
 
 // onMover is a scripted device of mlx5's whose NIC has a DMA function, and the memory of an
@@ -80,6 +83,7 @@ func TestContextDataDirect(t *testing.T) {
 		{"has one", moverDir, driverMLX5, nil, "mlx5's driver has taken 0008:03:00.0"},
 		{"has none", "", driverMLX5, nil, "no DMA function"},
 		{"old library", moverDir, driverMLX5, unix.ENOSYS, "libmlx5 cannot say"},
+		{"no library", moverDir, driverMLX5, fmt.Errorf("%w (%w)", &dl.Error{Name: "libmlx5.so.1", Reason: "cannot open shared object file"}, unix.ENOSYS), "libmlx5 does not load: cannot open shared object file"},
 		{"refused", moverDir, driverMLX5, unix.EPERM, "EPERM"},
 		{"no path", "/sys", driverMLX5, nil, "names no PCI function"},
 		{"another driver", moverDir, driverIRDMA, nil, "is not mlx5"},
@@ -95,5 +99,36 @@ func TestContextDataDirect(t *testing.T) {
 				t.Errorf("%v, %v: %q", function, has, why)
 			}
 		})
+	}
+}
+
+// A closed context is not asked.
+func TestDataDirectClosed(t *testing.T) {
+	s := newScript()
+	s.mover = moverDir
+	pd := onMover(t, s, driverMLX5, "nv_dmabuf")
+	c := pd.Context()
+	if err := errors.Join(pd.Close(), c.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, has, why := c.DataDirect(); has || why != "the context is closed" {
+		t.Errorf("%v: %q", has, why)
+	}
+}
+
+// An MR that is kept from the DMA function stays so when something else changes.
+func TestNoDataDirectStays(t *testing.T) {
+	s := newScript()
+	s.provider, s.mover = func(int) error { return nil }, moverDir
+	pd := onMover(t, s, driverMLX5, "nv_dmabuf")
+	attr := MRAttr{Kind: DMABufFD, FD: openFile(t), Length: 4096, NoDataDirect: true, SkipChecks: true}
+	mr, err := pd.RegMR(attr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mr.Close()
+	_, next, err := mr.reg().changed(&ReregAttr{Change: ReregAccess, MRAttr: MRAttr{Access: AccessLocalWrite}})
+	if err != nil || !next.NoDataDirect {
+		t.Errorf("%+v, %v", next, err)
 	}
 }

@@ -38,11 +38,16 @@ func (pd *PD) AllocHost(size int) (*hostmem.Buf, error) {
 	}
 	clear(b.Bytes())
 	pd.bufs.add(b)
-	return hostmem.Adopt(b.Bytes(), size, func() {
+	free := func() {
 		pd.bufs.remove(b)
 		b.Free()
 		pd.drop(kindBuf)
-	}), nil
+	}
+	buf, err := hostmem.Adopt(b.Bytes(), size, free)
+	if err != nil {
+		free()
+	}
+	return buf, err
 }
 
 // providerBufs is memory that the provider has allocated, by address: it takes a call of

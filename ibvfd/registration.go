@@ -21,18 +21,19 @@ import (
 // registration is what the kernel has of an MR. Once an MR shows it, what tells
 // of it does not change: a re-registration makes another and shows that.
 type registration struct {
-	pd     *PD
-	made   registered
-	access Access
-	kind   uint8 // a MemoryKind
-	policy uint8 // a RoutePolicy
-	peer   bool  // by a device pointer
-	length uint64
-	iova   uint64
-	took   time.Duration
-	serial uint64 // counts the context's registrations
-	inode  uint64 // of the dma-buf, for holdings; 0 if it is not known
-	why    string // of the route, where there is more to say than its name
+	pd       *PD
+	made     registered
+	access   Access
+	kind     uint8 // a MemoryKind
+	policy   uint8 // a RoutePolicy
+	noDirect bool  // NoDataDirect
+	peer     bool  // by a device pointer
+	length   uint64
+	iova     uint64
+	took     time.Duration
+	serial   uint64 // counts the context's registrations
+	inode    uint64 // of the dma-buf, for holdings; 0 if it is not known
+	why      string // of the route, where there is more to say than its name
 
 	// Where the memory is, to register it again: of these as many as the kind
 	// has. Guarded by the MR's lock, as all that follows.
@@ -58,7 +59,7 @@ type registered struct {
 func (r *registration) source() MRAttr {
 	return MRAttr{
 		Kind: MemoryKind(r.kind), Policy: RoutePolicy(r.policy), Host: r.host, Buf: r.buf, FD: -1, Pointer: r.pointer,
-		Offset: r.offset, Length: r.length, IOVA: r.iova, Access: r.access, Owner: r.owner,
+		Offset: r.offset, Length: r.length, IOVA: r.iova, Access: r.access, Owner: r.owner, NoDataDirect: r.noDirect,
 	}
 }
 
@@ -85,6 +86,7 @@ func (r *registration) register(pd *PD, attr *MRAttr) error {
 	}
 	r.pd, r.length, r.iova, r.access = pd, attr.Length, attr.IOVA, attr.Access
 	r.kind, r.policy, r.offset, r.pointer = uint8(attr.Kind), uint8(attr.Policy), attr.Offset, attr.Pointer
+	r.noDirect = attr.NoDataDirect
 	var err error
 	if attr.Owner != nil {
 		r.owner = attr.Owner
@@ -316,6 +318,9 @@ func (r *registration) place(attr *MRAttr, fd int) (registered, Route, unix.Errn
 // prepare finds out, once per context, what routes would, so that it is not
 // part of a registration's time.
 func (pd *PD) prepare(p RoutePolicy) {
+	if p != RouteIoctlOnly {
+		pd.ctx.dataDirect()
+	}
 	switch p {
 	case RouteAuto, RouteAutoPeerDirect:
 		pd.dmabufSupport()

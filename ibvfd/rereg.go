@@ -204,8 +204,8 @@ func (m *MR) moved(r *registration, pd *PD, next *MRAttr) error {
 	fresh := &registration{over: r}
 	if err := fresh.register(pd, next); err != nil {
 		var e *RegError
-		if errors.As(err, &e) && (e.Errno == unix.EPROTONOSUPPORT || e.Errno == unix.EOPNOTSUPP) {
-			return errNotInPlace
+		if errors.As(err, &e) && e.Earliest != fault.StageArgs && (e.Errno == unix.EPROTONOSUPPORT || e.Errno == unix.EOPNOTSUPP) {
+			return unix.EOPNOTSUPP // of the kernel, or of the driver
 		}
 		return err
 	}
@@ -342,7 +342,7 @@ func (r *registration) refuseRereg(next *MRAttr, err error) error {
 	e = &RegError{Device: r.pd.ctx.name, Route: r.route(), Attr: *next, Errno: n, Earliest: fault.StageProvider, Latest: fault.StageDriver, Cause: fault.CauseUnknown}
 	switch n {
 	case unix.EOPNOTSUPP:
-		e.Cause, e.Detail = fault.CauseNotSupported, "the driver does not change this in place"
+		e.Cause, e.Detail = fault.CauseNotSupported, "the kernel or its driver does not change this in place"
 	case unix.EACCES:
 		e.Cause, e.Detail = fault.CausePermission, "the memory was pinned for reading only"
 	}

@@ -64,7 +64,7 @@ if ! "$top/kernel/buildroot.sh" "$series" make -C "/usr/src/linux-headers-$relea
 	tail -n 40 "$work/log" >&2
 	fail "building iommufd failed for kernel $release"
 fi
-strip --strip-debug "$src/iommufd.ko"
+"${STRIP:-strip}" --strip-debug "$src/iommufd.ko"
 rm -f "$stamp"
 mv -f "$src/iommufd.ko" "$out/iommufd.ko"
 state >"$stamp.new"

@@ -94,6 +94,18 @@ func TestVMInPlaceTraced(t *testing.T) {
 			if live := tr.Records(); len(live) != 1 || live[0].ID != last.ID {
 				t.Errorf("live: %v", live)
 			}
+			// A tracer that has only found the attachment knows that the MR lives on.
+			if kind == "pinned" {
+				later := open(t, Config{PIDs: []int{os.Getpid()}})
+				found := await(t, later, "what was there", onBuffer(last.Buffer.Inode, Existing)).Record
+				if err := rereg(system, 0, &rights); err != nil {
+					t.Fatal(err)
+				}
+				if end := await(t, later, "the end of what was there", onBuffer(found.Buffer.Inode, Released)).Record; end.ID != found.ID || end.Ended != "re-registered" {
+					t.Errorf("it was %+v, and ended as %+v", found, end)
+				}
+				last = await(t, tr, "re-registered", onBuffer(inode(system), Registered)).Record
+			}
 			if err := d.DestroyMR(mr.Handle); err != nil {
 				t.Fatal(err)
 			}

@@ -208,7 +208,8 @@ func (j *joiner) note(id uint64, what func(*Importer, *Buffer) string) {
 }
 
 func registration(kind uint32) bool {
-	return kind == kindRegDMABuf || kind == kindRegMR || kind == kindRereg || kind == kindReregDMABuf
+	r := Record{Call: calls[kind]}
+	return r.Registration()
 }
 
 // keep follows a record from now on. The oldest one makes room for it.
@@ -496,7 +497,7 @@ func (j *joiner) find(k placement.Key) *entry {
 		if r.Registration() {
 			return e
 		}
-		if before == nil && r.Existed && (r.Use == UseUnknown || r.Use == UseMR) {
+		if before == nil && r.Existed && r.Use == UseUnknown {
 			before = e
 		}
 	}

@@ -90,6 +90,10 @@ func (l *loader) loadRDMA(types typesOf, found map[string]symbol, now rdmaModule
 		switch {
 		case ms != nil && ms.TypeByName(h.function, &fn) == nil && h.program != "":
 			fentry = append(fentry, h)
+		case ms == nil && h.kprobe == "":
+			if h.how == "fexit" {
+				l.note(h, sym.module, "it is watched by its types only, and "+sym.module+" has none")
+			}
 		case ms == nil || h.program != "":
 			kprobes = append(kprobes, h.asKprobe())
 		}
@@ -114,7 +118,7 @@ func (l *loader) loadRDMA(types typesOf, found map[string]symbol, now rdmaModule
 // rdmaTypes are the structures of the RDMA core that the programs read.
 var rdmaTypes = []string{
 	"ib_device", "ib_device_ops", "ib_pd", "ib_mr", "rdma_restrack_entry", "ib_uverbs_device", "ib_uverbs_file",
-	"ib_uobject", "uverbs_attr", "uverbs_attr_bundle", "ib_umem", "ib_umem_dmabuf",
+	"ib_uobject", "uverbs_attr", "uverbs_attr_bundle", "uverbs_ptr_attr", "uverbs_obj_attr",
 }
 
 // withoutOlder hides structures of the kernel of which the RDMA modules have their own: modules that do

@@ -216,6 +216,16 @@ func TestSyntheticPageFaults(t *testing.T) {
 	}
 }
 
+// An mlx5 MR whose attachment was not seen is mapped by a page fault: that it is no MR is not known.
+func TestSyntheticPageFaultOfUnseen(t *testing.T) {
+	var c clock
+	j := testJoiner(10)
+	j.handle(remapped(&c, made(&c, 1, translated, physical)))
+	if r := wantKinds(t, j, Mapped)[0].Record; r.Use != UseUnknown || r.Importer == nil || r.Importer.Module != "mlx5_ib" {
+		t.Errorf("%q, %+v", r.Use, r.Importer)
+	}
+}
+
 // mlx5's DEVX umem is attached outside of any registration call and has no MR:
 // an attachment, which ends with its detachment.
 func TestSyntheticDevxUmem(t *testing.T) {

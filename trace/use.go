@@ -101,7 +101,7 @@ func (c *converter) use(w *wireRecord, i *Importer, callers []string) Use {
 		return UseMR
 	case len(callers) > 0:
 		return useOf(callers)
-	case w.Kind == kindInventory: // a driver with operations of its own may have made an MR of it
+	case w.Kind == kindInventory, w.Kind == kindMap: // its attachment was not seen: a driver with operations of its own may have made an MR of it
 		if u := useOfImporter(i); u != UseOther {
 			return u
 		}

@@ -55,18 +55,21 @@ func Alloc(size int) (*Buf, error) {
 
 // Adopt makes a Buf of the first size bytes of memory that somebody else allocated, which
 // free takes back at the end. It must be zeroed, and should be whole pages: these are kept
-// from child processes, as Alloc's are, until they go back.
-func Adopt(mem []byte, size int, free func()) *Buf {
+// from child processes, as Alloc's are, until they go back. After an error the memory stays the
+// caller's.
+func Adopt(mem []byte, size int, free func()) (*Buf, error) {
 	page := uint64(os.Getpagesize())
 	if AddrOf(mem)%page == 0 && uint64(len(mem))%page == 0 {
-		_ = unix.Madvise(mem, unix.MADV_DONTFORK)
+		if err := unix.Madvise(mem, unix.MADV_DONTFORK); err != nil {
+			return nil, failed("madvise(MADV_DONTFORK)", "host memory", err)
+		}
 		give := free
 		free = func() {
 			_ = unix.Madvise(mem, unix.MADV_DOFORK)
 			give()
 		}
 	}
-	return &Buf{mem: mem, size: size, free: free}
+	return &Buf{mem: mem, size: size, free: free}, nil
 }
 
 // Bytes is the memory, nil once closed. It must not be touched after Close.

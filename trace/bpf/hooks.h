@@ -190,7 +190,7 @@ INLINE void restrack_exit(u64 res)
 }
 
 /* Still valid here; the address may be somebody else's MR at the exit. */
-INLINE void dereg_enter(u64 mr)
+INLINE void dereg_enter(u64 mr, u64 flags)
 {
 	struct mr_state *m = known(KEYS_MRS, &mrs, mr);
 	struct dereg_state *d = dereg();
@@ -209,11 +209,12 @@ INLINE void dereg_enter(u64 mr)
 	d->id = m ? m->id : 0;
 	d->mr = mr;
 	d->slot = n;
+	d->flags = flags;
 	if (m)
 		forget(KEYS_MRS, &mrs, mr);
 }
 
-INLINE void dereg_exit(s32 ret, u32 flags)
+INLINE void dereg_exit(s32 ret)
 {
 	struct dereg_state *d = dereg();
 	struct event e = {};
@@ -226,7 +227,6 @@ INLINE void dereg_exit(s32 ret, u32 flags)
 		return;
 	}
 	fill_event(&e, EVENT_DEREG, d->id);
-	e.flags |= flags;
 	e.object = d->mr;
 	e.ret = ret;
 	if (ret) { /* it lives on */
@@ -245,7 +245,7 @@ INLINE void dereg_exit(s32 ret, u32 flags)
 INLINE void rereg_dmabuf_begin(struct scope *s, u64 mr)
 {
 	s->rec.mr = mr;
-	dereg_enter(mr);
+	dereg_enter(mr, EVENT_IN_REREG);
 }
 
 INLINE void rereg_dmabuf_end(struct scope *s, s32 ret)
@@ -254,7 +254,7 @@ INLINE void rereg_dmabuf_end(struct scope *s, s32 ret)
 
 	if (!s->rec.mr)
 		return;
-	dereg_exit(ret, EVENT_IN_REREG);
+	dereg_exit(ret);
 	if (ret || !TYPE_EXISTS(struct ib_mr)) {
 		s->rec.mr = 0;
 		return;

@@ -260,14 +260,14 @@ int restracked(u64 *ctx)
 SEC("fentry/ib_dereg_mr_user")
 int dereg_begin(u64 *ctx)
 {
-	dereg_enter(number(ctx, 0));
+	dereg_enter(number(ctx, 0), 0);
 	return 0;
 }
 
 SEC("fexit/ib_dereg_mr_user")
 int dereg_end(u64 *ctx)
 {
-	dereg_exit((s32)ctx[2], 0);
+	dereg_exit((s32)ctx[2]);
 	return 0;
 }
 

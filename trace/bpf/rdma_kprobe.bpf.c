@@ -144,14 +144,14 @@ int k_restrack_exit(void *ctx)
 SEC("kprobe/ib_dereg_mr_user")
 int k_dereg_begin(void *ctx)
 {
-	dereg_enter(arg(ctx, 0));
+	dereg_enter(arg(ctx, 0), 0);
 	return 0;
 }
 
 SEC("kretprobe/ib_dereg_mr_user")
 int k_dereg_end(void *ctx)
 {
-	dereg_exit((s32)result(ctx), 0);
+	dereg_exit((s32)result(ctx));
 	return 0;
 }
 

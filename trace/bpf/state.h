@@ -89,6 +89,7 @@ struct dereg_state {
 	u64 id;
 	u64 mr;
 	u64 slot; /* its own */
+	u64 flags; /* of the events in it */
 };
 
 struct {
@@ -511,6 +512,7 @@ INLINE void step(struct scope *s, u8 func, s32 ret, u16 arg)
 
 INLINE void fill_event(struct event *e, u32 type, u64 id)
 {
+	struct dereg_state *d = dereg();
 	u64 thread = pid_tgid();
 
 	e->h.type = type;
@@ -519,8 +521,8 @@ INLINE void fill_event(struct event *e, u32 type, u64 id)
 	e->h.id = id;
 	e->tgid = thread >> 32;
 	e->tid = (u32)thread;
-	if (own_slot(OWNS_DEREG) < SLOTS)
-		e->flags |= EVENT_IN_DEREG;
+	if (d)
+		e->flags |= EVENT_IN_DEREG | d->flags;
 	if (((struct task_struct *)current_task())->flags & PF_EXITING)
 		e->flags |= EVENT_EXITING;
 }

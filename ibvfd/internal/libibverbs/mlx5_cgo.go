@@ -11,6 +11,7 @@ package libibverbs
 import "C"
 
 import (
+	"fmt"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -46,7 +47,7 @@ func loadMLX5(name string) (*C.struct_vb_mlx5, error) {
 func (c *libContext) ofMLX5() (*C.struct_vb_mlx5, error) {
 	m, err := mlx5.Get(func() (*C.struct_vb_mlx5, error) { return loadMLX5(mlx5Name) })
 	if err != nil {
-		return nil, unix.ENOSYS
+		return nil, fmt.Errorf("%w (%w)", err, unix.ENOSYS)
 	}
 	return m, nil
 }
