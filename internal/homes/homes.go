@@ -46,6 +46,7 @@ type Table struct {
 	mu      sync.Mutex
 	homes   map[uint64]*home // by the ID of the memory
 	members map[User]member
+	later   map[User]bool // whose keys are offered again after a pause
 }
 
 // home is the NIC for the atomics on one memory.
@@ -263,8 +264,27 @@ func (t *Table) Offer(ctx context.Context, u User) error { return t.with(ctx, u,
 // OfferAgain offers the keys of a user's home until that has succeeded, or the user is gone.
 func (t *Table) OfferAgain(u User) {
 	if t.Offer(context.Background(), u) != nil {
-		time.AfterFunc(offerPause, func() { t.OfferAgain(u) })
+		t.offerLater(u)
 	}
+}
+
+// offerLater is OfferAgain after a pause. Of several for one user there is one.
+func (t *Table) offerLater(u User) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.later[u] {
+		return
+	}
+	if t.later == nil {
+		t.later = map[User]bool{}
+	}
+	t.later[u] = true
+	time.AfterFunc(offerPause, func() {
+		t.mu.Lock()
+		delete(t.later, u)
+		t.mu.Unlock()
+		t.OfferAgain(u)
+	})
 }
 
 // Look moves homes to which fewer peers have links than to another NIC, each in a goroutine of its own.
@@ -337,7 +357,7 @@ func (t *Table) moveOnce(h *home) {
 	t.mu.Unlock()
 	each(users, func(u User) {
 		if u.Offer(to) != nil {
-			time.AfterFunc(offerPause, func() { t.OfferAgain(u) })
+			t.offerLater(u)
 		}
 	})
 }

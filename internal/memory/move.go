@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"golang.org/x/sys/unix"
 
@@ -31,17 +32,23 @@ func Move(ctx context.Context, bufs []*Buffer, to Source) error {
 		}
 		defer b.core.unuse()
 	}
+	var done []*move
+	defer func() { // what may take long is done without the locks
+		for _, m := range done {
+			m.letGo()
+		}
+	}()
 	for _, b := range bufs { // always in the same order
 		b.core.moving.Lock()
 		defer b.core.moving.Unlock()
 	}
-	var done []*move
 	for _, b := range bufs {
 		m, err := b.core.moveTo(to)
 		if err != nil {
 			for _, m := range done {
 				err = errs.Join(err, m.back())
 			}
+			done = nil
 			return err
 		}
 		done = append(done, m)
@@ -57,7 +64,9 @@ type move struct {
 	c       *core
 	to      Source
 	regs    []*rc.Registration
-	release func() // of the other source
+	release func()    // of the other source
+	old     func()    // releases the source from before
+	owned   io.Closer // the source from before, if it is to be closed; may be nil
 }
 
 // cannotMove returns the error of a core whose memory stays.
@@ -136,12 +145,12 @@ func (m *move) back() (err error) {
 	return err
 }
 
-// commit makes the other source the core's, and lets go of the old one.
+// commit makes the other source the core's.
 func (m *move) commit() {
 	c := m.c
 	c.mu.Lock()
-	old, owned := c.release, c.owned
-	c.release = m.release
+	m.old, m.owned = c.release, c.owned
+	c.release, c.owned = m.release, nil
 	if c.path.Direct == Proven {
 		c.path.Direct = Registered
 	}
@@ -149,13 +158,17 @@ func (m *move) commit() {
 	c.moved.Store(false)
 	c.at.Store(on(m.to))
 	c.mu.Unlock()
-	old()
-	if owned == nil {
+}
+
+// letGo lets go of the source from before. moving is not locked.
+func (m *move) letGo() {
+	m.old()
+	if m.owned == nil || m.owned.Close() == nil {
 		return
 	}
-	if owned.Close() == nil { // otherwise it is tried again when the memory is freed
-		c.mu.Lock()
-		c.owned = nil
-		c.mu.Unlock()
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	if m.c.owned == nil { // it is tried again when the memory is freed
+		m.c.owned = m.owned
 	}
 }

@@ -27,7 +27,6 @@ type Conn struct {
 	FirstRail *Rail        // as it was made
 
 	set    *Set
-	nic    *NIC // of the first rail
 	opt    engine.EndpointOptions
 	how    Options
 	addr   string // that this side has called; "" if the peer has called
@@ -75,7 +74,7 @@ type key struct {
 // newConn makes a Conn of its first rail. addr is the address that this side has called.
 func (s *Set) newConn(n *NIC, ec *engine.Conn, opt engine.EndpointOptions, how Options, addr string) *Conn {
 	first := &Rail{Conn: ec, NIC: n}
-	c := &Conn{addr: addr, set: s, First: ec, FirstRail: first, nic: n, opt: opt, how: how, count: 1, done: make(chan struct{}), rails: []*Rail{first}, polls: []*progress.Progress{n.Endpoint.Progress}}
+	c := &Conn{addr: addr, set: s, First: ec, FirstRail: first, opt: opt, how: how, count: 1, done: make(chan struct{}), rails: []*Rail{first}, polls: []*progress.Progress{n.Endpoint.Progress}}
 	c.Events.c, c.Events.signal = c, make(chan struct{}, 1)
 	c.shared.names = map[string]*exported{}
 	if theirs, name := ec.PeerNICs(); theirs > 0 && opt.Rails.NICs > 0 {
@@ -110,9 +109,12 @@ func (s *Set) newConn(n *NIC, ec *engine.Conn, opt engine.EndpointOptions, how O
 
 func (c *Conn) key() key { return key{c.name, c.addr != ""} }
 
+// nicOf returns the NIC of a rail of a connection whose first rail has a NIC.
+func (s *Set) nicOf(first *NIC, rail int) *NIC { return s.NICs[(first.Index+rail)%len(s.NICs)] }
+
 // nicOf returns this side's NIC of a rail.
 func (c *Conn) nicOf(rail int) *NIC {
-	return c.set.NICs[(c.nic.Index+rail)%len(c.set.NICs)]
+	return c.set.nicOf(c.FirstRail.NIC, rail)
 }
 
 // One returns the connection of the only rail; nil if there may be several.

@@ -72,6 +72,12 @@ func (e *Events) Next(ctx context.Context) (State, error) {
 		if len(e.changed) > 0 {
 			number := e.changed[0]
 			e.changed = e.changed[1:]
+			if len(e.changed) > 0 {
+				select {
+				case e.signal <- struct{}{}: // for another goroutine that waits
+				default:
+				}
+			}
 			e.mu.Unlock()
 			return c.States()[number], nil
 		}

@@ -40,7 +40,8 @@ type job struct {
 	ended bool
 	err   error
 	value uint64
-	held  int             // slices that have ended with Held
+	held  int             // slices that have ended with Held, whose memory was not released; endsMu guards it
+	told  bool            // the completion has Held; endsMu guards it
 	hold  *workqueue.Work // keeps the memory; may be nil
 	mark  uint64          // of a write that may not be in the memory when it completes: its number
 	gone  bool            // the peer's NIC was removed, perhaps with bytes of the write

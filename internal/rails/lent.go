@@ -160,11 +160,11 @@ func (x *checked) take(ctx context.Context, l *lent, t *verify.Trailer) (src ver
 		if lo.access&ibvfd.AccessRemoteWrite == 0 {
 			return nil, x.malformed("sums of memory that the peer may not write")
 		}
-		s, err := lo.span(x.c.nic)
+		s, err := lo.span(x.c.FirstRail.NIC)
 		if err != nil {
 			return nil, unverified(err)
 		}
-		g, err := s.Given(x.c.nic.NIC)
+		g, err := s.Given(x.c.FirstRail.NIC.NIC)
 		if err != nil { // its buffer is closed
 			return nil, unverified(err)
 		}
@@ -213,7 +213,7 @@ func (x *checked) flush(ctx context.Context) error {
 			}
 		}
 		for _, r := range x.c.Rails() {
-			if r.NIC == x.c.nic || !r.up() { // the bytes that have come over a lost link are in the memory
+			if r.NIC == x.c.FirstRail.NIC || !r.up() { // the bytes that have come over a lost link are in the memory
 				continue
 			}
 			s, err := g.span(r.NIC)

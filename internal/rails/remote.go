@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -43,7 +44,7 @@ type exported struct {
 // later, and when the name is withdrawn, it must leave Set.homes. Some NIC must reach it.
 func (c *Conn) newExported(ctx context.Context, name string, span Spans, access ibvfd.Access) (*exported, error) {
 	x := &exported{conn: c, name: name, id: memory.NewID(), span: span, access: access}
-	s, err := span(c.nic)
+	s, err := span(c.FirstRail.NIC)
 	if err != nil {
 		return nil, err
 	}
@@ -175,11 +176,17 @@ func (e *exported) Patience() time.Duration { return e.conn.First.PeerTimeout() 
 func (e *exported) push(n *NIC) {
 	ctx, cancel := context.WithTimeout(context.Background(), pushTimeout) // what other NICs do waits for it
 	defer cancel()
-	if s, err := e.span(n); err == nil {
-		if g, err := s.Given(n.NIC); err == nil {
-			_ = g.Push(ctx)
-			g.Drop()
-		}
+	s, err := e.span(n)
+	if err != nil {
+		return // nothing has come over it
+	}
+	g, err := s.Given(n.NIC)
+	if err != nil {
+		return
+	}
+	defer g.Drop()
+	if err := g.Push(ctx); err != nil && !n.Device().Removed() {
+		slog.Warn("gpurdma: bytes that have come over a NIC may not be in the memory yet", "nic", n.Name(), "error", err)
 	}
 }
 
@@ -204,7 +211,7 @@ func (c *Conn) Export(ctx context.Context, name string, span Spans, access ibvfd
 			all.Add(1)
 			x.tasks.Go(func() {
 				defer all.Done()
-				_ = c.exportOver(ctx, r, x) // a rail without the keys is left out
+				c.exportAlso(ctx, r, x)
 			})
 		}
 	}
@@ -225,6 +232,13 @@ func (c *Conn) exportOver(ctx context.Context, r *Rail, x *exported) error {
 	return r.Conn.Offers.Export(ctx, x.name, s, access, as)
 }
 
+// exportAlso exports memory over a rail that may have it already. Without the keys the rail is left out.
+func (c *Conn) exportAlso(ctx context.Context, r *Rail, x *exported) {
+	if err := c.exportOver(ctx, r, x); err != nil && !errors.Is(err, unix.EEXIST) && r.up() && c.life.Err() == nil {
+		slog.Warn("gpurdma: the peer gets no keys for exported memory over a NIC", "nic", r.NIC.Name(), "name", x.name, "error", err)
+	}
+}
+
 // shareOver exports what has a name over a rail that has a link.
 func (c *Conn) shareOver(r *Rail) {
 	c.shared.mu.Lock()
@@ -234,7 +248,7 @@ func (c *Conn) shareOver(r *Rail) {
 			x.tasks.Go(func() {
 				ctx, cancel := context.WithTimeout(c.life, c.First.PeerTimeout())
 				defer cancel()
-				_ = c.exportOver(ctx, r, x) // it may have the name
+				c.exportAlso(ctx, r, x)
 			})
 		}
 		go c.set.homes.OfferAgain(x)

@@ -103,7 +103,7 @@ func (s *scheduler) Released(context any) {
 	}
 	s.endsMu.Lock()
 	j.held--
-	last := j.held == 0
+	last := j.told && j.held == 0
 	s.endsMu.Unlock()
 	if r, ok := j.Sink.(operation.Releaser); ok && last {
 		r.Released(j.Context)
@@ -167,14 +167,14 @@ func (s *scheduler) settle() {
 		if i := slices.Index(j.live, x); i >= 0 {
 			j.live = slices.Delete(j.live, i, i+1)
 		}
-		if errors.Is(err, workqueue.ErrEvicted) && j.err == nil {
-			s.repeat(j, x)
-			continue
-		}
 		if x.done.Held {
 			s.endsMu.Lock()
 			j.held++
 			s.endsMu.Unlock()
+		}
+		if errors.Is(err, workqueue.ErrEvicted) && j.err == nil {
+			s.repeat(j, x)
+			continue
 		}
 		if j.value = x.done.Value; err != nil && j.err == nil {
 			j.err = err
@@ -218,7 +218,10 @@ func (s *scheduler) finishJob(j *job) {
 		s.c.First.Drop(j.hold)
 		j.hold = nil
 	}
-	done := operation.Completion{Context: j.Context, Op: j.Kind, Len: j.Size, Value: j.value, Err: j.err, Held: j.held > 0}
+	s.endsMu.Lock()
+	j.told = j.held > 0
+	done := operation.Completion{Context: j.Context, Op: j.Kind, Len: j.Size, Value: j.value, Err: j.err, Held: j.told}
+	s.endsMu.Unlock()
 	if j.err != nil {
 		done.Len, done.Value = 0, 0
 	}

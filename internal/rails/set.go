@@ -174,7 +174,7 @@ func (s *Set) addrs(n *NIC, addr string, opt *engine.EndpointOptions) (list []ne
 		return nil
 	}
 	for i := range min(len(s.NICs), Most) {
-		list = append(list, s.NICs[(n.Index+i)%len(s.NICs)].Addr(opt.Port, opt.GID))
+		list = append(list, s.nicOf(n, i).Addr(opt.Port, opt.GID))
 	}
 	return list
 }
