@@ -132,6 +132,15 @@ func (a *Apt) Show(ctx context.Context, name, version string) (Package, error) {
 	return Package{}, fmt.Errorf("%s: %w", spec, ErrNotFound)
 }
 
+// Names returns the names with a prefix of the packages that apt knows.
+func (a *Apt) Names(ctx context.Context, prefix string) ([]string, error) {
+	out, stderr, err := a.run(ctx, "", "apt-cache", "pkgnames", prefix)
+	if err != nil {
+		return nil, fmt.Errorf("apt-cache pkgnames %s: %w: %s", prefix, err, bytes.TrimSpace(stderr))
+	}
+	return strings.Fields(string(out)), nil
+}
+
 // Update refreshes the package lists, which only root may do.
 func (a *Apt) Update(ctx context.Context) error {
 	if os.Geteuid() != 0 {

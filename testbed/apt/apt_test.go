@@ -12,6 +12,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -84,6 +85,22 @@ func TestShow(t *testing.T) {
 		return "", "E: The package lists or status file could not be parsed", errors.New("exit status 100")
 	})
 	if _, err := broken.Show(ctx, "x", ""); err == nil || errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "could not be parsed") {
+		t.Errorf("apt that fails: got %v", err)
+	}
+}
+
+func TestNames(t *testing.T) {
+	a := fake(func(_ string, args []string) (string, string, error) {
+		if slices.Equal(args[len(args)-2:], []string{"pkgnames", "linux-image-6.1."}) {
+			return "linux-image-6.1.0-50-amd64\nlinux-image-6.1.0-9-amd64\n", "", nil
+		}
+		return "", "E: broken", errors.New("exit status 100")
+	})
+	names, err := a.Names(context.Background(), "linux-image-6.1.")
+	if want := []string{"linux-image-6.1.0-50-amd64", "linux-image-6.1.0-9-amd64"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("got %v, %v; want %v", names, err, want)
+	}
+	if _, err := a.Names(context.Background(), "x"); err == nil || !strings.Contains(err.Error(), "E: broken") {
 		t.Errorf("apt that fails: got %v", err)
 	}
 }

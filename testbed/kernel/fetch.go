@@ -39,6 +39,8 @@ func Fetch(ctx context.Context, t layout.Tree, series string, a *apt.Apt, logf f
 	defer unlock()
 	removeStale(t, series)
 
+	cached, err := Open(t, series)
+	haveCached := err == nil
 	s, err := resolve(ctx, a, series)
 	if errors.Is(err, apt.ErrNotFound) {
 		logf("refreshing apt's package lists: %v", err)
@@ -47,11 +49,23 @@ func Fetch(ctx context.Context, t layout.Tree, series string, a *apt.Apt, logf f
 		}
 		s, err = resolve(ctx, a, series)
 	}
+	if errors.Is(err, apt.ErrNotFound) {
+		older, oerr := resolveOlder(ctx, a, series)
+		switch {
+		case oerr != nil:
+			return Kernel{}, fmt.Errorf("%w; %w", err, oerr)
+		case haveCached && Compare(cached.Version, older.Image.Version) >= 0:
+			logf("%v; Linux %s (%s), fetched before, stays", err, cached.Release, cached.Version)
+			return cached, nil
+		}
+		logf("%v; an older one is complete: %s (%s)", err, older.Release, older.Image.Version)
+		s, err = older, nil
+	}
 	if err != nil {
 		return Kernel{}, err
 	}
-	if k, err := Open(t, series); err == nil && readString(filepath.Join(k.Dir, "inputs")) == s.inputs() {
-		return k, nil
+	if haveCached && readString(filepath.Join(cached.Dir, "inputs")) == s.inputs() {
+		return cached, nil
 	}
 
 	logf("fetching Linux %s (%s) with headers and source", s.Release, s.Image.Version)

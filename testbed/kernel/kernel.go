@@ -121,13 +121,13 @@ func Meant(names []string, series string) bool {
 	})
 }
 
-// Compare orders series: 6.1, 6.12, 7.2.
+// Compare orders series (6.1, 6.12, 7.2) and versions (6.1.192-2) by their numbers.
 func Compare(a, b string) int { return slices.Compare(numbers(a), numbers(b)) }
 
-func numbers(series string) []int {
+func numbers(version string) []int {
 	var n []int
-	for part := range strings.SplitSeq(series, ".") {
-		i, _ := strconv.Atoi(part)
+	for _, digits := range strings.FieldsFunc(version, func(r rune) bool { return r < '0' || r > '9' }) {
+		i, _ := strconv.Atoi(digits)
 		n = append(n, i)
 	}
 	return n

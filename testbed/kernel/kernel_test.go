@@ -15,10 +15,20 @@ import (
 	"github.com/gpurdma/gpurdma/testbed/layout"
 )
 
-// archive is what apt offers: the candidate of a name first.
-type archive map[string][]apt.Package
+// offers is what apt offers: the candidate of a name first.
+type offers map[string][]apt.Package
 
-func (a archive) Show(_ context.Context, name, version string) (apt.Package, error) {
+func (a offers) Names(_ context.Context, prefix string) ([]string, error) {
+	var names []string
+	for name := range a {
+		if strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+func (a offers) Show(_ context.Context, name, version string) (apt.Package, error) {
 	for _, p := range a[name] {
 		if version == "" || p.Version == version {
 			return p, nil
@@ -27,13 +37,13 @@ func (a archive) Show(_ context.Context, name, version string) (apt.Package, err
 	return apt.Package{}, apt.ErrNotFound
 }
 
-func (a archive) add(name, version string, depends ...string) {
+func (a offers) add(name, version string, depends ...string) {
 	a[name] = append(a[name], apt.Package{Name: name, Version: version, Depends: depends, SHA256: "sum-" + name})
 }
 
 // bookworm is an archive like Debian 12's.
-func bookworm() archive {
-	a := archive{}
+func bookworm() offers {
+	a := offers{}
 	a.add("linux-image-amd64", "6.1.192-2", "linux-image-6.1.0-56-amd64")
 	a.add("linux-image-6.1.0-56-amd64", "6.1.192-2", "kmod")
 	a.add("linux-headers-6.1.0-56-amd64", "6.1.192-2", "linux-headers-6.1.0-56-common", "linux-kbuild-6.1", "linux-compiler-gcc-12-x86")
@@ -110,6 +120,48 @@ func TestResolveVersions(t *testing.T) {
 				t.Errorf("%s of another version: the error lacks %q: %v", missing, part, err)
 			}
 		}
+	}
+}
+
+// Where the newest image lacks a package of its version, the newest that lacks none
+// is found, and nothing but an image for every machine.
+func TestResolveOlder(t *testing.T) {
+	a := bookworm()
+	add := func(release, version string) {
+		a.add("linux-image-"+release+"-amd64", version)
+		a.add("linux-headers-"+release+"-amd64", version, "linux-headers-"+release+"-common", "linux-kbuild-6.1")
+		a.add("linux-headers-"+release+"-common", version)
+		a.add("linux-source-6.1", version)
+	}
+	add("6.1.0-9", "6.1.27-1")
+	add("6.1.0-50", "6.1.176-1")
+	add("6.1.0-47", "6.1.170-3")
+	a.add("linux-image-6.1.0-50-cloud-amd64", "6.1.176-1")
+	a.add("linux-image-6.1.0-57-amd64-unsigned", "6.1.192-3")
+	kbuild := func(versions ...string) {
+		delete(a, "linux-kbuild-6.1")
+		for _, v := range versions {
+			a.add("linux-kbuild-6.1", v)
+		}
+	}
+	for _, c := range []struct {
+		kbuild []string
+		want   string
+	}{
+		{[]string{"6.1.192-3", "6.1.27-1", "6.1.176-1", "6.1.170-3"}, "6.1.0-50-amd64"},
+		{[]string{"6.1.192-3", "6.1.170-3", "6.1.27-1"}, "6.1.0-47-amd64"},
+		{[]string{"6.1.192-3", "6.1.27-1"}, "6.1.0-9-amd64"},
+		{[]string{"6.1.192-2", "6.1.176-1"}, "6.1.0-56-amd64"},
+	} {
+		kbuild(c.kbuild...)
+		s, err := resolveOlder(context.Background(), a, "6.1")
+		if err != nil || s.Release != c.want {
+			t.Errorf("kbuild %v: got %s, %v; want %s", c.kbuild, s.Release, err, c.want)
+		}
+	}
+	kbuild("6.1.192-3")
+	if s, err := resolveOlder(context.Background(), a, "6.1"); !errors.Is(err, apt.ErrNotFound) {
+		t.Errorf("no image is complete: got %s, %v; want ErrNotFound", s.Release, err)
 	}
 }
 

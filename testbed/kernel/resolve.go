@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/gpurdma/gpurdma/testbed/apt"
@@ -33,9 +35,10 @@ func (s set) inputs() string {
 	return b.String()
 }
 
-// shower is the part of apt that resolving needs.
-type shower interface {
+// archive is the part of apt that resolving needs.
+type archive interface {
 	Show(ctx context.Context, name, version string) (apt.Package, error)
+	Names(ctx context.Context, prefix string) ([]string, error)
 }
 
 // metaPackages are the packages that follow a series, in the order tried. The
@@ -46,13 +49,53 @@ func metaPackages(series string) []string {
 
 // resolve finds the newest image of a series through its meta-package, then
 // headers and source of exactly that version.
-func resolve(ctx context.Context, a shower, series string) (set, error) {
-	var s set
+func resolve(ctx context.Context, a archive, series string) (set, error) {
 	image, err := imageName(ctx, a, series)
 	if err != nil {
-		return s, err
+		return set{}, err
 	}
-	s.Release = strings.TrimPrefix(image, "linux-image-")
+	return setOf(ctx, a, series, image)
+}
+
+// resolveOlder finds the newest image of which the archive has everything. An archive
+// that gets an update offers its packages one by one, over days: a new kbuild
+// package takes the place of the one that the newest image's headers need.
+func resolveOlder(ctx context.Context, a archive, series string) (set, error) {
+	names, err := a.Names(ctx, "linux-image-"+series+".")
+	if err != nil {
+		return set{}, err
+	}
+	var images []apt.Package
+	for _, name := range names {
+		if !imageOf(series).MatchString(name) {
+			continue
+		}
+		p, err := a.Show(ctx, name, "")
+		if err != nil {
+			return set{}, err
+		}
+		images = append(images, p)
+	}
+	slices.SortFunc(images, func(x, y apt.Package) int { return Compare(y.Version, x.Version) })
+	for _, image := range images {
+		s, err := setOf(ctx, a, series, image.Name)
+		if !errors.Is(err, apt.ErrNotFound) {
+			return s, err
+		}
+	}
+	return set{}, fmt.Errorf("no kernel image of series %s has headers and source of its own version: %w", series, apt.ErrNotFound)
+}
+
+// imageOf matches the images of a series that are for every machine: not those
+// of the cloud or real-time flavours, without a signature, or of debug symbols.
+func imageOf(series string) *regexp.Regexp {
+	return regexp.MustCompile(`^linux-image-` + regexp.QuoteMeta(series) + `\.\d+(\+deb\d+)?(-\d+)?-amd64$`)
+}
+
+// setOf is an image with headers and source of exactly its version.
+func setOf(ctx context.Context, a archive, series, image string) (set, error) {
+	s := set{Release: strings.TrimPrefix(image, "linux-image-")}
+	var err error
 	if s.Image, err = a.Show(ctx, image, ""); err != nil {
 		return s, err
 	}
@@ -92,7 +135,7 @@ func resolve(ctx context.Context, a shower, series string) (set, error) {
 }
 
 // imageName follows the meta-packages of a series to its image package.
-func imageName(ctx context.Context, a shower, series string) (string, error) {
+func imageName(ctx context.Context, a archive, series string) (string, error) {
 	var seen []string
 	for _, meta := range metaPackages(series) {
 		p, err := a.Show(ctx, meta, "")
