@@ -22,7 +22,7 @@ import (
 
 // traffic is what one run moves. perftest is given the same.
 type traffic struct {
-	through string // whose side of ours it is: throughIbvfd, throughEndpoint
+	through string // whose side of ours it is: throughIbvfd, throughEndpoint, throughFabric
 	op      string // write, read, send
 	latency bool   // one at a time, to and fro; else as many as fit
 	size    int
@@ -37,7 +37,8 @@ type traffic struct {
 // What our side is made of.
 const (
 	throughIbvfd    = "ibvfd"    // work requests
-	throughEndpoint = "endpoint" // package gpurdma's
+	throughEndpoint = "endpoint" // the engine below package gpurdma
+	throughFabric   = "fabric"   // package gpurdma
 )
 
 const (
@@ -59,9 +60,12 @@ func sideMain(args []string) error {
 		call(addr string) (float64, error)
 		close() error
 	}
-	if t.through == throughEndpoint {
+	switch t.through {
+	case throughFabric:
+		s, err = newProgram(device, t)
+	case throughEndpoint:
 		s, err = newApplication(device, t)
-	} else {
+	default:
 		s, err = newParty(device, t)
 	}
 	if err != nil {

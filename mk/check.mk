@@ -26,6 +26,12 @@ $(BUILD)/checked/sparse-%: $(CHECK_SRC) | testbed
 		$(if $(filter $(SOFTGPU_KERNELS),$*),kernel/softgpu/build.sh $*;) \
 		mkdir -p $(@D) && touch $@
 
+# The RDMA core with it takes minutes to build: not part of make test.
+.PHONY: sparse-rereg
+sparse-rereg: | testbed ## sparse over the RDMA core and rdma_rxe of kernel/patches/rdma-rereg, on KERNEL (7.2, 7.3)
+	@$(TESTBED) fetch -kernel $(KERNEL) -if-missing >/dev/null
+	@SPARSE=1 BUILD=$(BUILD) kernel/build.sh $(KERNEL) rereg
+
 # 1 prints the figures; write also puts them into docs/p2p-decisions.md.
 CORPUS ?= 1
 

@@ -2,10 +2,10 @@
 #
 # The VM tests on a kernel that watches itself: KASAN, lock debugging, kmemleak,
 # checks of the DMA and dma-buf interfaces. It has a build directory of its own,
-# in which it is "kernel 6.12". Not part of `make test`: the kernel takes 11
+# in which it is "kernel 6.12", or with KASAN_KERNEL=7.2 that. Not part of `make test`: the kernel takes 11
 # minutes and more to build on two processors, and everything is slower on it.
 
-KASAN_KERNEL := 6.12
+KASAN_KERNEL ?= 6.12
 KASAN := $(BUILD)/kasan
 # How many times longer tests may take there.
 KASAN_SLOW ?= 10
@@ -36,11 +36,16 @@ kasan-kernel: testbed ## build the debugging kernel and our modules for it
 	@for d in bin doubles runtimes qemu; do mkdir -p $(BUILD)/$$d && ln -sfn ../$$d $(KASAN)/$$d; done
 	@BUILD=$(KASAN) kernel/build.sh $(KASAN_KERNEL)
 	@BUILD=$(KASAN) kernel/softgpu/build.sh $(KASAN_KERNEL)
+	@[ ! -d kernel/patches/rdma-rereg/$(KASAN_KERNEL) ] || BUILD=$(KASAN) kernel/build.sh $(KASAN_KERNEL) rereg
+
+KASAN_TEST = GPURDMA_BUILD=$(KASAN) $(TESTBED) test -kernel $(KASAN_KERNEL) -patched-rxe -slow $(KASAN_SLOW) \
+	-cpus $(KASAN_CPUS) -skip '$(KASAN_SKIP)' $(KASAN_ALLOW)
+# What must run there and nowhere else.
+KASAN_ONLY = $(wildcard testbed/required/kasan/$(KASAN_KERNEL).txt)
 
 .PHONY: kasan
 kasan: kasan-kernel cprog build doubles ## run the VM tests on a kernel with KASAN and lock debugging
-	@status=0; GPURDMA_BUILD=$(KASAN) $(TESTBED) test -kernel $(KASAN_KERNEL) -patched-rxe -slow $(KASAN_SLOW) \
-		-cpus $(KASAN_CPUS) -skip '$(KASAN_SKIP)' $(KASAN_ALLOW) $(KASANFLAGS) || status=1; \
+	@status=0; $(KASAN_TEST) $(KASAN_ONLY:%=-require-also %) $(KASANFLAGS) || status=1; \
 	$(MAKE) --no-print-directory kasan-softgpu || status=1; exit $$status
 
 # Eviction, revocation, removal and death under load are in C.
@@ -48,3 +53,11 @@ kasan: kasan-kernel cprog build doubles ## run the VM tests on a kernel with KAS
 kasan-softgpu: kasan-kernel ## test the software GPU on that kernel
 	@GPURDMA_BUILD=$(KASAN) GPURDMA_SLOW=$(KASAN_SLOW) $(MAKE) --no-print-directory \
 		softgpu-vm KERNEL=$(KASAN_KERNEL) BUILD=$(KASAN) WATCHING=1
+
+# Re-registration in place alone. With GPURDMA_SOAK=1 as often as in `make soak`.
+.PHONY: kasan-rereg
+kasan-rereg: KASAN_KERNEL := 7.2
+kasan-rereg: ## test re-registration in place on a kernel 7.2 with KASAN and fault injection
+	@$(MAKE) --no-print-directory kasan-kernel cprog build doubles KASAN_KERNEL=$(KASAN_KERNEL)
+	@$(KASAN_TEST) -require-also testbed/required/kasan/$(KASAN_KERNEL).txt -run '^TestVMInPlace' -peers '^kernel-selftest-rereg' $(KASANFLAGS) \
+		./ibvfd ./ibvfd/uverbs ./internal/conformance ./trace

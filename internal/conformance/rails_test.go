@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurdma/gpurdma"
 	"github.com/gpurdma/gpurdma/fabrictest"
+	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -193,6 +194,24 @@ func TestRailsLatePacket(t *testing.T) {
 		same(t, "after the late packet", theirs, after)
 		p.allUp(len(s.nics))
 	}
+}
+
+// Without the fence the write of TestRailsLatePacket lands over the newer bytes.
+func TestRailsLatePacketUnfenced(t *testing.T) {
+	s, p := overRails(t, fabrictest.Options{}, gpurdma.Config{PeerTimeout: 300 * time.Millisecond})
+	mine, theirs, remote := p.both(8)
+	put(t, mine, []byte("1st try!"))
+	restore := engine.WithoutFence()
+	t.Cleanup(restore)
+	x, held := s.keepWrite(p, mine, remote)
+	ok(t, limitedDone(t, x))
+	put(t, mine, []byte("newer..."))
+	ok(t, p.client.Write(limited(t), remote, mine.All(), gpurdma.Delivered()))
+	same(t, "written", theirs, []byte("newer..."))
+	s.net.NIC(p.a, held).Hold(s.net.NIC(p.b, held), false)
+	same(t, "after the late packet", theirs, []byte("1st try!"))
+	restore()
+	p.allUp(len(s.nics))
 }
 
 // keepWrite starts a write that stays in the network, and returns the NIC over which it goes.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -150,42 +151,104 @@ func TestVMRailsShare(t *testing.T) {
 func TestVMRailsLatePacket(t *testing.T) {
 	testenv.VM(t)
 	noGoroutines(t)
-	c := testenv.NewCables(t, 2)
-	p := overCables(t, c, gpurdma.Config{PeerTimeout: 2 * time.Second})
-	const size = 4096
-	mine, theirs := host(t, p.a, 2*size), host(t, p.b, size)
-	remote := p.export(theirs.All(), gpurdma.WriteOnly) // it cannot be read back: writes go over one rail
-	before, after := bytes.Repeat([]byte("1"), size), bytes.Repeat([]byte("2"), size)
-	put(t, mine, append(before[:size:size], after...))
+	l := newLateWrite(t)
 	late, want := 0, testenv.Soak(5, 100)
 	for tries := 0; late < want; tries++ {
 		if tries > 2*want {
 			t.Fatalf("the packets were late %d times of %d", late, tries)
 		}
-		was := p.client.Stats().ByNIC
-		ok(t, p.client.Write(limited(t), remote, mine.Range(0, size)))
-		home := slices.IndexFunc(c.NICs("a"), func(nic string) bool { return p.client.Stats().ByNIC[nic].Bytes > was[nic].Bytes })
-		packets, release := c.Hold(t, home, 6*time.Second)
-		ok(t, p.client.Write(limited(t), remote, mine.Range(0, size)))
-		delivered, kept := packets()
-		if kept == 0 {
-			t.Fatalf("the network has delivered %d packets, and keeps none", delivered)
-		}
-		ok(t, p.client.Write(limited(t), remote, mine.Range(size, size), gpurdma.Notify(nil)))
-		must(p.server.ReceiveNotification(limited(t)))(t)
-		same(t, "written", theirs, after)
-		if delivered, _ = packets(); delivered == 0 {
+		wasLate, arrive := l.try()
+		if wasLate {
 			late++
-		} else { // the machine is busy, and the newer bytes came too late
-			t.Logf("the network has delivered %d packets before the newer bytes, and keeps %d", delivered, kept)
 		}
+		arrive()
+		l.p.allUp(len(l.c)) // packets of the next link have passed those that were kept
+		same(t, "after the packets that were kept", l.theirs, l.after)
+	}
+}
+
+// Without the fence the write of TestVMRailsLatePacket lands, over newer bytes.
+//
+//testbed:kernel 7.2 6.12
+func TestVMRailsLatePacketUnfenced(t *testing.T) {
+	testenv.VM(t)
+	noGoroutines(t)
+	l := newLateWrite(t)
+	for tries := 0; ; tries++ {
+		if tries > 3 {
+			t.Fatal("the packets are never late")
+		}
+		restore := engine.WithoutFence()
+		t.Cleanup(restore)
+		wasLate, arrive := l.try()
+		arrive()
+		if wasLate {
+			for ctx := limited(t); ; time.Sleep(10 * time.Millisecond) {
+				if got := content(t, l.theirs); bytes.Equal(got, l.before) {
+					break
+				}
+				if ctx.Err() != nil {
+					t.Fatal("the late packets have not landed: this test does not show what the fence is for")
+				}
+			}
+		}
+		restore()
+		l.p.allUp(len(l.c))
+		if wasLate {
+			return
+		}
+	}
+}
+
+// lateWrite writes over two cables, of which one keeps its packets.
+type lateWrite struct {
+	t             *testing.T
+	c             testenv.Cables
+	p             *pair
+	mine, theirs  *gpurdma.Buffer
+	remote        gpurdma.Remote
+	before, after []byte
+}
+
+func newLateWrite(t *testing.T) *lateWrite {
+	l := &lateWrite{t: t, c: testenv.NewCables(t, 2)}
+	l.p = overCables(t, l.c, gpurdma.Config{PeerTimeout: 2 * time.Second})
+	const size = 4096
+	l.mine, l.theirs = host(t, l.p.a, 2*size), host(t, l.p.b, size)
+	l.remote = l.p.export(l.theirs.All(), gpurdma.WriteOnly) // it cannot be read back: writes go over one rail
+	l.before, l.after = bytes.Repeat([]byte("1"), size), bytes.Repeat([]byte("2"), size)
+	put(t, l.mine, slices.Concat(l.before, l.after))
+	return l
+}
+
+// try writes over a cable that keeps what goes over it, so that the other carries it out, and then
+// newer bytes. It reports whether these were written before the first packet was delivered. arrive
+// waits until all are, and mends the cable.
+func (l *lateWrite) try() (late bool, arrive func()) {
+	t, p, c := l.t, l.p, l.c
+	size := int64(len(l.before))
+	was := p.client.Stats().ByNIC
+	ok(t, p.client.Write(limited(t), l.remote, l.mine.Range(0, size)))
+	home := slices.IndexFunc(c.NICs("a"), func(nic string) bool { return p.client.Stats().ByNIC[nic].Bytes > was[nic].Bytes })
+	packets, release := c.Hold(t, home, 6*time.Second)
+	ok(t, p.client.Write(limited(t), l.remote, l.mine.Range(0, size)))
+	delivered, kept := packets()
+	if kept == 0 {
+		t.Fatalf("the network has delivered %d packets, and keeps none", delivered)
+	}
+	ok(t, p.client.Write(limited(t), l.remote, l.mine.Range(size, size), gpurdma.Notify(nil)))
+	must(p.server.ReceiveNotification(limited(t)))(t)
+	same(t, "written", l.theirs, l.after)
+	delivered, _ = packets()
+	if late = delivered == 0; !late { // the machine is busy, and the newer bytes came too late
+		t.Logf("the network has delivered %d packets before the newer bytes, and keeps %d", delivered, kept)
+	}
+	return late, func() {
 		for ctx := limited(t); delivered < kept; time.Sleep(10 * time.Millisecond) {
 			ok(t, ctx.Err())
 			delivered, _ = packets()
 		}
 		release()
-		p.allUp(len(c)) // packets of the next link have passed those that were kept
-		same(t, "after the packets that were kept", theirs, after)
 	}
 }
 

@@ -23,6 +23,12 @@ func TestEveryTestIsRequired(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no lists: %v", err)
 	}
+	// What needs a kernel that checks itself: make kasan requires it.
+	debugging, err := filepath.Glob(filepath.Join(root, "testbed", "required", "kasan", "*.txt"))
+	if err != nil || len(debugging) == 0 {
+		t.Fatalf("no lists: %v", err)
+	}
+	files = append(files, debugging...)
 	listed := map[string]bool{} // series, package and name
 	for _, f := range files {
 		list, err := suite.ReadRequired(f)

@@ -67,6 +67,7 @@ func runTest(ctx context.Context, args []string) (int, error) {
 	race := fs.Bool("race", false, "build with the race detector")
 	required := fs.Bool("required", true, "check the list of tests that must run, where nothing was deselected")
 	parallel := fs.Int("parallel", 1, "how many machines to have at once")
+	also := fs.String("require-also", "", "a `file` with more tests that must run, whatever was deselected")
 	ifAvailable := fs.Bool("if-available", false, "where this kernel cannot be had, say so, count the required tests as skipped, and succeed")
 	passed := fs.String("passed", "", "write the names of the tests that passed to `file`, in the required list's format")
 	if err := fs.Parse(args); err != nil {
@@ -148,6 +149,13 @@ func runTest(ctx context.Context, args []string) (int, error) {
 		whole := len(list)
 		list = slices.DeleteFunc(list, func(q suite.Required) bool { return t.skips(q.Group, q.Name) })
 		t.leftOut = whole - len(list)
+		t.summary.Check(list, modulePath)
+	}
+	if *also != "" {
+		list, err := suite.ReadRequired(*also)
+		if err != nil {
+			return 0, err
+		}
 		t.summary.Check(list, modulePath)
 	}
 	if *passed != "" {
