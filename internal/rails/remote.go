@@ -38,6 +38,8 @@ type exported struct {
 	span   Spans
 	access ibvfd.Access
 	tasks  sync.WaitGroup // exports over later rails; none is added when the name is withdrawn
+	life   context.Context // of memory with a name
+	stop   context.CancelFunc
 }
 
 // newExported returns memory that is to be exported under a name, or shared without one. If that fails
@@ -197,8 +199,10 @@ func (c *Conn) Export(ctx context.Context, name string, span Spans, access ibvfd
 	if err != nil {
 		return err
 	}
+	x.life, x.stop = context.WithCancel(c.First.Works.Life())
 	c.lent.add(x) // before the peer knows it
 	if err := c.exportOver(ctx, c.rail(0), x); err != nil {
+		x.stop()
 		c.lent.remove(x.id)
 		c.set.homes.Leave(x) // another rail may have got keys
 		return err
@@ -234,7 +238,10 @@ func (c *Conn) exportOver(ctx context.Context, r *Rail, x *exported) error {
 
 // exportAlso exports memory over a rail that may have it already. Without the keys the rail is left out.
 func (c *Conn) exportAlso(ctx context.Context, r *Rail, x *exported) {
-	if err := c.exportOver(ctx, r, x); err != nil && !errors.Is(err, unix.EEXIST) && r.up() && c.life.Err() == nil {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(x.life, cancel)()
+	if err := c.exportOver(ctx, r, x); err != nil && !errors.Is(err, unix.EEXIST) && r.up() && x.life.Err() == nil {
 		slog.Warn("gpurdma: the peer gets no keys for exported memory over a NIC", "nic", r.NIC.Name(), "name", x.name, "error", err)
 	}
 }
@@ -262,6 +269,7 @@ func (c *Conn) Unexport(ctx context.Context, name string) error {
 	delete(c.shared.names, name)
 	c.shared.mu.Unlock()
 	if x != nil {
+		x.stop()
 		c.lent.remove(x.id)
 	}
 	if c.sched == nil {
