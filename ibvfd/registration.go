@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,9 +14,11 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/datadirect"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
+	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
 // registration is what the kernel has of an MR. Once an MR shows it, what tells
@@ -221,7 +224,7 @@ func (r *registration) byAddress(attr *MRAttr, addr uint64) error {
 	}
 	var v libibverbs.MR
 	var err error
-	if b := r.pd.bufs.of(addr, attr.Length); b != nil && r.iova == addr {
+	if b := r.pd.bufs.Of(addr, attr.Length); b != nil && r.iova == addr {
 		v, err = r.pd.v.RegBuf(b, addr, attr.Length, uint32(attr.Access))
 	} else {
 		v, err = r.pd.v.RegHost(addr, attr.Length, r.iova, uint32(attr.Access))
@@ -344,6 +347,29 @@ func (pd *PD) routes(attr *MRAttr, fd int) (registered, Route, unix.Errno) {
 		return pd.byIoctl(attr, fd)
 	}
 	return registered{}, RouteProvider, n
+}
+
+// byDataDirect registers by the DMA function where that is the way to the memory. Where it
+// is not, or where the kernel refuses, it registers nothing, and why may say so.
+func (pd *PD) byDataDirect(attr *MRAttr, fd int) (made registered, why string) {
+	if attr.NoDataDirect || attr.Policy == RouteIoctlOnly {
+		return made, ""
+	}
+	d := pd.ctx.dataDirect()
+	if !d.Has {
+		return made, ""
+	}
+	if !datadirect.Reaches(pd.ctx.evidence.lookAt(fd).Exporter) {
+		return made, ""
+	}
+	if attr.IOVA%uint64(os.Getpagesize()) != 0 {
+		return made, fmt.Sprintf("not by the NIC's DMA function %v: that takes an IOVA that is aligned to pages", d.Function)
+	}
+	v, err := pd.v.RegDataDirect(attr.Offset, attr.Length, attr.IOVA, fd, uint32(attr.Access))
+	if err != nil {
+		return made, fmt.Sprintf("not by the NIC's DMA function %v: %s", d.Function, errno.Text(errnoOf(err)))
+	}
+	return fromVerbs(v), fmt.Sprintf("the NIC's DMA function %v moves the bytes (Data Direct)", d.Function)
 }
 
 func (pd *PD) byIoctl(attr *MRAttr, fd int) (registered, Route, unix.Errno) {
