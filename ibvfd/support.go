@@ -13,8 +13,8 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// dmabufSupport asks once and remembers: drivers do not learn. Callers that
-// come at the same time all ask, which harms nothing.
+// dmabufSupport asks once for each context, because a driver's answer does not change.
+// Several goroutines may ask at the same time, which does no harm.
 func (pd *PD) dmabufSupport() explain.Answers {
 	if s := pd.ctx.support.Load(); s != nil {
 		return *s
@@ -45,8 +45,8 @@ func (c *Context) onlyIoctl() bool {
 }
 
 // DataDirect is the DMA function of the NIC's card, which mlx5's driver has taken for the
-// device: a ConnectX-8 or later beside a GPU. It is false with the reason where there is
-// none, or where it is not known. mlx5's library is asked, once for each context.
+// device: a ConnectX-8 or later beside a GPU. has is false if there is none, or if it is not
+// known; why says which. DataDirect asks mlx5's library, once for each context.
 func (c *Context) DataDirect() (function pciaddr.Addr, has bool, why string) {
 	if err := c.enter(); err != nil {
 		return pciaddr.Addr{}, false, "the context is closed"
