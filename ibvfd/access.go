@@ -35,10 +35,10 @@ const (
 const accessFlush = AccessFlushGlobal | AccessFlushPersistent
 
 // AccessOptional are the flags that a kernel or NIC without the feature
-// ignores instead of refusing the MR (IB_UVERBS_ACCESS_OPTIONAL_RANGE). Of
-// these there is AccessRelaxedOrdering so far. It is the caller's choice for
-// each MR: it pays for bulk data, and must be left out where the order of
-// writes is looked at, such as a flag behind its data.
+// ignores instead of refusing the MR (IB_UVERBS_ACCESS_OPTIONAL_RANGE).
+// AccessRelaxedOrdering is the only one so far. The caller chooses it for each
+// MR: it makes bulk data faster, and must be left out where a program relies on
+// the order of writes, as with a flag that is written after its data.
 const AccessOptional Access = uverbs.AccessOptional
 
 // String lists the flags: "local-write|remote-read", "none" for 0.

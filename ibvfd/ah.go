@@ -27,10 +27,10 @@ type PathAttr struct {
 	SL           uint8
 	SrcPathBits  uint8
 	StaticRate   uint8 // enum ibv_rate
-	// Global has a GRH also where the peer has a LID. One behind a router has to be
-	// given the router's LID in place of its own, which only the subnet manager
-	// knows: nothing here asks it but rdma_cm ([ManagedAttr]). Over RoCE, and to a
-	// peer without a LID, there always is a GRH.
+	// Global adds a GRH even if the peer has a LID. For a peer behind a router,
+	// Endpoint.LID must be the router's. Only the subnet manager knows that LID:
+	// rdma_cm asks it ([ManagedAttr]), and this package does not. Over RoCE, and to
+	// a peer without a LID, there always is a GRH.
 	Global bool
 }
 
@@ -41,7 +41,7 @@ type AH struct {
 	posts  *sync.RWMutex // the PD's: it guards addr
 	device string
 	v      libibverbs.AH
-	addr   uintptr // of the provider's; 0 once closed
+	addr   uintptr // of the provider's struct ibv_ah; 0 once closed
 }
 
 // Close destroys the address handle. Closing again does nothing.
@@ -58,10 +58,11 @@ func (h *AH) Close() error {
 	})
 }
 
-// CreateAH makes an address handle to remote, of which GID, or LID on
-// InfiniBand, are used, for this queue pair and all others of its PD, port and
-// GID. Over RoCE this looks the peer's MAC address up, which may wait for the
-// network. Keep it open until the sends that name it have completed.
+// CreateAH makes an address handle to remote. It uses remote's GID and, on
+// InfiniBand, its LID. This queue pair and all others with its PD, port and GID
+// may use the handle. Over RoCE CreateAH looks the peer's MAC address up, which
+// may wait for the network. Keep the handle open until the sends that name it
+// have completed.
 func (q *QP) CreateAH(remote Endpoint, opt PathAttr) (*AH, error) {
 	if err := q.enter(); err != nil {
 		return nil, err

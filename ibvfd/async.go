@@ -9,16 +9,16 @@ import (
 	"github.com/gpurdma/gpurdma/internal/eventfile"
 )
 
-// asyncEvents is where a context's events come from, opened when they are first
-// asked for.
+// asyncEvents reads a context's events. The first call that asks for events opens
+// the file.
 type asyncEvents struct {
 	mu     sync.Mutex
 	file   *eventfile.File
-	raw    libibverbs.Event // the last one, and its object; for the goroutine that has file's turn
+	raw    libibverbs.Event // the last event, and its object; only the goroutine that has locked file uses them
 	object any
 }
 
-// close ends the waiting around destroy, which closes the context.
+// close calls destroy, which closes the context, while no goroutine waits for events.
 func (a *asyncEvents) close(destroy func() error) error {
 	a.mu.Lock()
 	f := a.file

@@ -26,17 +26,18 @@ type ConnectAttr struct {
 	Timeout     uint8 // 4.096 us * 2^Timeout until a retry; default 14 (67 ms); Zero: no timeout
 	RetryCount  uint8 // 7 at most; default 6: rxe takes 7 for "for ever"; Zero: none
 	RNRRetry    uint8 // 7 stands for "for ever", the default; Zero: none
-	MaxRead     uint8 // READs, atomics and FLUSHes on their way in each direction; default: the device's limit, 16 at most; Zero: none
-	// PeerReads is how many of these the peer answers at once: ours are no more. A side
-	// that sends more than that loses the connection. Default: MaxRead; Zero: none.
+	MaxRead     uint8 // READs, atomics and FLUSHes in flight in each direction; default: the device's limit, 16 at most; Zero: none
+	// PeerReads is how many of these the peer answers at once. This side has no more
+	// in flight: a side that sends more loses the connection. Default: MaxRead; Zero:
+	// none.
 	PeerReads uint8
 }
 
 // Zero is a 0 in a field of ConnectAttr where 0 would take the default.
 const Zero = 0xff
 
-// Reads is MaxRead as it is on a device: its default taken, and Zero 0. It is what
-// the peer is to be told for its PeerReads.
+// Reads returns MaxRead with the device's default filled in, and 0 for Zero. The
+// peer puts this number into its PeerReads.
 func (a *ConnectAttr) Reads(dev ibdev.DeviceAttr) uint8 {
 	switch a.MaxRead {
 	case 0:
@@ -205,7 +206,7 @@ func (q *QP) Activate(pkeyIndex int) error {
 	return q.bringUp(m)
 }
 
-// checkPKey refuses what 16 bits would make another index of.
+// checkPKey refuses an index that does not fit into the 16 bits of the C field.
 func (q *QP) checkPKey(index int) error {
 	if index >= 0 && index <= math.MaxUint16 {
 		return nil
@@ -216,15 +217,15 @@ func (q *QP) checkPKey(index int) error {
 	return e
 }
 
-// checkFlush refuses to let a peer flush that may not read: a FLUSH is answered
-// from the same places, and rxe faults where there are none (rxe_prepare_res in
-// rxe_resp.c).
+// checkFlush refuses the right to flush for a peer that may have no READs in flight:
+// the device answers a FLUSH with the same resources, and rxe faults without any
+// (rxe_prepare_res in rxe_resp.c).
 func (q *QP) checkFlush(a Access, reads uint8) error {
 	if a&accessFlush == 0 || reads > 0 {
 		return nil
 	}
 	e := failed("ibv_modify_qp", q.pd.ctx.name, unix.EINVAL)
-	e.Detail = fmt.Sprintf("QP %d with %v, and no READs on their way", q.num, a&accessFlush)
+	e.Detail = fmt.Sprintf("QP %d with %v, and no READs in flight", q.num, a&accessFlush)
 	e.Remedy = "a FLUSH counts as one: allow 1 or more, or leave " + (a & accessFlush).String() + " out of Access"
 	return e
 }
@@ -327,7 +328,7 @@ type ManagedAttr struct {
 	MTU         int    // bytes
 	PSN         uint32 // first packet sequence number that this side sends
 	MinRNRTimer uint8
-	MaxDestRead uint8 // READs, atomics and FLUSHes of the peer on their way
+	MaxDestRead uint8 // READs, atomics and FLUSHes that the peer has in flight
 	MaxRead     uint8 // ours
 	Timeout     uint8
 	RetryCount  uint8
@@ -335,7 +336,7 @@ type ManagedAttr struct {
 }
 
 // ConnectManaged is [QP.Connect] with what a connection manager has settled:
-// the queue pair's own port, GID and packet sequence number do not count.
+// the queue pair's own port, GID and packet sequence number are not used.
 func (q *QP) ConnectManaged(a ManagedAttr) error {
 	if err := q.enter(); err != nil {
 		return err
@@ -364,7 +365,7 @@ func (q *QP) managed(a *ManagedAttr) (*libibverbs.QPModify, error) {
 		return nil, err
 	}
 	if q.checkFlush(a.Access, a.MaxDestRead) != nil {
-		a.Access &^= accessFlush // which rdma_cm gives to every peer, unasked
+		a.Access &^= accessFlush // rdma_cm gives it to every peer
 	}
 	return &libibverbs.QPModify{
 		Type: int(RC), PKeyIndex: a.PKeyIndex, Access: uint32(a.Access),

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/datadirect"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/kernelonly"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
@@ -37,8 +38,8 @@ type Context struct {
 	objects objects
 	async   asyncEvents
 
-	support atomic.Pointer[explain.Answers] // nil until it is known
-	direct  atomic.Pointer[dataDirect]      // the same
+	support atomic.Pointer[explain.Answers]   // nil until it is known
+	direct  atomic.Pointer[datadirect.Answer] // the same
 	numbers mrnumbers.Cache
 	foreign lkeys.Set // of memory that the CPU does not reach by its keys
 }

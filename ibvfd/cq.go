@@ -140,8 +140,8 @@ func (cq *CQ) Poll(wc []WC) (int, error) {
 	return n, nil
 }
 
-// pollSleep is how long PollUntil sleeps between looks for what has not come at
-// once, so that a kernel thread of a software NIC gets its turn.
+// pollSleep is how long PollUntil sleeps between polls after the first 200 us, so that a
+// kernel thread of a software NIC may run.
 const pollSleep = 20 * time.Microsecond
 
 // PollUntil polls until there is at least one completion, or ctx ends, whose
@@ -186,7 +186,7 @@ func (cq *CQ) waitFor(ctx context.Context, wc []WC, mode notify) (int, error) {
 		return 0, nil
 	}
 	if n, err := cq.Poll(wc); n > 0 || err != nil {
-		return n, err // without the turn
+		return n, err // without waiting for the turn
 	}
 	for {
 		if err := cq.turn(ctx); err != nil {
@@ -223,7 +223,7 @@ func (cq *CQ) sleep(ctx context.Context, wc []WC, mode notify) (int, error) {
 			return 0, err
 		}
 		if n, err := cq.Poll(wc); n > 0 || err != nil {
-			return n, err // armed still: a later wait need not
+			return n, err // the queue stays armed for the next wait
 		}
 		if err := cq.event(ctx); err != nil {
 			return 0, err

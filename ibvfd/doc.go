@@ -39,10 +39,10 @@
 //
 // # Device memory
 //
-// SendInline is for host memory: see there. mlx5 can put short receives into the
-// completion for the CPU to copy where they belong, which it cannot for device
-// memory; therefore MLX5_SCATTER_TO_CQE=0 is set for libibverbs before it is
-// loaded, whatever the environment says, for the whole process. Whether PCIe writes may
+// [SendInline] is for host memory only. mlx5 can put short receives into the
+// completion, from which the CPU copies them to their buffer; the CPU cannot copy to
+// device memory. Therefore this package sets MLX5_SCATTER_TO_CQE=0 for libibverbs
+// before it loads it, for the whole process and whatever the environment has. Whether PCIe writes may
 // overtake each other is the caller's choice for each MR: AccessRelaxedOrdering
 // suits bulk data, and is left out for flags that are polled.
 //

@@ -8,12 +8,32 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/holdings"
+	"github.com/gpurdma/gpurdma/internal/refusal"
+	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
 
-// request is what the rules look at of a.
+// evidence has the sources by which a context explains a refusal.
+type evidence struct {
+	hostLimits func() explain.Memlock // called when a host registration ends in ENOMEM
+	machine    refusal.Machine
+	lookAt     func(fd int) explain.Buffer
+	kernelBufs func(debugfs string) ([]dmabuf.KernelBuf, error)
+}
+
+// evidenceOf returns the sources of this machine.
+func evidenceOf(sys sysfs.FS) evidence {
+	return evidence{explain.ReadMemlock, refusal.Machine{Sys: sys}, explain.LookAt, dmabuf.KernelBufs}
+}
+
+// held are the dma-bufs that this process has registered.
+var held holdings.Held
+
+// request returns the part of a that the rules check.
 func (a *MRAttr) request() explain.Request {
 	return explain.Request{Offset: a.Offset, Length: a.Length, IOVA: a.IOVA, Access: uint32(a.Access)}
 }
@@ -71,8 +91,8 @@ func (pd *PD) explainDMABuf(attr *MRAttr, fd int, route Route, n unix.Errno) *Re
 	return c.refused(attr, route, ev.Explain(attr.request()))
 }
 
-// attachedElsewhere lists the other devices that have a dma-buf attached: what this
-// process has registered, and what the kernel's list has of others. err is why that
+// attachedElsewhere lists the other devices that have a dma-buf attached: those with
+// which this process has registered it, and those in the kernel's list. err is why that
 // list could not be read.
 func (c *Context) attachedElsewhere(inode uint64) (list []string, err error) {
 	if inode == 0 {

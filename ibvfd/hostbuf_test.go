@@ -14,7 +14,7 @@ import (
 )
 
 // Where the library has ibv_alloc_buf, the provider allocates, and the memory is registered by
-// ibv_reg_buf_mr; the PD is in use until it is closed. Elsewhere it is memory as ever.
+// ibv_reg_buf_mr; the PD is in use until it is closed. Elsewhere AllocHost maps the memory itself.
 func TestAllocHost(t *testing.T) {
 	for _, allocates := range []bool{true, false} {
 		s := newScript()

@@ -65,7 +65,7 @@ func (l *life) end(destroy func() error) error {
 // parent is the life of an object from which others are made.
 type parent struct {
 	life
-	closing atomic.Bool // set before users is looked at for the last time
+	closing atomic.Bool // set before the last look at users
 	users   [kinds]atomic.Int32
 }
 

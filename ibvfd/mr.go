@@ -17,11 +17,11 @@ type MR struct {
 	mu     sync.Mutex // held while Close, Rereg, DropOld or ID is under way
 	closed bool
 	first  registration
-	now    atomic.Pointer[registration] // after the first Rereg: nil until then, which costs no registration anything
+	now    atomic.Pointer[registration] // nil until the first Rereg, so that RegMR allocates nothing for it
 	old    *registration                // still registered after a Rereg: a list
 }
 
-// reg is what the MR shows.
+// reg returns the registration that the MR shows.
 func (m *MR) reg() *registration {
 	if r := m.now.Load(); r != nil {
 		return r
@@ -54,8 +54,8 @@ type mrBlock struct {
 	mrs  [16]MR
 }
 
-// next returns an MR that no other caller has. Of two callers that find a block
-// used up, one's new block is lost to the other's, but for the MR it took.
+// next returns an MR that no other caller has. If two callers find a block used up,
+// each makes a new one: later calls use only one of the two.
 func (b *mrBlocks) next() *MR {
 	if now := b.now.Load(); now != nil {
 		if i := now.used.Add(1) - 1; int(i) < len(now.mrs) {
@@ -107,9 +107,8 @@ func (m *MR) Access() Access { return m.reg().access }
 // Route is the way the registration took.
 func (m *MR) Route() Route { return m.reg().route() }
 
-// Why says why the registration took its route, where the route itself does not: which DMA
-// function moves the bytes (Data Direct), or why none does though the NIC's card has one. It
-// is "" otherwise.
+// Why says more about the route: which DMA function moves the bytes (Data Direct), or why
+// none does although the NIC's card has one. It is "" otherwise.
 func (m *MR) Why() string { return m.reg().why }
 
 // RegTime is how long the library or the kernel took to register: neither our
@@ -117,8 +116,8 @@ func (m *MR) Why() string { return m.reg().why }
 // asked for it.
 func (m *MR) RegTime() time.Duration { return m.reg().took }
 
-// Close deregisters the MR, with what [MR.Rereg] kept of it, and lets go of its
-// owner. Queue pairs that still use it get errors. If the kernel refuses (a
+// Close deregisters the MR and the registrations that [MR.Rereg] kept, and releases
+// its owner. Queue pairs that still use it get errors. If the kernel refuses (a
 // memory window is bound to it), the MR stays registered and open, and Close
 // may be called again. Closing again after success does nothing.
 func (m *MR) Close() error {
@@ -142,7 +141,7 @@ func (m *MR) Close() error {
 // keep keeps r beside what the MR shows; m.mu is held.
 func (m *MR) keep(r *registration) { r.older, m.old = m.old, r }
 
-// dropOld deregisters what re-registrations left; m.mu is held. A
+// dropOld deregisters the registrations that Rereg kept; m.mu is held. A
 // registration that cannot end stays.
 func (m *MR) dropOld() (err error) {
 	list := m.old

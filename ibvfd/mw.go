@@ -110,7 +110,7 @@ func (q *QP) BindMW(mw *MW, b MWBind) (rkey uint32, err error) {
 	return mw.key.Load(), nil
 }
 
-// badBind finds what the library would not, or would crash on.
+// badBind refuses bindings that the library would accept, or would crash on.
 func (q *QP) badBind(mw *MW, b *MWBind, mr libibverbs.MR) error {
 	e := failed("ibv_bind_mw", q.pd.ctx.name, unix.EINVAL)
 	switch {
@@ -125,14 +125,14 @@ func (q *QP) badBind(mw *MW, b *MWBind, mr libibverbs.MR) error {
 		e.Remedy = "register host memory with AccessMWBind; a dma-buf MR cannot have it"
 	case b.MR != nil && mr == nil:
 		e.Err = unix.EOPNOTSUPP
-		e.Detail = "the MR was registered past the library"
+		e.Detail = "the MR was registered by the ioctl, and the library does not know it"
 	default:
 		return nil
 	}
 	return e
 }
 
-// RKey is the window's remote key: of the last binding that was posted. It is 0
+// RKey is the window's remote key since the last binding that was posted. It is 0
 // once the window is closed.
 func (mw *MW) RKey() uint32 { return mw.key.Load() }
 

@@ -4,8 +4,14 @@ package ibvfd
 
 import (
 	"errors"
+	"os"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/hostbufs"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
@@ -20,7 +26,7 @@ type PD struct {
 	mrs    mrBlocks
 	ahs    sync.RWMutex // read-held while work requests that name address handles are posted
 
-	bufs   providerBufs
+	bufs   hostbufs.List // of AllocHost
 	leftMu sync.Mutex
 	left   []*MR // that Discard could not deregister
 }
@@ -41,6 +47,41 @@ func (c *Context) AllocPD() (*PD, error) {
 
 // Context is the device that the PD belongs to.
 func (pd *PD) Context() *Context { return pd.ctx }
+
+// AllocHost allocates zeroed host memory for MRs of this PD. Where the library has
+// ibv_alloc_buf (rdma-core 65), the provider chooses the memory: in a confidential guest a
+// NIC reaches only some of it. Elsewhere it is [hostmem.Alloc]'s. The PD stays in use
+// until the memory is closed.
+func (pd *PD) AllocHost(size int) (*hostmem.Buf, error) {
+	page := os.Getpagesize()
+	if size <= 0 || size > int(^uint(0)>>1)-page {
+		return hostmem.Alloc(size) // which says what is wrong
+	}
+	if err := pd.join(kindBuf); err != nil {
+		return nil, err
+	}
+	b, err := pd.v.AllocBuf((size + page - 1) / page * page)
+	if errors.Is(err, explain.NoSymbol) || errors.Is(err, unix.EOPNOTSUPP) {
+		pd.drop(kindBuf)
+		return hostmem.Alloc(size)
+	}
+	if err != nil {
+		pd.drop(kindBuf)
+		return nil, failed("ibv_alloc_buf", pd.ctx.name, errnoOf(err))
+	}
+	clear(b.Bytes())
+	pd.bufs.Add(b)
+	free := func() {
+		pd.bufs.Remove(b)
+		b.Free()
+		pd.drop(kindBuf)
+	}
+	buf, err := hostmem.Adopt(b.Bytes(), size, free)
+	if err != nil {
+		free()
+	}
+	return buf, err
+}
 
 // Close frees the PD. It answers [dmabuf.ErrInUse], and frees nothing, while
 // MRs, queue pairs or anything else of it is open. MRs that

@@ -82,7 +82,8 @@ func (r *registration) registerPeer(attr *MRAttr) error {
 	return nil
 }
 
-// otherwise goes on after a dma-buf was refused, where the policy asks for it.
+// otherwise registers the device pointer after the dma-buf was refused, if the policy
+// allows it.
 func (r *registration) otherwise(attr *MRAttr, refused *RegError) error {
 	if r.over != nil || attr.Policy != RouteAutoPeerDirect || !errors.Is(refused, errors.ErrUnsupported) {
 		return refused
@@ -113,9 +114,8 @@ func badPointer(attr *MRAttr) *explain.Breach {
 	return nil
 }
 
-// ownMemory: ibv_reg_mr asks the clients only about addresses that are not
-// memory of the process. On such memory it would succeed, as a host MR under
-// another name.
+// ownMemory refuses a pointer to memory of the process. ibv_reg_mr asks the clients
+// only about other addresses; here it would succeed and make a host MR.
 func ownMemory(attr *MRAttr) *explain.Breach {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

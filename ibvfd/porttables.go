@@ -28,9 +28,10 @@ func (c *Context) PKeys(port int) ([]ibdev.PKey, error) {
 	return keys, nil
 }
 
-// PKeyIndex is where a port has a partition, as [ConnectAttr] and [QP.Activate] want
-// it: full membership first, or else limited, whichever of them the key says. A port
-// outside of the partition is ENOENT, a key that names none EINVAL.
+// PKeyIndex returns the place of a partition in a port's P_Key table, for [ConnectAttr]
+// and [QP.Activate]. It prefers an entry with full membership to a limited one, whichever
+// of the two the key has. The error is ENOENT if the port is not in the partition, and
+// EINVAL if the key names none.
 func (c *Context) PKeyIndex(port int, key ibdev.PKey) (int, error) {
 	if key.Partition() == 0 {
 		e := failed("find the P_Key", c.name, unix.EINVAL)
@@ -97,7 +98,7 @@ func (c *Context) ChooseGID(port int, w gid.Wish) (ibdev.GID, string, error) {
 		e := failed("choose a GID", c.name, err)
 		e.Detail = fmt.Sprintf("port %d", port)
 		if attr.LinkLayer == ibdev.LinkEthernet {
-			e.Remedy = "give the port's network device an address that fits, or change what is wished"
+			e.Remedy = "give the port's network device an address that fits, or change the Wish"
 		}
 		return ibdev.GID{}, "", e
 	}

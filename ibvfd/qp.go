@@ -30,12 +30,12 @@ type QPAttr struct {
 	SendSGE, RecvSGE int  // SGEs in one work request; 0 means 1
 	Inline           int  // bytes that SendInline may carry
 	SignalAll        bool // every work request makes a completion
-	// SignalEvery has every so many-th work request make a completion, counted from
-	// the last that does by it or by SendSignaled; 0 leaves it to SendSignaled. A
-	// completion says of those before it that they have completed too, and their
-	// memory may be reused. It also gives their places in the queue back: nothing
-	// else does, so that a queue without any completion fills up for
-	// good. SendDepth is the most that SignalEvery can be.
+	// SignalEvery is n if every n-th work request is to make a completion, counted
+	// from the last one that made one, by SignalEvery or by SendSignaled. With 0,
+	// only SendSignaled asks for completions. A completion means that all work
+	// requests before it have completed too: their memory may be reused, and their
+	// places in the queue are free. Only completions free places, so a queue that
+	// makes none fills up for good. SignalEvery is at most SendDepth.
 	SignalEvery int
 	// AtomicWrite lets an RC queue pair post OpAtomicWrite. It takes Linux 6.2,
 	// libibverbs 44 and a device that has it; CreateQP answers
@@ -89,8 +89,8 @@ func (pd *PD) CreateQP(attr QPAttr) (*QP, error) {
 	if err := attr.check(pd); err != nil {
 		return nil, err
 	}
-	// Entering one twice, or two in another order than another goroutine, could wait
-	// for a Close in between, for ever.
+	// Each CQ is entered once, and in the same order by every goroutine: otherwise two
+	// goroutines and a Close between them could wait for each other for ever.
 	cqs := []*CQ{attr.SendCQ, attr.RecvCQ}
 	slices.SortFunc(cqs, func(a, b *CQ) int { return cmp.Compare(a.serial, b.serial) })
 	for _, cq := range slices.Compact(cqs) {
@@ -316,8 +316,8 @@ func (q *QP) Err() error { return q.to(&libibverbs.QPModify{State: int(StateErr)
 
 // Drain takes the queue pair from RTS to SQD: a send that the NIC has begun
 // ends, and one that is posted later waits for Resume. [EventSQDrained] comes when
-// the send queue has drained. rxe (seen with 6.1 to 7.2) does not begin with what
-// waits when it is resumed, but with the next work request that is posted.
+// the send queue has drained. After Resume, rxe (seen with 6.1 to 7.2) does not start
+// the sends that wait until another work request is posted.
 func (q *QP) Drain() error { return q.to(&libibverbs.QPModify{State: int(StateSQD), Notify: true}) }
 
 // Resume takes the queue pair from SQD, or from the SQE state of a UD queue pair
@@ -329,7 +329,7 @@ func (q *QP) Resume() error {
 	}
 	if s != StateSQD && s != StateSQE {
 		e := failed("ibv_modify_qp", q.pd.ctx.name, unix.EINVAL)
-		e.Detail = fmt.Sprintf("QP %d is in %v, and resumes from SQD and SQE", q.num, s)
+		e.Detail = fmt.Sprintf("QP %d is in %v; Resume works in SQD and SQE", q.num, s)
 		e.Remedy = "Connect, or Activate, again"
 		return e
 	}
@@ -347,10 +347,9 @@ func (q *QP) to(m *libibverbs.QPModify) error {
 
 func (q *QP) modify(m *libibverbs.QPModify) error {
 	err := q.v.Modify(m)
-	// A packet that the device is at work on may still find fault: rxe then takes
-	// the queue pair to ERR after it has said RESET (rxe_qp_reset in rxe_qp.c
-	// waits for its tasks when the state is set already). The next reset finds
-	// the tasks idle.
+	// rxe may still be processing a packet. An error in it takes the queue pair to ERR
+	// although rxe has answered the change to RESET (rxe_qp_reset in rxe_qp.c waits
+	// for its tasks after it has set the state). At the next reset the tasks are idle.
 	for again := 0; err == nil && m.State == int(StateReset); again++ {
 		if s, asked := q.v.State(); asked != nil || s != int(StateErr) {
 			break
@@ -358,7 +357,7 @@ func (q *QP) modify(m *libibverbs.QPModify) error {
 		if again == maxResets {
 			e := failed("ibv_modify_qp", q.pd.ctx.name, unix.EAGAIN)
 			e.Detail = fmt.Sprintf("QP %d is in ERR again after each of %d resets", q.num, 1+maxResets)
-			e.Remedy = "try again when the peer is quiet, or make another queue pair"
+			e.Remedy = "try again when the peer sends nothing, or make another queue pair"
 			return e
 		}
 		err = q.v.Modify(m)
@@ -406,13 +405,13 @@ type postRefusal int
 
 const (
 	postOK          postRefusal = iota
-	postTooMany                 // SGEs than the queue was made for
+	postTooMany                 // more SGEs than the queue was made for
 	postOpcode                  // an opcode that this transport does not have
 	postNoAH                    // no address handle, or none that is open
-	postNoAtomic                // no atomic writes
-	postNoFlush                 // no FLUSH
-	postNoSGE                   // SGEs where there are none to be
-	postNoPlacement             // a FLUSH to nowhere
+	postNoAtomic                // an atomic write on a queue pair made without them
+	postNoFlush                 // a FLUSH on a queue pair made without it
+	postNoSGE                   // SGEs on an operation that has none
+	postNoPlacement             // a FLUSH without a placement, or with an unknown one
 	postForeign                 // inline data that is not at its address in this process
 	postUnaligned               // an atomic operation at no multiple of 8
 	postProvider                // the provider's errno
@@ -439,14 +438,14 @@ func explainPost(e *dmabuf.Error, depth, sges int, bad postRefusal, errno unix.E
 		e.Detail = " has SGEs, which neither an atomic write nor a FLUSH has"
 		e.Remedy = "put an atomic write's 8 bytes into CompareAdd, and a FLUSH's range into RemoteAddr and FlushLength"
 	case bad == postNoPlacement:
-		e.Detail = " is a FLUSH to no placement that there is"
+		e.Detail = " is a FLUSH with no placement, or with an unknown one"
 		e.Remedy = "set Placement to FlushGlobal, FlushPersistent or both"
 	case bad == postForeign:
 		e.Detail = " is to copy inline data from a dma-buf or a device pointer, or from below 64 KiB: the CPU copies it, from this process's own memory"
-		e.Remedy = "post what is in a dma-buf, or on a GPU, without SendInline; of memory of this process no SGE needs a key"
+		e.Remedy = "post memory of a dma-buf or a GPU without SendInline; for inline data from this process's memory leave LKey 0"
 	case bad == postUnaligned:
 		e.Detail = " is an atomic operation at a remote address that is no multiple of 8"
-		e.Remedy = "choose one that is: every NIC refuses others, this one or the peer's (InfiniBand 1.2, 9.4.5)"
+		e.Remedy = "choose a multiple of 8: this NIC or the peer's refuses every other address (InfiniBand 1.2, 9.4.5)"
 	case errno == unix.ENOMEM:
 		e.Remedy = fmt.Sprintf("the queue holds %d; poll completions before posting more", depth)
 	case errno == unix.EINVAL:

@@ -22,8 +22,8 @@ type sendQueue struct {
 	since int // work requests posted after the last that makes a completion
 }
 
-// post encodes and posts wrs until one is refused. It says how many the
-// provider took, and why not the next.
+// post encodes and posts wrs until one is refused. It returns how many the
+// provider took, and why the next one was refused.
 func (q *sendQueue) post(wrs []SendWR) (posted int, bad postRefusal, errno unix.Errno) {
 	for len(wrs) > 0 {
 		n, refusal := q.encode(wrs)
@@ -48,8 +48,8 @@ func (q *sendQueue) post(wrs []SendWR) (posted int, bad postRefusal, errno unix.
 	return posted, postOK, 0
 }
 
-// encode fills the array and returns how many work requests are in it, and
-// why not the next, if it is at fault.
+// encode fills the array and returns how many work requests are in it, and the
+// refusal of the next one if it is invalid.
 func (q *sendQueue) encode(wrs []SendWR) (n int, bad postRefusal) {
 	room, sges := len(q.WR), q.SGEs
 	for i := range wrs[:min(len(wrs), room)] {
@@ -135,8 +135,8 @@ func named(keys *lkeys.Set, sges []SGE) bool {
 	return false
 }
 
-// signal asks for completions among the first n in the array, as often as every
-// says.
+// signal sets SendSignaled on those of the first n work requests in the array that
+// every makes complete.
 func (q *sendQueue) signal(n int) {
 	since := q.since
 	for i := range q.WR[:n] {
@@ -149,7 +149,7 @@ func (q *sendQueue) signal(n int) {
 	}
 }
 
-// count goes on from the n that were posted.
+// count brings since up to date after n work requests were posted.
 func (q *sendQueue) count(n int) {
 	for i := range q.WR[:n] {
 		if q.since++; q.WR[i].SendFlags&uint32(SendSignaled) != 0 {

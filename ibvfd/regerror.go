@@ -18,7 +18,7 @@ import (
 // re-registration, which left the MR as it was.
 //
 // The refusal lies between Earliest and Latest, both included: the evidence
-// allows no more. They are equal where one stage is proven, by our own checks
+// proves no more than that. They are equal where one stage is proven, by our own checks
 // or by asking the kernel the same with fd -1.
 type RegError struct {
 	Device   string     // "rxe0"

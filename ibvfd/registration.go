@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,13 +14,16 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/datadirect"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
+	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
-// registration is what the kernel has of an MR. Once an MR shows it, what tells
-// of it does not change: a re-registration makes another and shows that.
+// registration is one registration of memory with the kernel. Once an MR shows it,
+// the fields from pd to why do not change: a re-registration makes another
+// registration, which the MR then shows.
 type registration struct {
 	pd       *PD
 	made     registered
@@ -33,10 +37,10 @@ type registration struct {
 	took     time.Duration
 	serial   uint64 // counts the context's registrations
 	inode    uint64 // of the dma-buf, for holdings; 0 if it is not known
-	why      string // of the route, where there is more to say than its name
+	why      string // more about the route, for MR.Why
 
-	// Where the memory is, to register it again: of these as many as the kind
-	// has. Guarded by the MR's lock, as all that follows.
+	// The memory, to register it again; kind decides which of these are set. The
+	// MR's lock guards them and all fields below.
 	offset  uint64
 	pointer uint64
 	host    []byte
@@ -45,17 +49,17 @@ type registration struct {
 	release func() // of the owner; nil without one
 
 	older *registration // kept beside this one
-	over  *registration // in whose place the kernel is to put this one, under its keys
+	over  *registration // the registration that the kernel is to replace by this one, under the same keys
 	ended bool
 }
 
-// registered is what a route hands back.
+// registered is the MR that a route has made.
 type registered struct {
 	v                  libibverbs.MR // nil on the ioctl route
 	lkey, rkey, handle uint32
 }
 
-// source are the attributes that name r's memory.
+// source returns the attributes that name r's memory.
 func (r *registration) source() MRAttr {
 	return MRAttr{
 		Kind: MemoryKind(r.kind), Policy: RoutePolicy(r.policy), Host: r.host, Buf: r.buf, FD: -1, Pointer: r.pointer,
@@ -133,8 +137,9 @@ func (r *registration) end() error {
 	if err := r.deregister(); err != nil {
 		return err
 	}
-	// Not before: a send inline by the key is refused as long as it is this
-	// MR's. A host MR that has it at once may be, too, for a moment.
+	// After the deregistration: inline sends with the key are refused as long as the
+	// key is this MR's. If the kernel gives the key to a host MR at once, inline sends
+	// with that are refused for a moment, too.
 	if r.foreign() {
 		r.pd.ctx.foreign.Remove(r.made.lkey)
 	}
@@ -142,7 +147,7 @@ func (r *registration) end() error {
 	return nil
 }
 
-// gone ends what this side has of a registration that the kernel has no more.
+// gone releases what this process holds for a registration that the kernel has ended.
 func (r *registration) gone() {
 	held.Remove(r.inode, r.pd.ctx, r.pd.ctx.name)
 	r.ended = true
@@ -151,8 +156,8 @@ func (r *registration) gone() {
 }
 
 func (r *registration) deregister() error {
-	// A device that is gone does not refuse: the kernel has destroyed the MR,
-	// and says so (rdma_lookup_get_uobject in core/rdma_core.c).
+	// This succeeds after the device's removal, too: the kernel has destroyed the MR
+	// then, and still takes this call (rdma_lookup_get_uobject in core/rdma_core.c).
 	if r.made.v != nil {
 		if err := r.made.v.Dereg(); err != nil {
 			return r.explainDereg("ibv_dereg_mr", err)
@@ -173,8 +178,8 @@ func (r *registration) explainDereg(op string, err error) error {
 	return e
 }
 
-// letGo ends the hold on the owner, and forgets the memory: a block of MRs may
-// live on.
+// letGo ends the hold on the owner, and forgets the memory: other MRs may keep r's
+// block reachable.
 func (r *registration) letGo() {
 	if r.release != nil {
 		r.release()
@@ -213,7 +218,7 @@ func (r *registration) registerHost(attr *MRAttr) error {
 	return nil
 }
 
-// byAddress registers by ibv_reg_mr, or by ibv_reg_buf_mr what the provider has allocated.
+// byAddress registers by ibv_reg_mr, and memory that the provider has allocated by ibv_reg_buf_mr.
 func (r *registration) byAddress(attr *MRAttr, addr uint64) error {
 	var start time.Time
 	if attr.Timed {
@@ -221,7 +226,7 @@ func (r *registration) byAddress(attr *MRAttr, addr uint64) error {
 	}
 	var v libibverbs.MR
 	var err error
-	if b := r.pd.bufs.of(addr, attr.Length); b != nil && r.iova == addr {
+	if b := r.pd.bufs.Of(addr, attr.Length); b != nil && r.iova == addr {
 		v, err = r.pd.v.RegBuf(b, addr, attr.Length, uint32(attr.Access))
 	} else {
 		v, err = r.pd.v.RegHost(addr, attr.Length, r.iova, uint32(attr.Access))
@@ -315,8 +320,8 @@ func (r *registration) place(attr *MRAttr, fd int) (registered, Route, unix.Errn
 	return was.made, was.route(), 0
 }
 
-// prepare finds out, once per context, what routes would, so that it is not
-// part of a registration's time.
+// prepare asks, once for each context, what routes needs to know, so that RegTime
+// does not include it.
 func (pd *PD) prepare(p RoutePolicy) {
 	if p != RouteIoctlOnly {
 		pd.ctx.dataDirect()
@@ -329,7 +334,7 @@ func (pd *PD) prepare(p RoutePolicy) {
 	}
 }
 
-// routes tries what the policy allows and returns which route was the last.
+// routes tries the routes that the policy allows and returns the one that it tried last.
 func (pd *PD) routes(attr *MRAttr, fd int) (registered, Route, unix.Errno) {
 	auto := attr.Policy == RouteAuto || attr.Policy == RouteAutoPeerDirect
 	if attr.Policy == RouteIoctlOnly || auto && pd.ctx.onlyIoctl() {
@@ -344,6 +349,30 @@ func (pd *PD) routes(attr *MRAttr, fd int) (registered, Route, unix.Errno) {
 		return pd.byIoctl(attr, fd)
 	}
 	return registered{}, RouteProvider, n
+}
+
+// byDataDirect registers by the NIC's DMA function if that reaches the memory. If it does
+// not, or if the kernel refuses, byDataDirect registers nothing, and why may give the
+// reason.
+func (pd *PD) byDataDirect(attr *MRAttr, fd int) (made registered, why string) {
+	if attr.NoDataDirect || attr.Policy == RouteIoctlOnly {
+		return made, ""
+	}
+	d := pd.ctx.dataDirect()
+	if !d.Has {
+		return made, ""
+	}
+	if !datadirect.Reaches(pd.ctx.evidence.lookAt(fd).Exporter) {
+		return made, ""
+	}
+	if attr.IOVA%uint64(os.Getpagesize()) != 0 {
+		return made, fmt.Sprintf("not by the NIC's DMA function %v: that takes an IOVA that is aligned to pages", d.Function)
+	}
+	v, err := pd.v.RegDataDirect(attr.Offset, attr.Length, attr.IOVA, fd, uint32(attr.Access))
+	if err != nil {
+		return made, fmt.Sprintf("not by the NIC's DMA function %v: %s", d.Function, errno.Text(errnoOf(err)))
+	}
+	return fromVerbs(v), fmt.Sprintf("the NIC's DMA function %v moves the bytes (Data Direct)", d.Function)
 }
 
 func (pd *PD) byIoctl(attr *MRAttr, fd int) (registered, Route, unix.Errno) {

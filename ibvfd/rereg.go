@@ -76,9 +76,9 @@ type ReregAttr struct {
 //     newer) and mlx5 (between local write, remote write and remote read), which
 //     change either everything or nothing; of dma-bufs only before Linux 7.3,
 //     which refuses it. The change holds for operations in flight as well.
-//   - Anew: the memory is registered a second time, then the MR shows that, then
-//     the old registration ends, at once or with DropOld. Keys and handle
-//     change, [MR.State] tells them; an operation in flight under the old keys goes
+//   - Anew: the memory is registered a second time, the MR shows the new
+//     registration, and the old one ends, at once or by DropOld. Keys and handle
+//     change, and [MR.State] returns the new ones; an operation in flight under the old keys goes
 //     on until the old registration ends, and fails from then on.
 //
 // Host memory is always registered anew, and so are a dma-buf in the place of host
@@ -86,7 +86,7 @@ type ReregAttr struct {
 // that can lose the MR, and mlx5 would make a host MR of a dma-buf MR.
 //
 // These stay: the *MR, and all that Change does not name. These may change: keys,
-// kernel handle, number ([MR.ID]), and Route. The old owner is let go when the
+// kernel handle, number ([MR.ID]), and Route. The old owner is released when the
 // old registration ends.
 //
 // An error leaves the MR as it was, with its keys. Such an error is a
@@ -129,7 +129,7 @@ func (m *MR) DropOld() error {
 	return m.dropOld()
 }
 
-// changed is the PD and all the attributes of what attr makes of r.
+// changed returns the PD and the attributes that r has after the change.
 func (r *registration) changed(attr *ReregAttr) (*PD, *MRAttr, error) {
 	next := attr.MRAttr
 	if attr.Change&ReregMemory == 0 {
@@ -157,7 +157,7 @@ func (r *registration) changed(attr *ReregAttr) (*PD, *MRAttr, error) {
 	return pd, &next, nil
 }
 
-// errNotInPlace: the rules of Rereg leave a new registration only.
+// errNotInPlace: by the rules of Rereg this change needs a new registration.
 var errNotInPlace = errors.New("the keys cannot stay")
 
 // inPlace lets the kernel change r. An error means that nothing has changed.
@@ -218,9 +218,10 @@ func (m *MR) moved(r *registration, pd *PD, next *MRAttr) error {
 	return nil
 }
 
-// change calls the library or the kernel for what r has that was has not.
-// libibverbs refuses dma-buf MRs, and a provider without the op (rxe) is passed
-// by: the drivers that come here need no vendor data.
+// change asks the library or the kernel to give was the PD and the access of r.
+// libibverbs refuses to re-register dma-buf MRs, and rxe's provider lacks the op: the
+// kernel is then called directly, which the drivers that changesInPlace accepts allow
+// without vendor data.
 func (r *registration) change(was *registration) error {
 	var pd *PD
 	var access *uint32
@@ -273,7 +274,7 @@ func (r *registration) change(was *registration) error {
 	return nil
 }
 
-// verbsOf is pd's, nil for none.
+// verbsOf returns the library's object of pd, nil for a nil pd.
 func verbsOf(pd *PD) libibverbs.PD {
 	if pd == nil {
 		return nil
@@ -284,8 +285,8 @@ func verbsOf(pd *PD) libibverbs.PD {
 // changesInPlace reports whether the device's driver changes PD, and those
 // access flags, either wholly or not at all. Others (irdma, hns, mlx4) take the
 // MR out of the hardware first, and lose it if they cannot put it back. mlx5
-// has one firmware command for these three flags on every device; with others
-// it may have to do as they do (can_use_umr_rereg_access in mlx5/mr.c). rxe
+// has one firmware command for these three flags on every device; for other flags
+// it may have to take the MR out too (can_use_umr_rereg_access in mlx5/mr.c). rxe
 // finds out only while it registers whether memory is persistent
 // (rxe_rereg_user_mr in rxe_verbs.c takes the flag as it is).
 func (c *Context) changesInPlace(flags Access) bool {
@@ -326,7 +327,7 @@ func (m *MR) anew(r *registration, pd *PD, next *MRAttr, attr *ReregAttr) error 
 	return nil
 }
 
-// refuseRereg is InPlaceOnly's refusal.
+// refuseRereg is the error of a change that InPlaceOnly does not allow to be made anew.
 func (r *registration) refuseRereg(next *MRAttr, err error) error {
 	var e *RegError
 	if errors.As(err, &e) {

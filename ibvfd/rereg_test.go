@@ -318,7 +318,7 @@ func TestReregFails(t *testing.T) {
 	}
 }
 
-// Nothing to do is done without anybody being asked.
+// A change that changes nothing calls neither the library nor the kernel.
 func TestReregToTheSame(t *testing.T) {
 	r := newRereg(t, driverRXE)
 	before, requests := r.db.State(), r.k.requests
@@ -359,9 +359,8 @@ func TestReregKeepsOld(t *testing.T) {
 	}
 }
 
-// An MR that could not close, for an old registration of it cannot end, is
-// registered still: a call on the open MR does not meet one that is
-// gone.
+// If an old registration of an MR cannot end, Close fails and leaves the present
+// registration: calls on the open MR still work.
 func TestOpenMRIsRegistered(t *testing.T) {
 	r := newRereg(t, driverRXE)
 	if err := r.db.Rereg(ReregAttr{Change: ReregMemory, MRAttr: MRAttr{Kind: HostMemory, Host: r.mem.Bytes(), Length: 1}, KeepOld: true}); err != nil {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Every so many-th makes a completion, whatever the batches; one that asks
-// itself is counted from.
+// Every n-th work request makes a completion, whatever the batches are. The count
+// begins again after one that has SendSignaled.
 func TestSignalEvery(t *testing.T) {
 	wrs := func(n int, asks ...int) []SendWR {
 		list := make([]SendWR, n)
@@ -70,9 +70,9 @@ func TestSignalEvery(t *testing.T) {
 	}
 }
 
-// A queue that is refused work requests, for being full or otherwise, never
-// holds as many in a row as it is deep of which none makes a completion. So
-// there is always one to come that gives places back.
+// A queue whose work requests are sometimes refused never holds SendDepth of them
+// without one that makes a completion. So a completion always comes and frees
+// places.
 func TestSignalEveryReclaims(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 1))

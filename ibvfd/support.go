@@ -7,11 +7,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/ibvfd/internal/datadirect"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
+	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// dmabufSupport asks once and remembers: drivers do not learn. Callers that
-// come at the same time all ask, which harms nothing.
+// dmabufSupport asks once for each context, because a driver's answer does not change.
+// Several goroutines may ask at the same time, which does no harm.
 func (pd *PD) dmabufSupport() explain.Answers {
 	if s := pd.ctx.support.Load(); s != nil {
 		return *s
@@ -39,4 +42,34 @@ func (pd *PD) probeProvider() unix.Errno {
 func (c *Context) onlyIoctl() bool {
 	s := c.support.Load()
 	return s != nil && s.ProviderLacks() && s.KernelTakes()
+}
+
+// DataDirect is the DMA function of the NIC's card, which mlx5's driver has taken for the
+// device: a ConnectX-8 or later beside a GPU. has is false if there is none, or if it is not
+// known; why says which. DataDirect asks mlx5's library, once for each context.
+func (c *Context) DataDirect() (function pciaddr.Addr, has bool, why string) {
+	if err := c.enter(); err != nil {
+		return pciaddr.Addr{}, false, "the context is closed"
+	}
+	defer c.leave()
+	d := c.dataDirect()
+	return d.Function, d.Has, d.Why
+}
+
+// dataDirect is DataDirect of a context that is in use.
+func (c *Context) dataDirect() *datadirect.Answer {
+	d := c.direct.Load()
+	if d == nil {
+		d = c.askDataDirect()
+		c.direct.Store(d)
+	}
+	return d
+}
+
+func (c *Context) askDataDirect() *datadirect.Answer {
+	if driver, err := c.file.Identify(); err != nil || driver != uverbs.DriverMLX5 {
+		return &datadirect.Answer{Why: "the NIC's driver is not mlx5"}
+	}
+	a := datadirect.Ask(c.v.DataDirect)
+	return &a
 }

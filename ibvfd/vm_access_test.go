@@ -107,7 +107,7 @@ func TestVMRelaxedOrdering(t *testing.T) {
 }
 
 // No peer-memory client is registered in a kernel without such drivers: a
-// device pointer is refused before anybody is asked.
+// device pointer is refused before the library is called.
 func TestVMDevicePointer(t *testing.T) {
 	pd := openPD(t)
 	clients, err := ibvfd.PeerClients("")

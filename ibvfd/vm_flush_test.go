@@ -169,9 +169,9 @@ func refusedFlushes(t *testing.T, pd *ibvfd.PD, p *pair) {
 	flush := func(mr *ibvfd.MR, length uint32, placement ibvfd.FlushPlacement) ibvfd.SendWR {
 		return ibvfd.SendWR{Op: ibvfd.OpFlush, RemoteAddr: mr.IOVA(), RKey: mr.RKey(), FlushLength: length, Placement: placement}
 	}
-	past, nobody := flush(global, size, ibvfd.FlushGlobal), flush(global, size, ibvfd.FlushGlobal)
+	past, wrong := flush(global, size, ibvfd.FlushGlobal), flush(global, size, ibvfd.FlushGlobal)
 	past.RemoteAddr++
-	nobody.RKey++
+	wrong.RKey++
 	for _, c := range []struct {
 		name  string
 		wr    ibvfd.SendWR
@@ -184,7 +184,7 @@ func refusedFlushes(t *testing.T, pd *ibvfd.PD, p *pair) {
 		{"a placement without the right", flush(global, size, ibvfd.FlushPersistent), 0, ibvfd.WCRemAccessErr},
 		{"one of two without the right", flush(global, 0, ibvfd.FlushGlobal|ibvfd.FlushPersistent), 0, ibvfd.WCRemAccessErr},
 		{"past the end", past, 0, ibvfd.WCRemAccessErr},
-		{"a key that is none", nobody, 0, ibvfd.WCRemAccessErr},
+		{"a key that is none", wrong, 0, ibvfd.WCRemAccessErr},
 		{"a queue pair without the right", flush(global, size, ibvfd.FlushGlobal), allRemote, ibvfd.WCRemInvReqErr},
 		{"a queue pair with this one", flush(global, size, ibvfd.FlushGlobal), allRemote | ibvfd.AccessFlushGlobal, ibvfd.WCSuccess},
 		{"a queue pair without this one", flush(global, size, ibvfd.FlushGlobal), allRemote | ibvfd.AccessFlushPersistent, ibvfd.WCRemInvReqErr},
@@ -197,7 +197,8 @@ func refusedFlushes(t *testing.T, pd *ibvfd.PD, p *pair) {
 	}
 }
 
-// flushed: a queue pair that posts none can be flushed to, and takes no OpFlush.
+// flushed: a peer can flush to a queue pair that was made without Flush, and that queue
+// pair refuses OpFlush.
 func flushed(t *testing.T, pd *ibvfd.PD, p *pair) {
 	plain := newQP(t, pd, ibvfd.QPAttr{Type: ibvfd.RC, SendCQ: p.cq, RecvCQ: p.cq})
 	join(t, p.a, plain, ibvfd.ConnectAttr{Access: allRemote | ibvfd.AccessFlushGlobal})

@@ -51,7 +51,7 @@ func TestVMInPlaceRandom(t *testing.T) {
 }
 
 const (
-	modelSize = 1 << 16 // what a GPU of xe rounds to
+	modelSize = 1 << 16 // xe rounds the size of a buffer up to this
 	modelMRs  = 3
 )
 

@@ -115,7 +115,7 @@ func TestVMInPlaceDMABuf(t *testing.T) {
 				inPlace(t, mr, ibvfd.ReregAttr{Change: ibvfd.ReregMemory | ibvfd.ReregPD | ibvfd.ReregAccess, PD: pd, MRAttr: all})
 				expect(ibvfd.WCSuccess, "with all of it changed")
 
-				// What was not imported to be written cannot become so.
+				// A buffer that was imported for reading only cannot get the right to write in place.
 				readOnly := all
 				readOnly.Access = ibvfd.AccessRemoteRead
 				inPlace(t, mr, ibvfd.ReregAttr{Change: ibvfd.ReregMemory | ibvfd.ReregAccess, MRAttr: readOnly})

@@ -116,8 +116,8 @@ func newEnd(t testing.TB, pd *ibvfd.PD, spec string) *end {
 
 func (e *end) hello() hello { return hello{e.qp.Local(), e.mr.IOVA(), e.mr.RKey()} }
 
-// TestPeerProcess is the other process of TestVMTwoProcesses; it does nothing of
-// its own.
+// TestPeerProcess is the other process of TestVMTwoProcesses. Run by itself it does
+// nothing.
 func TestPeerProcess(t *testing.T) {
 	spec := os.Getenv(peerVar)
 	if spec == "" {

@@ -94,7 +94,7 @@ func noGrowth(t testing.TB) {
 	testenv.NoGrowth(t, currentUsage)
 }
 
-// exporter is the one that tests use to which any will do.
+// exporter is the exporter of tests that work with any.
 const exporter = "drm:vgem"
 
 func alloc(t testing.TB, spec string, size int64, opt gpualloc.Options) *gpualloc.Buffer {

@@ -21,9 +21,9 @@ import (
 // otherNIC is the second one of a machine with several.
 const otherNIC = "rxe1"
 
-// A dma-buf that is exported once, and two NICs that it is registered with: what one
-// of them writes the other reads, also once the region is another buffer, under new
-// keys; the old buffer then has no part in it.
+// A dma-buf is exported once and registered with two NICs. Each NIC reads what the other
+// writes, also after the region went to another buffer under new keys; the old buffer is
+// then neither read nor written.
 //
 //testbed:machine fabric+EPYC
 //testbed:machine-arm64 fabric

@@ -26,15 +26,15 @@ import (
 // roleVar makes the test binary play a role as another user, in TestAsUser.
 const roleVar = "GPURDMA_TEST_ROLE"
 
-// nobody is a user without a capability and without a group that has a device.
-const nobody = 65534
+// unprivileged is the ID of a user and a group that have no capability and no device.
+const unprivileged = 65534
 
-// asNobody runs a role without privileges and returns what it printed.
-func asNobody(t *testing.T, role string) string {
+// asUnprivileged runs a role without privileges and returns what it printed.
+func asUnprivileged(t *testing.T, role string) string {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestAsUser$", "-test.v")
 	cmd.Env = append(os.Environ(), roleVar+"="+role)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("--- PASS: TestAsUser")) {
 		t.Fatalf("role %s: %v\n%s", role, err, out)
@@ -42,7 +42,7 @@ func asNobody(t *testing.T, role string) string {
 	return string(out)
 }
 
-// TestAsUser is the other process: it does nothing of its own.
+// TestAsUser is the other process. Run by itself it does nothing.
 func TestAsUser(t *testing.T) {
 	switch role := os.Getenv(roleVar); role {
 	case "":
@@ -124,10 +124,10 @@ func TestVMWithoutPrivileges(t *testing.T) {
 	if err := os.Chmod(node, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Log(asNobody(t, "open"))
+	t.Log(asUnprivileged(t, "open"))
 	if err := os.Chmod(node, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	t.Log(asNobody(t, "memlock"))
-	t.Log(asNobody(t, "no memlock"))
+	t.Log(asUnprivileged(t, "memlock"))
+	t.Log(asUnprivileged(t, "no memlock"))
 }

@@ -28,8 +28,8 @@ const (
 	OpFetchAdd    Opcode = 6 // 8 bytes, RemoteAddr aligned to 8
 	OpLocalInv    Opcode = 7 // invalidate a memory window of type 2 of ours, by RKey
 	OpSendInv     Opcode = 9 // SEND that invalidates one of the receiver's, by RKey
-	// OpFlush has the peer's NIC place what WRITEs, and atomics, have brought before:
-	// FlushLength bytes from RemoteAddr on, or the whole MR, as far as Placement
+	// OpFlush makes the peer's NIC place the bytes of earlier WRITEs and atomics, in
+	// FlushLength bytes from RemoteAddr on or in the whole MR, as far as Placement
 	// says. It completes when that is done, moves nothing and has no SGEs. The remote
 	// MR must allow the placement (AccessFlushGlobal, AccessFlushPersistent), and so
 	// must the peer's queue pair (ConnectAttr.Access). Only host memory can, because
@@ -74,14 +74,15 @@ const (
 	FlushPersistent FlushPlacement = 1 << 1 // it survives a loss of power; for persistent memory
 )
 
-// atomicSize is what atomics work on, and at multiples of.
+// atomicSize is the size of an atomic operation's operand, and the alignment of its address.
 const atomicSize = 8
 
-// lowest is below all memory of a process: vm.mmap_min_addr, which is 64 KiB on x86,
-// and 32 on arm64, where programs begin far above all the same.
+// lowest is an address below which a process has no memory. On x86 that is
+// vm.mmap_min_addr, 64 KiB. On arm64 vm.mmap_min_addr is 32 KiB, and programs are
+// loaded far above 64 KiB.
 const lowest = 64 << 10
 
-// foreign reports whether the CPU cannot copy from there.
+// foreign reports whether an SGE has an address below lowest, from which the CPU cannot copy.
 func foreign(sges []SGE) bool {
 	for i := range sges {
 		if sges[i].Addr < lowest && sges[i].Length > 0 {

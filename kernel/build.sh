@@ -88,8 +88,8 @@ for tool in "${tools[@]}" patch tar xz modinfo flock strip; do
 done
 if [ ${#compiler[@]} -gt 0 ]; then
 	toolchain=$("$CC" --version)
-	# The headers carry a vmlinux where modules are to get BTF, and Kbuild
-	# then fails late and in a roundabout way without pahole.
+	# If modules are to get BTF, the headers have a vmlinux. Without pahole Kbuild
+	# then fails late, with an error that does not name pahole.
 	if [ -e "$kdir/vmlinux" ]; then
 		command -v pahole >/dev/null || fail "pahole is missing; install the package pahole"
 		toolchain+=$(pahole --version)
@@ -114,8 +114,8 @@ mkdir -p "$out"
 exec 9>"$out/.lock"
 flock -w 600 9 || fail "another build of kernel $series has held $out/.lock for 10 minutes"
 
-# The stamp names the modules by their content too: a half-written or foreign
-# file never counts as built.
+# The stamp has hashes of the modules too: a file that is half-written, or that
+# another build made, does not count as built.
 state() {
 	echo "$hash"
 	(cd "$out" && sha256sum "${modules[@]}" 2>/dev/null) || true
@@ -154,7 +154,7 @@ apply() {
 }
 
 # compile DIRECTORY MODULE...
-# What sparse says is in the log of the step, which then shows the end of it.
+# The step's log has what sparse prints; if sparse fails, the end of the log is shown.
 compile() {
 	# The working directory's name is a chance one, and WARN() shows paths.
 	local dir=$1
@@ -185,8 +185,8 @@ for m in "${modules[@]}"; do
 		fail "$m was built for ${vermagic%% *}, the kernel is $release"
 done
 
-# The stamp goes first and comes last: at any time in between there is no
-# stamp, and the next run builds again.
+# The stamp is removed first and written last: if this script is killed in
+# between, there is no stamp, and the next run builds again.
 rm -f "$stamp"
 for m in "${modules[@]}"; do
 	mv -f "$work/$m" "$out/$m"

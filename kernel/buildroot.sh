@@ -215,7 +215,7 @@ APT_CONFIG=$host/apt.conf mmdebstrap --variant=apt --mode=root --keyring="$archi
 archive_record debs -o "$stage/root/.downloads.json" -for "root $series" -lists "$stage/root/var/lib/apt/lists" \
 	"$stage"/root/var/cache/apt/archives/*.deb
 rm -rf "$stage/root"/var/cache/apt/{archives/*.deb,*.bin} "$stage/root"/var/lib/apt/lists/*
-# A mirror's name has no business in a build root that outlives its download.
+# The build root keeps no name of the mirror that it was downloaded from.
 : >"$stage/root/etc/apt/sources.list"
 
 archive_dir "$stage/dl"

@@ -39,8 +39,8 @@ check() {
 }
 
 status=0
-# MAINTAINERS is the kernel's; a series for tests adds nobody to it.
+# A series for tests does not add its files to the kernel's MAINTAINERS.
 check --ignore FILE_PATH_CHANGES "$top"/kernel/patches/{rxe-dmabuf,rdma-rereg}/*/*.patch
 check -f "$top"/kernel/{testexporter,softgpu,testimporter,testnic}/*.[ch]
-[ $status -eq 0 ] || fail "checkpatch has something to say"
-echo "checkpatch of $(cat "$kernel/version"): nothing to say"
+[ $status -eq 0 ] || fail "checkpatch reports the lines above"
+echo "checkpatch of $(cat "$kernel/version"): no reports"

@@ -10,8 +10,8 @@
 # Writes build/modules/SERIES/iommufd.ko, and a stamp with the hash of what it was made
 #        from; nothing is done while that hash still holds.
 #
-# Before 7.3 nothing is done: iommufd imports dma-bufs since 7.0, and the tests of that are
-# for 7.3. Nor where Debian has the module.
+# For series before 7.3 it does nothing: iommufd imports dma-bufs since 7.0, but the tests of
+# that are for 7.3. It does nothing either if Debian's kernel has the module.
 set -euo pipefail
 
 fail() {

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Builds a kernel from Debian's source that watches itself: KASAN, lock
+# Builds a kernel from Debian's source that checks itself: KASAN, lock
 # debugging, kmemleak, checks of the DMA and dma-buf interfaces. It goes into a
 # build directory of its own, in the place of Debian's kernel of that series,
 # so that the test bed and the module builds find everything where they look.
@@ -25,7 +25,7 @@ build=${BUILD:-$top/build}
 debian=$build/kernels/$series
 out=$build/kasan
 source=$out/source/$series
-# What all series have, and what one has besides.
+# The options of all series, and those of this series only.
 fragments=("$top/kernel/kasan.config")
 [ ! -e "$top/kernel/kasan-$series.config" ] || fragments+=("$top/kernel/kasan-$series.config")
 CC=${KERNEL_CC:-gcc-12}
@@ -62,7 +62,7 @@ m() { make -s -C "$source" ARCH=x86_64 CC="$CC" "$@"; }
 m x86_64_defconfig
 (cd "$source" && KCONFIG_CONFIG=.config scripts/kconfig/merge_config.sh -m .config "${fragments[@]}" >/dev/null)
 m olddefconfig
-# What was asked for, and did not come of it.
+# The options that were asked for and that the configuration does not have.
 lost=$(grep -hE '^(CONFIG_|# CONFIG_.* is not set$)' "${fragments[@]}" |
 	while read -r line; do
 		case $line in
@@ -71,7 +71,7 @@ lost=$(grep -hE '^(CONFIG_|# CONFIG_.* is not set$)' "${fragments[@]}" |
 		*) grep -qxF "$line" "$source/.config" || echo "$line" ;;
 		esac
 	done)
-[ -z "$lost" ] || fail "the configuration has not:
+[ -z "$lost" ] || fail "the configuration lacks:
 $lost"
 echo "configured as ${fragments[*]##*/} ask"
 [ "$only" != configure ] || exit 0

@@ -20,9 +20,9 @@ if [ -n "${SPARSE:-}" ]; then
 	done
 fi
 
-# sparse_found LOG DIRECTORY prints what it says of the files in a directory, or why
-# it says nothing, and is true if there is such a thing. It also reports on the
-# kernel's own headers; those are not ours. What is printed may go into LOG.
+# sparse_found LOG DIRECTORY prints sparse's reports on the files in a directory, or why
+# sparse did not run, and is true if it has printed something. sparse also reports on the
+# kernel's own headers, which are left out. The output may go into LOG.
 sparse_found() {
 	local found
 	[ -n "${SPARSE:-}" ] || return 1

@@ -12,10 +12,10 @@
 //   - apt, kernel: fetch a kernel, its headers and its source from Debian
 //   - downloads: versions and hashes of what set-up has downloaded
 //   - machine: a virtual machine as data
-//   - module, initrd: what the guest starts from
+//   - module, initrd: the initramfs that the guest starts from, and its modules
 //   - vm: boot it, run commands, watch it
 //   - klog: find fault reports in the kernel's log
-//   - wire: what host and guest say to each other
+//   - wire: the messages between host and guest
 //   - guest: the guest's init, which is the same binary
 //   - gotest, suite: Go test binaries and shell tests, and their results
 package testbed

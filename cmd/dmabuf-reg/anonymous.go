@@ -87,8 +87,8 @@ func (a *anonymizer) document(data []byte) []byte {
 	})
 }
 
-// newAnonymizer looks up what this machine is known by. What cannot be read, or is
-// not there, is in no text of ours either, or has one of the shapes.
+// newAnonymizer looks up the names of this machine. A name that cannot be read, or that
+// the machine does not have, is in no text of the command either, or has one of the shapes.
 func newAnonymizer(sys sysfs.FS, d *devicesResult, plain ...string) *anonymizer {
 	var hosts, others []string
 	if host, err := os.Hostname(); err == nil {

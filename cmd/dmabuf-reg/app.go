@@ -110,8 +110,8 @@ func (a *app) finish(command string, found result, err error) int {
 	return status
 }
 
-// early prints a result that somebody waits for while the command goes on.
-// What happens later is told by stderr and the exit status.
+// early prints a result that another program may wait for while the command goes on.
+// Later failures are printed to stderr and are in the exit status.
 func (a *app) early(command string, found result) error {
 	if status := a.finish(command, found, nil); status != cli.ExitOK {
 		return errors.New("the result could not be printed")
@@ -179,8 +179,8 @@ prove that the NIC reaches the right ones.
   dmabuf-reg devices     what this machine has, and what is missing
   dmabuf-reg verify      the proof, for every kind of memory there is
   dmabuf-reg register    one registration, with every parameter in your hand
-  dmabuf-reg inspect     which dma-bufs exist, and who holds them
-  dmabuf-reg trace       what the kernel registers: where the bytes are, who refused
+  dmabuf-reg inspect     the dma-bufs there are, and the processes that hold them
+  dmabuf-reg trace       what the kernel registers: where the bytes are, which function refused
   dmabuf-reg explain     the same in words, of a program that knows nothing of this
   dmabuf-reg serve       offer a buffer to another host
   dmabuf-reg connect     move bytes to and from it, and verify every one

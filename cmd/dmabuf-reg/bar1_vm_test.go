@@ -9,8 +9,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// What the free part of BAR 1 has no room for is refused before a registration is
-// tried, by whatever registers: a dma-buf takes all of its bytes there, in pages of 64
+// Every command that registers refuses, before it tries, a buffer for which the free
+// part of BAR 1 has no room: a dma-buf takes all of its bytes there, in pages of 64
 // KiB, once for all registrations. The figures are of NVML's double.
 //
 //testbed:kernel 6.12

@@ -122,12 +122,12 @@ func (a *app) bench() *cobra.Command {
 		Short: "Measure latency and bandwidth to a `serve`: direct, staged and host memory side by side",
 		Long: `Connect to a ` + "`dmabuf-reg serve`" + ` at ADDR (HOST:PORT) and measure write, read and
 send at each size, with each kind of memory on this side: direct (registered
-where it is), staged (copied through host memory, each time anew: what is sent has
-changed since the last time), and host memory. What the server's side is, the
-server was told.
+where it is), staged (copied through host memory, each time anew: the bytes have
+changed since the last time), and host memory. The flags of the server choose the
+memory of its side.
 
-The kinds take turns in slices of time, --rounds times, so that what else goes
-on in the machine meets them alike. Shown are the medians, the quartiles, and
+The kinds take turns in slices of time, --rounds times, so that other
+work on the machine slows all of them alike. Shown are the medians, the quartiles, and
 the median of the rounds' ratios to the first kind. Latency is that of one
 operation at a time, from posting to completion; bandwidth has --depth
 operations under way. The bytes are not verified without --flap: ` + "`connect`" + `
@@ -154,7 +154,7 @@ is killed during a cut, ` + "`ip link set DEVICE up`" + ` mends it. The exit sta
 	flags.StringSliceVar(&f.sizes, "sizes", []string{"64", "256", "1KiB", "4KiB", "16KiB", "64KiB", "256KiB", "1MiB", "4MiB"}, "sizes of one operation, comma separated")
 	flags.StringSliceVar(&f.kinds, "kinds", benchKinds, "kinds of memory to compare, the first being what others are compared with: direct, staged, host")
 	flags.IntVar(&f.depth, "depth", 64, "operations under way at a time, for bandwidth")
-	flags.IntVar(&f.batch, "batch", 16, "operations that the NIC is told of together, for bandwidth; no more than --depth unless given")
+	flags.IntVar(&f.batch, "batch", 16, "operations that are posted to the NIC together, for bandwidth; no more than --depth unless given")
 	flags.IntVar(&f.rounds, "rounds", fairRounds, "how often each kind has its turn; fewer than 30 say little")
 	flags.DurationVar(&f.slice, "slice", 10*time.Millisecond, "how long a turn is, at most 100ms; one operation is always carried out")
 	flags.StringVar(&f.csv, "csv", "", "write the results to FILE as comma separated values as well")

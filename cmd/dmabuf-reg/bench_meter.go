@@ -23,7 +23,7 @@ type meter struct {
 
 	fills    int    // how often refresh was called
 	furthest int64  // byte that it has written up to
-	fill     []byte // what it writes, all the same
+	fill     []byte // the bytes that it writes, all with one value
 }
 
 // turn is a kind of memory, and what was measured with it.
@@ -89,7 +89,7 @@ func (m *meter) of(ctx context.Context, kind string) ([]*memory.Buffer, string, 
 func (m *meter) close() error {
 	var errs []error
 	for _, bufs := range m.opens {
-		// What was under way when the line broke ends with it.
+		// Operations that were in flight when the connection broke end here.
 		errs = append(errs, memory.ReleaseAll(bufs))
 	}
 	return errors.Join(errs...)
@@ -185,7 +185,7 @@ func (m *meter) ops(ctx context.Context, t *turn, op talk.Op, size int64, n, dep
 			w.Count = w.Slots // of each kind, as what is sent must not change meanwhile
 		}
 		if t.kind == kindStaged && op != talk.Read {
-			// What has not changed since the last time would not be copied again.
+			// Bytes that have not changed since the last time would not be copied again.
 			if err := m.refresh(size * int64(w.Slots)); err != nil {
 				return 0, err
 			}

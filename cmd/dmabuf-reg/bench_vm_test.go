@@ -33,8 +33,8 @@ type benchDoc struct {
 	NotTried []struct{ Spec, Why string } `json:"not_tried"`
 }
 
-// bench measures every operation with every kind of memory; how fast they are
-// is nobody's concern here.
+// bench measures every operation with every kind of memory. The test does not check how
+// fast they are.
 //
 //testbed:kernel 6.12
 func TestVMBench(t *testing.T) {
@@ -62,8 +62,8 @@ func TestVMBench(t *testing.T) {
 		if l.Samples < 2 || l.P50 <= 0 || l.P999 < l.P50 || l.Max < l.P999 || b.Operations < 2 || b.Rate.Median <= 0 || b.Rate.Low > b.Rate.Median || b.Rate.High < b.Rate.Median || b.Ratio.Median <= 0 {
 			t.Errorf("%+v", p)
 		}
-		// What is measured as staged is: every byte, each time. There are fewer fills here
-		// than would let a byte be the same again (refresh).
+		// Each staged operation copies every byte. There are fewer fills here than would
+		// let a byte have an old value again (refresh).
 		want := int64(0)
 		if p.Kind == kindStaged {
 			want = p.Size * int64(l.Samples+b.Operations)

@@ -104,7 +104,7 @@ func TestVMSignalsMidTransfer(t *testing.T) {
 
 // Deleting the NIC under a transfer waits for our context to close: bytes go on
 // moving. A signal ends the transfer, and the deletion goes through. From Linux 7.3 on
-// the deletion waits for nobody, and ends the transfer.
+// the deletion does not wait, and ends the transfer.
 func TestVMDeviceDeletedMidTransfer(t *testing.T) {
 	testenv.VM(t)
 	before := leftBehind(t)

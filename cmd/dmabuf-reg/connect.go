@@ -311,7 +311,7 @@ func (r *connectResult) text(w io.Writer) error {
 	return err
 }
 
-// rate is how fast it was: of what is small, how many there were.
+// rate is the bandwidth, or the operations per second if they are small.
 func (row *connectRow) rate() string {
 	if row.Rate > 0 && row.Rate < 1e6 {
 		return fmt.Sprintf("%.0f/s", row.Rate/float64(row.Size))

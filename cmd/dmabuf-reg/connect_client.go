@@ -106,8 +106,8 @@ func refusedByPeer(err error) bool {
 	return errors.As(err, &op) && op.Op == "remote error"
 }
 
-// ask has a request answered. What the server is to send before its answer must
-// have its receives posted.
+// ask sends a request and waits for the answer. For messages that the server sends before
+// its answer, receives must be posted.
 func (c *client) ask(ctx context.Context, q talk.Request) (a talk.Answer, err error) {
 	c.id++
 	q.ID = c.id

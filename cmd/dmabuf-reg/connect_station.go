@@ -72,7 +72,7 @@ func (f *stationFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.cert, "tls-cert", "", "certificate of this side, PEM")
 	flags.StringVar(&f.key, "tls-key", "", "its key, PEM")
 	flags.StringVar(&f.ca, "tls-ca", "", "certificates by which the other side's is trusted, PEM")
-	flags.BoolVar(&f.plaintext, "plaintext", false, "exchange keys in the clear with other machines: whoever listens can read and write the buffers")
+	flags.BoolVar(&f.plaintext, "plaintext", false, "exchange keys in the clear with other machines: every program that sees them can read and write the buffers")
 	flags.IntVar(&f.port, "port", 0, "port of the NIC, or of each, to connect over, counted from 1 (default: an active one)")
 	flags.Var(&f.gid, "gid", "GID of that port to connect from: an address or a network, v1, v2, ipv4, ipv6, dev=NETDEV, vlan=N (default: what TCP goes through, or what reaches the other side's)")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long one step may take")
@@ -211,8 +211,8 @@ func (f *stationFlags) open(ctx context.Context, opt engine.EndpointOptions) (_ 
 		return s, nil
 	}
 	opt.RecvDepth = maxAtOnce + 2
-	// A peer that is not ready yet is waited for, 10.24 ms at a time: what is
-	// too long --timeout says.
+	// A peer that is not ready yet is waited for, 10.24 ms at a time, until
+	// --timeout.
 	opt.Connect = ibvfd.ConnectAttr{RNRRetry: 7, MinRNRTimer: 20}
 	s.ep, err = engine.NewEndpoint(s.nics[0], opt)
 	return s, err
@@ -289,6 +289,6 @@ func unprotected(addr string, err error) error {
 	}
 	return &dmabuf.Error{
 		Op: "protect the exchange", Device: addr, Detail: "the address is not a loopback address, and there is no TLS",
-		Remedy: "give --tls-cert, --tls-key and --tls-ca, or --plaintext on a network where nobody else is", Err: engine.ErrUnsafe,
+		Remedy: "give --tls-cert, --tls-key and --tls-ca, or --plaintext on a network that only trusted machines use", Err: engine.ErrUnsafe,
 	}
 }

@@ -151,7 +151,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// Certificates that cannot be used are told by file.
+// The error of a certificate that cannot be used names its file.
 func TestTLSFiles(t *testing.T) {
 	dir := certificates(t)
 	file := func(name string) string { return filepath.Join(dir, name) }

@@ -10,8 +10,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// Both sides say where their bytes are, and call direct what has moved only where
-// nobody looked.
+// Both sides print where their bytes are. Without tracing they call memory direct that has
+// moved to system memory.
 //
 //testbed:machine fabric+EPYC
 //testbed:machine-arm64 fabric

@@ -127,7 +127,7 @@ func (t *trial) move(ctx context.Context, op talk.Op, direction string, w talk.W
 	if op == talk.Read {
 		lands = !lands
 	}
-	// The target first: what is behind it must stay.
+	// The target first: the bytes behind it must stay.
 	if err := t.fill(ctx, lands, stale, min(w.Bytes()+behind, t.room(lands))); err != nil {
 		return 0, 0, err
 	}

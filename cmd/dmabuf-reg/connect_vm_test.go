@@ -232,7 +232,7 @@ func TestVMServeConnectTLS(t *testing.T) {
 	s.ends(t)
 }
 
-// What cannot be connected to, and what must not be.
+// Connections that fail, and connections that the commands refuse to make.
 //
 //testbed:kernel 6.12
 func TestVMServeConnectRefused(t *testing.T) {

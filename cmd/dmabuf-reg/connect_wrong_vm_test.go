@@ -143,8 +143,8 @@ func TestVMConnectFindsWrongBytes(t *testing.T) {
 	}
 	next := pull(st.ep.Wait)
 
-	// Of the two rows of an operation only one has the request at which bytes are
-	// spoiled: who is the target is checked there, and who is not is filled.
+	// Only one of an operation's two rows has the request at which bytes are spoiled:
+	// with it the server is checked as the target, or filled as the source.
 	for _, tt := range []struct {
 		op, direction string // of the row that fails; no direction: none does
 		before, after func(*spoiler, *talk.Request)

@@ -14,7 +14,7 @@ import (
 
 // What `make demo` shows where 7.2 cannot be had: a kernel without peer-to-peer. The
 // GPU's memory is registered, written, read and verified, is in the GPU with neither
-// NIC, and the demo says so. What it shows on 7.2 is testbed/peers/demo.sh's to test.
+// NIC, and the demo says so. testbed/peers/demo.sh tests the demo on 7.2.
 //
 // Of the machine's GPUs it has the first, which is below a switch with rxe0.
 //

@@ -38,7 +38,7 @@ func inGroup(t *testing.T, pid int) (group string) {
 		if err := move(root); err != nil && !errors.Is(err, unix.ESRCH) { // it has ended
 			t.Error(err)
 		}
-		// What has ended leaves a moment after it was waited for.
+		// A process leaves its cgroup a moment after Wait has returned.
 		for end := time.Now().Add(testenv.Limit(time.Minute)); os.Remove(group) != nil; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal(os.Remove(group))
@@ -49,10 +49,10 @@ func inGroup(t *testing.T, pid int) (group string) {
 }
 
 // Every filter of the command, alone and together, with tracers that all watch the
-// same two programs at the same time: what a filter leaves out is not told, not of
-// what happens and not of what was there before, and what it lets through is whole.
-// To begin so many takes minutes on later kernels, where they are emulated; what the
-// kernel's side of the filters does there package trace's tests see.
+// same two programs at the same time: a tracer prints no event and no earlier
+// registration that its filter leaves out, and prints all others whole. Starting so many
+// tracers takes minutes on later kernels when they are emulated; there package trace
+// tests the kernel's side of the filters.
 //
 //testbed:kernel 6.12
 func TestVMTraceFilters(t *testing.T) {
@@ -74,7 +74,7 @@ func TestVMTraceFilters(t *testing.T) {
 	rows := []*row{
 		{args: nil, seen: both, existing: both},
 		{args: []string{"--pid", pid}, seen: first, existing: first},
-		{args: []string{"--cgroup", group}, seen: first, existing: both}, // those that there were are nobody's
+		{args: []string{"--cgroup", group}, seen: first, existing: both}, // earlier registrations have no cgroup
 		{args: []string{"--importer", "rxe0"}, seen: both, existing: -1},
 		{args: []string{"--exporter", "virtio_gpu", "--exporter", "system"}, seen: second, existing: second},
 		{args: []string{"--cgroup", group, "--importer", "rxe0", "--exporter", "vgem", "--inode", inode, "--all"}, seen: first, existing: -1},

@@ -22,7 +22,7 @@ const (
 	statusSignalled     = 128 // and the signal's number
 )
 
-// foreign is somebody else's program that a command runs.
+// foreign is a program, not of this project, that a command runs.
 type foreign struct {
 	*exec.Cmd
 }

@@ -23,7 +23,8 @@ type gidFlag struct {
 	text string
 }
 
-// Set implements pflag.Value. What is given first stays where it is not said anew.
+// Set implements pflag.Value. A later value keeps the wishes of an earlier one that it does
+// not set.
 func (f *gidFlag) Set(s string) error {
 	w := f.wish
 	for word := range strings.SplitSeq(s, ",") {

@@ -28,8 +28,8 @@ type inspectResult struct {
 	Unknown []string `json:"unknown"`
 }
 
-// inspectedBuf is a dma-buf with who holds it. Without holders it is the
-// kernel that does: an MR, a scan-out, an importing driver.
+// inspectedBuf is a dma-buf with its holders. Without any, the kernel
+// holds it: an MR, a scan-out, an importing driver.
 type inspectedBuf struct {
 	dmabuf.Usage
 	// Attached are the devices that imported it, as debugfs names them; null
@@ -41,14 +41,14 @@ func (a *app) inspect() *cobra.Command {
 	var pid int
 	cmd := &cobra.Command{
 		Use:   "inspect",
-		Short: "List the dma-bufs of a process or of the whole system, with who holds them",
+		Short: "List the dma-bufs of a process or of the whole system, with their holders",
 		Long: `List dma-bufs with inode, exporter, name, size and the processes that hold them
 through a descriptor or a mapping. For the whole system, with debugfs mounted,
 this includes buffers that only a driver holds, such as one whose descriptor was
 closed after it was registered, and the devices attached to each.
 
-As an ordinary user only one's own processes can be looked at. What could not be
-read is said; of the process that --pid names, it is a failure.`,
+An ordinary user can look at his own processes only. The output lists processes that
+could not be read. If --pid names such a process, the command fails.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().IntVar(&pid, "pid", 0, "this process only (default: all)")

@@ -18,10 +18,10 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// What is too large is refused beforehand, and --force makes the attempt. So
-// that the attempt does not wake the OOM killer, the pages of a buffer that
-// memory cannot hold are never touched: the range asked for has no length, and
-// that is what is refused then.
+// A buffer that is too large is refused beforehand, and --force makes the attempt. So
+// that the attempt does not start the OOM killer, the pages of a buffer that
+// memory cannot hold are never touched: the range asked for has length 0, which
+// is then refused.
 //
 //testbed:kernel 6.12
 func TestVMForce(t *testing.T) {
@@ -93,7 +93,7 @@ func TestVMForce(t *testing.T) {
 		checkRefusal(t, command(t, args...), cli.ExitFailed, cli.KindOperation, "ENOMEM", "size_limit_mb")
 		checkRefusal(t, command(t, append(args, "--force")...), cli.ExitFailed, cli.KindOperation, "EINVAL", "size_limit_mb")
 
-		// What the refusal advises helps.
+		// The refusal's remedy helps.
 		old, err := os.ReadFile(knob)
 		if err != nil {
 			t.Fatal(err)
@@ -163,7 +163,7 @@ func TestVMCount(t *testing.T) {
 		}
 		const count = 2500
 		space := &room{nic: nic, mrs: 1, length: 4 << 10, count: count}
-		space.env = available(t, space.cost(1200)) // as if somebody had taken the rest after the first look
+		space.env = available(t, space.cost(1200)) // as if another program had taken the rest after the first look
 		r := &registerResult{NIC: nic, Length: 4 << 10}
 		regions, err := r.register(t.Context(), cli.NewProgress(os.Stderr), registerFlags{access: defaultAccess, count: count}, src, pd, space)
 		if len(regions) != lookEvery || !errors.Is(err, dmabuf.ErrLimit) || !strings.HasPrefix(err.Error(), "registration 1025 of 2500: ") {

@@ -53,7 +53,7 @@ type posting struct {
 	err    error // of one of them
 }
 
-// linkOver makes a link of a connection. changed is told of rails that lose their link, and of those
+// linkOver makes a link of a connection. It calls changed for rails that lose their link, and for those
 // that have another one.
 func linkOver(c *rails.Conn, changed func(rails.State)) *overRails {
 	ctx, cancel := context.WithCancel(context.Background())

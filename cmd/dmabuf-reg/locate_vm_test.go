@@ -34,8 +34,8 @@ func TestVMLocateWithoutP2PDMA(t *testing.T) {
 	locateTable(t)
 }
 
-// What may be in VRAM only, xe does not let a NIC attach to that cannot reach it. What
-// was seen of that replaces what the errno alone leaves open.
+// xe does not let a NIC attach to a buffer that may be in VRAM only, if the NIC cannot reach
+// it. The trace of that attach gives the cause, which the errno alone leaves open.
 func refusedAtAttach(t *testing.T) {
 	gpu := testenv.SoftGPUs(t, "personality=xe")[0]
 	testenv.SetImporter(t, "rxe1", "pinned")
@@ -160,7 +160,7 @@ func locateTable(t *testing.T) {
 			t.Fatalf("status %d: %s%s", status, &r.out, &r.err)
 		}
 		wants := []string{"NOT IN THE GPU'S MEMORY: allocated in VRAM, and registered: the bytes are in system memory"}
-		if testenv.AtLeast(t, "7.2") { // without PCI_P2PDMA the exporter asks nobody
+		if testenv.AtLeast(t, "7.2") { // without PCI_P2PDMA the exporter does not ask for the distance
 			wants = append(wants, "cannot reach "+gpu.PCI+": distance -1, the importer hangs on no PCI bus")
 		}
 		for _, want := range wants {

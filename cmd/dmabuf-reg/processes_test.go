@@ -33,7 +33,7 @@ func aThread(t *testing.T) int {
 	}
 }
 
-// They have ended when the last has, and closing waits for nobody.
+// Processes have ended when the last has, and close does not wait for any.
 func TestProcesses(t *testing.T) {
 	var pids []int
 	var running []*exec.Cmd
@@ -64,7 +64,7 @@ func TestProcesses(t *testing.T) {
 	}
 	running[1].Process.Kill()
 	if !ended(time.Minute) {
-		t.Error("both have ended") // and of the second nobody has asked for the status yet
+		t.Error("both have ended") // the second one is not waited for yet
 	}
 	p.close()
 

@@ -71,7 +71,7 @@ type allocated struct {
 	Exporter  string `json:"exporter"`
 	Device    string `json:"device"`
 	PCI       string `json:"pci"`
-	Kind      string `json:"kind"`      // what the allocator asked for, not a proof of placement
+	Kind      string `json:"kind"`      // the kind that the allocator asked for, not a proof of placement
 	Requested int64  `json:"requested"` // bytes asked for
 	Size      int64  `json:"size"`      // bytes allocated
 	Inode     uint64 `json:"inode"`     // of the first segment
@@ -326,8 +326,8 @@ func (r *registerResult) prove(ctx context.Context, seen *witness) (err error) {
 }
 
 // register makes the registrations as long as there is room for them, or all
-// if space is nil. What it returns is open even if there is
-// an error as well.
+// if space is nil. The regions that it returns are open even if there is an
+// error too.
 func (r *registerResult) register(ctx context.Context, progress *cli.Progress, f registerFlags, src *source, pd *ibvfd.PD, space *room) ([]*region.Region, error) {
 	attr := region.Attr{
 		Segments: src.segments, Offset: r.Offset, Length: r.Length, IOVA: r.IOVA,

@@ -86,7 +86,7 @@ func identities(t *testing.T) []string {
 		}
 		for _, f := range files {
 			text, err := os.ReadFile(f)
-			if err == nil { // what cannot be read, the command cannot tell
+			if err == nil { // the command cannot print a file that cannot be read
 				out = append(out, strings.TrimSpace(string(text)))
 			}
 		}
@@ -107,9 +107,9 @@ func unsaid(t *testing.T, data []byte, words []string) {
 	}
 }
 
-// A report has every pair with a placement, and nothing that names the machine,
-// whoever would have said it: GPUs of every vendor by their UUIDs, a program that was
-// run, an error.
+// A report has every pair with a placement, and nothing that names the machine: no UUID
+// of a GPU of any vendor, and no name in the output of a program that was run or in an
+// error.
 //
 //testbed:kernel 6.12
 func TestVMReport(t *testing.T) {

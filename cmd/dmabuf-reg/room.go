@@ -15,8 +15,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 )
 
-// What a registration takes of system memory, about, whosever memory the
-// buffer is: the objects of the driver, ib_uverbs, libibverbs and this program
+// About how much system memory a registration takes, whichever memory the
+// buffer is in: the objects of the driver, ib_uverbs, libibverbs and this program
 // for each MR, and for each page of the range an entry of the scatter list that
 // the exporter maps, and its address in the driver's table. 500 MRs of 64 MiB
 // with rxe were seen to take 31 bytes a page of udmabuf, whose entries are a page
@@ -115,7 +115,7 @@ func (r *room) look(done int) error {
 	return nil
 }
 
-// times multiplies; what is too much is the largest number.
+// times multiplies. A product that is too large becomes the largest number.
 func times(a uint64, n int) int64 {
 	if high, low := bits.Mul64(a, uint64(n)); high == 0 && low < math.MaxInt64 {
 		return int64(low)

@@ -58,7 +58,7 @@ rail for each: clients must name several NICs, too.
 
 With --metrics it answers requests for http://ADDR/metrics with the counters of
 all clients' connections, in Prometheus' text format. They have no address of a
-client; who reaches ADDR may read them.`,
+client; every program that reaches ADDR can read them.`,
 		Example: `  dmabuf-reg serve --gpu drm:renderD128
   dmabuf-reg serve --listen 10.0.0.1:7471 --tls-cert a.pem --tls-key a.key --tls-ca ca.pem
   dmabuf-reg serve --policy staged --once
@@ -98,11 +98,11 @@ type server struct {
 
 	mu       sync.Mutex
 	sessions map[*line]*session
-	owner    *session // who has the buffer
+	owner    *session // the session that has the buffer
 	clients  int
 	second   time.Time     // since when rejected counts
-	told     int           // whom it told of since
-	untold   int           // whom it has not told of
+	told     int           // rejections printed since second
+	untold   int           // rejections since the last one that was printed
 	some     chan struct{} // there is a session again
 	first    chan error    // how the first client that had the buffer ended
 	tasks    sync.WaitGroup
@@ -180,7 +180,7 @@ func (r *serveResult) text(w io.Writer) error {
 }
 
 var protections = map[string]string{
-	"TLS": "mutual TLS", "loopback": "in the clear, on this machine only", "none": "IN THE CLEAR: whoever listens can read and write the buffer",
+	"TLS": "mutual TLS", "loopback": "in the clear, on this machine only", "none": "IN THE CLEAR: every program that sees the keys can read and write the buffer",
 }
 
 // text says what a side is, in three lines, or more if it has several NICs.
@@ -251,10 +251,11 @@ func (s *server) accept(ctx context.Context) {
 // tell says on stderr what a client did.
 func (s *server) tell(format string, args ...any) { s.app.tell(format, args...) }
 
-// mostTold are told of in a second: there may be many more, as of a port scanner.
+// mostTold bounds the rejections that are printed in a second: a port scanner causes many
+// more.
 const mostTold = 10
 
-// rejected says who did not get as far as being a client.
+// rejected prints an address whose connection did not become a client's.
 func (s *server) rejected(from net.Addr, why error) {
 	if errors.Is(why, io.EOF) && s.missesRail() {
 		return // the client tries to make the rail again

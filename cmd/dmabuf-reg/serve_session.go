@@ -75,8 +75,8 @@ func (c *session) run(ctx context.Context) {
 	}
 }
 
-// leave ends the session, and reports whether it had the buffer. The buffer is
-// somebody else's only once no NIC touches it any more.
+// leave ends the session, and reports whether it had the buffer. Another session gets the
+// buffer only when no NIC accesses it any more.
 func (c *session) leave() bool {
 	err := c.line.hangUp()
 	c.mu.Lock()
@@ -131,7 +131,7 @@ func (c *session) exchange(ctx context.Context) error {
 	case errors.Is(err, talk.ErrVersion):
 		a.Status, a.Text[0] = talk.Differs, err.Error()
 	case err != nil:
-		return err // who sends this is owed no answer
+		return err // such a client gets no answer
 	default:
 		c.requests++
 		if err := c.handle(ctx, &q, &a); err != nil {
@@ -204,7 +204,7 @@ func (c *session) has() bool {
 	return c.owner == c
 }
 
-// grant gives the buffer to the client, if nobody has it.
+// grant gives the buffer to the client, if no other session has it.
 func (c *session) grant(ctx context.Context, a *talk.Answer) error {
 	c.mu.Lock()
 	taken := c.owner != nil

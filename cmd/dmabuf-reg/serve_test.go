@@ -13,7 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/engine"
 )
 
-// Who is rejected is told of, and of a flood its size.
+// Each rejection is printed; of a flood, the number.
 func TestOnReject(t *testing.T) {
 	var out bytes.Buffer
 	s := &server{app: &app{stderr: &out}}

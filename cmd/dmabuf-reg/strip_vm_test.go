@@ -21,9 +21,9 @@ ip address add 10.9.0.1/24 dev dummy0
 rdma link add rxe0 type rxe netdev dummy0
 `
 
-// What the command traces once more, with the RDMA and DRM modules stripped of their
-// type information, as vendors' driver packages have them: programs that know nothing
-// of this, from their start and in their middle, modules that come later, containers.
+// The command traces with RDMA and DRM modules that have no type information, as those of
+// vendors' driver packages: programs that are not changed for it, from their start and
+// while they run, modules that are loaded later, and containers.
 //
 //testbed:machine fabric+EPYC+cold
 //testbed:machine-arm64 fabric+cold

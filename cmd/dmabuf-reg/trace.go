@@ -44,7 +44,7 @@ type tracing struct {
 	Event      string       `json:"event"` // "tracing"
 	RDMA       bool         `json:"rdma"`  // ib_uverbs is loaded and watched
 	Hooks      []trace.Hook `json:"hooks"`
-	Unreadable []string     `json:"unreadable"` // what the inventory could not look at
+	Unreadable []string     `json:"unreadable"` // processes and files that the inventory could not read
 }
 
 // traceResult is the end of `trace` and `explain`.
@@ -60,16 +60,16 @@ func (a *app) trace() *cobra.Command {
 	f := traceFlags{}
 	cmd := &cobra.Command{
 		Use:   "trace [flags] [-- COMMAND ARG...]",
-		Short: "Watch the kernel register dma-bufs: where the bytes are, and who refused",
+		Short: "Watch the kernel register dma-bufs: where the bytes are, and which function refused",
 		Long: `Follow every dma-buf registration with eBPF and print a line for whatever happens
 to it: registered, refused and by which kernel function, moved, revoked,
-released. The programs that register need not know of this. Without a filter the
+released. The programs that register need no change. Without a filter the
 whole system is traced, until Ctrl-C, which is an ordinary end with status 0; with
 COMMAND, that program and those it starts, until it ends.
 
-Where bytes are is said only if it is proven. At the end come counts, the time
-up to each function's return since the one before, registrations that nobody
-deregistered, and what was lost. --json prints an object for each event, one a line,
+A line names the place of the bytes only if it is proven. At the end come counts, the
+time up to each function's return since the one before, registrations that were not
+deregistered, and the number of lost events. --json prints an object for each event, one a line,
 and the document at last; give it a file with --output.
 
 With COMMAND, this command writes to stderr, or to --output, so that COMMAND has
@@ -222,8 +222,8 @@ func (a *app) doTrace(ctx context.Context, f *traceFlags, argv []string, show fu
 		return nil, errors.Join(fmt.Errorf("ended before tracing began: %w", context.Cause(ctx)), tracer.Close())
 	}
 	if cmd != nil {
-		// COMMAND goes on when nobody reads what is said of it, and its status is
-		// this one's in the end; for itself it has the signal as it was.
+		// COMMAND goes on if the reader of this command's output is gone, and its exit
+		// status is this command's. COMMAND itself gets SIGPIPE's old action.
 		signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	}
 	w := &watch{flags: f, tracer: tracer, done: make(chan error, 1)}
@@ -261,7 +261,7 @@ func (a *app) redirect(output string, cmd *foreign) error {
 	default:
 		f, err := os.Create(output)
 		if err != nil {
-			return cli.Unwritten("what is traced", "--output", output, err)
+			return cli.Unwritten("the trace", "--output", output, err)
 		}
 		a.stdout, a.output = f, f
 	}
@@ -347,7 +347,7 @@ func (w *watch) read(out printer) {
 }
 
 // wait returns when there is a reason to end: COMMAND ended, or all processes of --pid,
-// the time is over, Ctrl-C, or nobody reads what is printed.
+// the time is over, Ctrl-C, or the reader of the output is gone.
 func (w *watch) wait(ctx context.Context, cmd *foreign, watched *processes, lasting time.Duration) error {
 	if cmd != nil {
 		if err := cmd.Start(); err != nil {
@@ -402,7 +402,7 @@ type lines struct{ w io.Writer }
 func newLines(w io.Writer) printer { return lines{w} }
 
 func (l lines) event(e trace.Event) error {
-	r, pid := &e.Record, "-" // nobody's that is known
+	r, pid := &e.Record, "-" // the process is not known
 	if e.Record.PID != 0 {
 		pid = fmt.Sprint(e.Record.PID)
 	}
@@ -517,7 +517,7 @@ func (r *traceResult) text(to io.Writer) error {
 	if s.NUnreleased == 0 {
 		return w.Flush()
 	}
-	fmt.Fprintf(w, "\nregistrations that nobody deregistered: %d\n", s.NUnreleased)
+	fmt.Fprintf(w, "\nregistrations that were not deregistered: %d\n", s.NUnreleased)
 	for _, u := range s.Unreleased[:min(len(s.Unreleased), shownUnreleased)] {
 		how := "left to the end of its process"
 		if u.Lives {

@@ -143,7 +143,7 @@ func TestTraceFilters(t *testing.T) {
 	}
 }
 
-// What the document would have said of an error is said on stderr if there is none.
+// If the document cannot be written, the error that it would have is printed on stderr.
 func TestDocumentThatCannotBeWritten(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -164,7 +164,7 @@ func TestDocumentThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// A summary that nobody got is no success.
+// A summary that could not be written makes the command fail.
 func TestSummaryThatCannotBeWritten(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {

@@ -555,7 +555,7 @@ func openBuffer(t *testing.T, pid int) (inode uint64) {
 	return 0
 }
 
-// awaitListener waits for somebody to listen on a port.
+// awaitListener waits until a process listens on a port.
 func awaitListener(t *testing.T, port int) {
 	t.Helper()
 	for end := time.Now().Add(testenv.Limit(time.Minute)); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
@@ -626,7 +626,7 @@ func TestVMTraceInContainer(t *testing.T) {
 	}
 }
 
-// What is missing is said before anything is tried.
+// The command names the missing privileges before it starts the program.
 func TestVMTraceNoPermission(t *testing.T) {
 	testenv.VM(t)
 	r := command(t, "trace", "--json", "--", "true")
@@ -709,7 +709,7 @@ func TestVMRegisterTraced(t *testing.T) {
 		t.Errorf("failure %+v", f)
 	}
 
-	// What was seen narrows down what the error says.
+	// The traced functions narrow down the stages that the error names.
 	r = command(t, "register", "--trace", "--json", "--skip-checks", "--gpu", "drm:vgem", "--nic", "rxe0", "--length", "0")
 	if status := r.do(t); status != cli.ExitFailed {
 		t.Fatalf("exit status %d\n%s%s", status, r.out.String(), r.err.String())

@@ -304,7 +304,7 @@ func (v *verification) pair(ctx context.Context, src *source, c choice) (row ver
 	if v.locate != "" && src.PCI != "" {
 		opt.Witness = func(ctx context.Context, nonce []byte) error {
 			row.Located, lost = locate(ctx, v.locate, nonce, src.PCI)
-			return ctx.Err() // that nobody could look does not make the bytes wrong
+			return ctx.Err() // a failure to locate the bytes does not make them wrong
 		}
 	}
 	row.Report, err = canary.Verify(ctx, dev, src.alloc, opt)
@@ -454,7 +454,7 @@ func (r *verifyResult) sizes() string {
 	return fmt.Sprintf("%s (asked for: %s; rounded up)", text, asked)
 }
 
-// traced reports that somebody asked where the bytes are.
+// traced reports whether the rows were traced.
 func (r *verifyResult) traced() bool {
 	return slices.ContainsFunc(r.Rows, func(row verifyRow) bool { return row.Placement != nil || row.Failure != nil })
 }

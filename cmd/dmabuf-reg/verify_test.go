@@ -42,8 +42,8 @@ func TestVerifySizes(t *testing.T) {
 	}
 }
 
-// What is there and refuses this user is a failure with its errno; what is not
-// there is not.
+// An exporter that exists and refuses this user is a failure with its errno. One that
+// does not exist is none.
 func TestNothingToVerify(t *testing.T) {
 	answers := map[string]error{
 		"udmabuf":     &dmabuf.Error{Op: "open", Device: "/dev/udmabuf", Err: unix.EACCES, Remedy: "run as root"},

@@ -480,7 +480,7 @@ func TestVMNoPermission(t *testing.T) {
 		t.Log(e.Message)
 	}
 
-	// What was asked for cannot be looked at: not that there is none.
+	// inspect cannot read the process, which differs from finding no buffer.
 	checkRefusal(t, asNobody("inspect", "--json", "--pid", "1"), cli.ExitFailed, cli.KindOperation, "EACCES", "/proc/1")
 
 	// verify has nothing left that it could try, but not because nothing is there.
@@ -498,7 +498,7 @@ func TestVMNoPermission(t *testing.T) {
 		t.Error("verify does not say that access was refused")
 	}
 
-	// The same for the NIC, with a buffer that somebody else opened.
+	// The same for the NIC, with a buffer that another process opened.
 	nodes, err := filepath.Glob("/dev/infiniband/uverbs*")
 	if err != nil || len(nodes) == 0 {
 		t.Fatalf("uverbs nodes: %v, %v", nodes, err)

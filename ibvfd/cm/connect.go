@@ -26,8 +26,8 @@ type Param struct {
 	// PrivateData go to the peer with Connect or Accept: MaxConnectData or
 	// MaxAcceptData bytes at most.
 	PrivateData []byte
-	// READs and atomics on their way: the peer's, and ours. Both sides' wishes
-	// count, the smaller one wins. Default: the device's limit, 16 at most.
+	// READs and atomics on their way: the peer's, and ours. The smaller of both
+	// sides' wishes is taken. Default: the device's limit, 16 at most.
 	ResponderResources, InitiatorDepth uint8
 	RetryCount                         uint8 // 7 at most; default 6: rxe takes 7 for "for ever"
 	RNRRetry                           uint8 // 7 stands for "for ever", the default
@@ -46,8 +46,8 @@ type Param struct {
 // Connect asks the peer for a connection to qp and waits for its answer, of
 // which it returns the private data: 196 bytes over InfiniBand and RoCE, with zeros
 // at the end. qp is of this ID's device; if it is in INIT it keeps its receives.
-// The error is a *[RejectedError] if the peer refused. After an error the ID is of
-// no more use.
+// The error is a *[RejectedError] if the peer refused. After an error the ID can only
+// be closed.
 func (id *ID) Connect(ctx context.Context, qp *ibvfd.QP, p Param) ([]byte, error) {
 	return id.connectTo(ctx, qp, p)
 }
@@ -86,8 +86,8 @@ func (id *ID) connectTo(ctx context.Context, qp queuePair, p Param) ([]byte, err
 
 // Accept connects a peer that has asked for it with qp, which is of this ID's
 // device and, if it is in INIT, keeps its receives. It returns when the peer has
-// confirmed: a message may have come before. After an error the ID is of no more
-// use.
+// confirmed: a message may have come before. After an error the ID can only be
+// closed.
 func (id *ID) Accept(ctx context.Context, qp *ibvfd.QP, p Param) error {
 	return id.acceptWith(ctx, qp, p)
 }
@@ -214,8 +214,8 @@ func fits(op, addr string, data []byte, most int) error {
 	}
 }
 
-// Disconnect ends the connection and waits until the peer has heard of it: it
-// answers when its program disconnects or closes in turn. The queue pair goes to
+// Disconnect ends the connection and waits for the peer's answer, which the peer
+// sends when its program disconnects or closes. The queue pair goes to
 // the error state: outstanding work completes, flushed. A connection that has
 // ended already is no error.
 func (id *ID) Disconnect(ctx context.Context) error {

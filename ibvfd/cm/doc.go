@@ -26,6 +26,6 @@
 // librdmacm is loaded when it is used; neither it nor its headers are needed to
 // build. Waiting is done in Go's poller: each ID and Listener has an event
 // channel, which is two descriptors, and no thread. A wait whose context ends
-// leaves an ID of which only Close is of use. The kernel needs the module
+// leaves an ID that can only be closed. The kernel needs the module
 // rdma_ucm, and the user the right to open /dev/infiniband/rdma_cm.
 package cm

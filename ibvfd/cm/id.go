@@ -112,7 +112,7 @@ func (id *ID) expect(ctx context.Context, op, addr string, want eventType) (even
 		case err != nil:
 			return event{}, refused(op, addr, err)
 		case ev.typ == eventAddrChange || ev.typ == eventTimewaitExit:
-			// Of a bond's other leg, or of what is over.
+			// A bond went over to another port, or the waiting time after a connection is over.
 		case ev.typ != want || ev.status != 0:
 			return event{}, unexpected(op, addr, &ev)
 		default:

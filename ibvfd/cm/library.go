@@ -33,7 +33,7 @@ type event struct {
 	data   []byte     // private
 }
 
-// depths are how many READs and atomics may be on their way.
+// depths are how many READs and atomics may be in flight.
 type depths struct {
 	in, out uint8 // responder resources, initiator depth
 }
@@ -53,7 +53,7 @@ type identifier interface {
 	// attributes are what a queue pair needs to be connected.
 	attributes() (ibvfd.ManagedAttr, error)
 	addrs() (local, remote netip.AddrPort)
-	// device is where it is bound to: the zero one if it is not.
+	// device is the port that the identifier is bound to; zero if it is not bound.
 	device() (device, error)
 	// context wraps rdma_cm's own; closed is called when it is closed.
 	context(closed func()) (*ibvfd.Context, error)

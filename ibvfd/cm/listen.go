@@ -63,10 +63,10 @@ func (l *Listener) Addr() netip.AddrPort { return l.addr }
 // Device is the RDMA device's name, or "" if it listens on all of them.
 func (l *Listener) Device() string { return l.dev.name }
 
-// Accept waits for a request: an ID to Accept or Reject, and to close. An error
-// other than ctx's and [os.ErrClosed] is of one request, or for want of
-// descriptors, and the Listener goes on; or its device is being removed, and
-// nothing comes any more.
+// Accept waits for a request: an ID to Accept or Reject, and to close. After an
+// error other than ctx's and [os.ErrClosed] the Listener goes on, if the error was
+// about one request or a lack of descriptors. If the device is being removed, no
+// more requests come.
 func (l *Listener) Accept(ctx context.Context) (*ID, error) {
 	for {
 		var id *ID

@@ -98,9 +98,8 @@ func (h *handle) enter() error {
 
 func (h *handle) leave() { h.mu.RUnlock() }
 
-// next waits for an event, unless over, which may be nil, says that there is
-// nothing to wait for. seen, which may be nil, sees the event before anybody
-// else waits.
+// next waits for an event. If over reports true it returns at once, with no event.
+// seen is called with the event before another goroutine can wait. Both may be nil.
 func (h *handle) next(ctx context.Context, over func() bool, seen func(*event)) (event, error) {
 	for {
 		if err := h.events.Lock(ctx); err != nil {

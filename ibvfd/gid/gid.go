@@ -30,8 +30,8 @@ type Wish struct {
 	// Subnet is where the GID's address lies; the zero Prefix is anywhere.
 	Subnet netip.Prefix
 	// Peer is the address, or GID, of the other side. A GID of another family
-	// or, of the two one, link-local cannot reach it; of the rest that with the
-	// longest prefix in common is nearest.
+	// cannot reach it. Nor can a GID if only one of the two is link-local. Of the
+	// others, the GID with the longest prefix in common is nearest.
 	Peer netip.Addr
 	// NetDev is the network device that the GID belongs to, a VLAN's or a
 	// bond's included: "eth0.100". "" is any.
@@ -141,7 +141,7 @@ func (w *Wish) unreachable(addr netip.Addr) string {
 	return ""
 }
 
-// rank is greater for what is better.
+// rank is greater for a better GID.
 func (w *Wish) rank(g ibdev.GID, link ibdev.LinkLayer) [3]int {
 	addr := g.Addr()
 	r := [3]int{0, w.common(addr), 0}
@@ -154,7 +154,7 @@ func (w *Wish) rank(g ibdev.GID, link ibdev.LinkLayer) [3]int {
 		r[0] = 2
 	case ibdev.GIDRoCEv1:
 		r[0] = 1
-	} // else what iWARP and software devices have
+	} // other types: iWARP and software devices
 	switch {
 	case addr.IsLinkLocalUnicast():
 	case addr.Is4():

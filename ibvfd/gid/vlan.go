@@ -12,8 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
-// addVLANs fills in the VLANs of GIDs' network devices, which sysfs does not
-// tell.
+// AddVLANs fills in the VLANs of GIDs' network devices, which sysfs does not
+// have.
 func AddVLANs(table []ibdev.GID) error {
 	ids, err := vlans()
 	if err != nil {

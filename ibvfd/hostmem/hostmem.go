@@ -25,7 +25,7 @@ type Buf struct {
 	size   int
 	holds  int
 	closed bool
-	free   func() // of memory that somebody else has allocated; nil: it is unmapped
+	free   func() // gives adopted memory back to its allocator; nil: Close unmaps mem
 }
 
 // Alloc maps size bytes of zeroed memory, rounded up to whole pages, page
@@ -53,10 +53,10 @@ func Alloc(size int) (*Buf, error) {
 	return &Buf{mem: mem, size: size}, nil
 }
 
-// Adopt makes a Buf of the first size bytes of memory that somebody else allocated, which
-// free takes back at the end. It must be zeroed, and should be whole pages: these are kept
-// from child processes, as Alloc's are, until they go back. After an error the memory stays the
-// caller's.
+// Adopt makes a Buf of the first size bytes of mem, which another allocator has made. Close
+// calls free, which gives mem back to that allocator. mem must be zeroed and should be whole
+// pages: these are kept from child processes, as Alloc's are, until Close. After an error the
+// caller still owns mem.
 func Adopt(mem []byte, size int, free func()) (*Buf, error) {
 	page := uint64(os.Getpagesize())
 	if AddrOf(mem)%page == 0 && uint64(len(mem))%page == 0 {

@@ -4,8 +4,8 @@ package ibdev
 
 import "math/bits"
 
-// mtuBytes turns enum ibv_mtu (1 is 256, 5 is the largest) into bytes; 0 if it
-// is no MTU. mtuEnum is its inverse, rounding down.
+// MTUBytes turns enum ibv_mtu (1 is 256, 5 is the largest) into bytes; 0 if it
+// is no MTU. [MTUEnum] is its inverse, rounding down.
 func MTUBytes(enum int) int {
 	if enum < MTUMin || enum > MTUMax {
 		return 0

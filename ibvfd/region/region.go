@@ -28,7 +28,7 @@ type Segment struct {
 	Addr uint64
 }
 
-// pointer is that of the dma-buf's first byte.
+// pointer returns the device pointer of the dma-buf's first byte, 0 if there is none.
 func (s *Segment) pointer() uint64 {
 	if s.Addr < s.Offset {
 		return 0
@@ -56,8 +56,8 @@ type Region struct {
 	mu     sync.Mutex
 	mrs    map[*ibvfd.PD][]*ibvfd.MR
 	pds    []*ibvfd.PD
-	old    []*ibvfd.MR // of before a Rereg
-	attr   Attr        // what is registered
+	old    []*ibvfd.MR // kept by Rereg until DropOld
+	attr   Attr        // the request that is registered now
 	closed bool
 }
 
@@ -135,9 +135,9 @@ func (r *Region) Rereg(attr Attr, pds ...*ibvfd.PD) error {
 	return r.dropOld()
 }
 
-// Move puts the range on another buffer, under the keys and at the addresses that there are: all of it or
-// nothing. Until it returns, an operation meets the old buffer or the new one, MR by MR. The segments must
-// be cut where those of the old buffer are. It needs what [ibvfd.InPlaceOnly] needs of memory, and
+// Move puts the range on another buffer and keeps all keys and addresses. It moves every MR or none. Until
+// it returns, an operation uses the old buffer or the new one, MR by MR. The new segments must have the
+// lengths of the old ones. It needs what [ibvfd.InPlaceOnly] needs of memory, and
 // otherwise returns an error that is errors.ErrUnsupported.
 func (r *Region) Move(attr Attr) error {
 	r.mu.Lock()
@@ -177,7 +177,7 @@ func (r *Region) move(attr Attr) (moved []place, err error) {
 		for i, mr := range mrs {
 			if len(parts) != len(mrs) || parts[i].Length != mr.Length() {
 				return moved, refuse(pd.Context().Name(), &parts[0], fault.CauseNotSupported, unix.EOPNOTSUPP,
-					fmt.Sprintf("it has %d parts, and the MR that is to go there has others (%d)", len(parts), len(mrs)), "use a buffer of the same segments")
+					fmt.Sprintf("the %d parts of the new buffer differ from the region's %d MRs in number or length", len(parts), len(mrs)), "use a buffer of the same segments")
 			}
 			if err := moveTo(mr, parts[i]); err != nil {
 				return moved, err

@@ -11,7 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 )
 
-// Does this driver register dma-bufs? Descriptor -1 tells.
+// The answer to descriptor -1 shows whether the driver registers dma-bufs.
 func Example() {
 	f, err := uverbs.Open(uverbs.Kernel(), "/dev/infiniband/uverbs-of-nobody")
 	if err != nil {

@@ -41,7 +41,7 @@ func udmabuf(t *testing.T, size int64) (buf *dmabuf.Buf, fd int32) {
 
 func ptr[T any](v T) *T { return &v }
 
-// What the method refuses, and that the MR is as it was then, and attached to nothing new.
+// After each refusal of the method the MR is as it was, and no other buffer is attached.
 //
 //testbed:kernel 7.3 7.2
 func TestVMInPlaceRefusals(t *testing.T) {

@@ -58,8 +58,8 @@ static inline bool softgpu_attach_revocable(struct dma_buf_attachment *attach)
 }
 
 /*
- * Whether an importer that pinned can be told all the same. Up to 6.12 those who
- * cannot have a callback too, so nobody is.
+ * Whether the callback of an importer that pinned may be called. Up to 6.12
+ * importers that cannot let go have a callback too, so none is called.
  */
 static inline bool softgpu_pinned_revocable(struct dma_buf_attachment *attach)
 {

@@ -360,7 +360,7 @@ void softgpu_debugfs_add(struct softgpu_device *gpu)
 		debugfs_create_u32(op_names[i], 0600, fail, &gpu->fail[i]);
 }
 
-/* Waits for whoever is inside one of the files. */
+/* Waits until no task reads or writes one of the files. */
 void softgpu_debugfs_remove(struct softgpu_device *gpu)
 {
 	debugfs_remove_recursive(gpu->debugfs);

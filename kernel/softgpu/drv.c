@@ -8,7 +8,7 @@
  * mapping of the BAR, and their extents of VRAM. The module itself cannot be
  * removed while a file of it is open. A device whose VRAM an earlier binding
  * still has buffers in refuses to be bound: those buffers may be mapped for
- * DMA, and nobody else must be given that memory.
+ * DMA, and no other buffer must get that memory.
  */
 #include <linux/io.h>
 #include <linux/module.h>
@@ -166,7 +166,7 @@ static void unplug_work(struct work_struct *work)
 	drm_dev_put(&gpu->drm);
 }
 
-/* What the device is, before it is shown to anybody. */
+/* Sets the device up before user space sees it. */
 static int setup(struct softgpu_device *gpu, struct pci_dev *pdev, int bar_nr, unsigned int i)
 {
 	const char *name = nth(behaviour, nbehaviour, i);
@@ -197,8 +197,8 @@ static int setup(struct softgpu_device *gpu, struct pci_dev *pdev, int bar_nr, u
 	if (ret)
 		return ret;
 	/*
-	 * The BAR is not requested: with CONFIG_IO_STRICT_DEVMEM nobody could
-	 * then look for a buffer's bytes in it through sysfs.
+	 * The BAR is not requested: with CONFIG_IO_STRICT_DEVMEM a test could not
+	 * read a buffer's bytes in it through sysfs then.
 	 */
 	pci_set_master(pdev);
 	ret = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));

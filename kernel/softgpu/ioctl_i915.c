@@ -235,7 +235,7 @@ static void fill_region(struct softgpu_device *gpu, struct drm_i915_memory_regio
 	}
 	info->probed_size = size;
 	info->probed_cpu_visible_size = visible;
-	/* query_memregion_info(): only for those who may watch. */
+	/* query_memregion_info(): only for processes with CAP_PERFMON. */
 	if (perfmon_capable()) {
 		info->unallocated_size = size - used;
 		info->unallocated_cpu_visible_size = visible - visible_used;

@@ -3,8 +3,8 @@
  * Where a buffer is, and how it gets elsewhere. All of it runs with the
  * buffer's reservation lock.
  *
- * VRAM beyond the BAR is out of everybody's reach, so its contents may as well
- * lie in pages that nobody is shown.
+ * Neither the CPU nor a peer reaches VRAM beyond the BAR, so its contents are
+ * kept in pages that no interface shows.
  */
 #include <linux/highmem.h>
 #include <linux/io.h>
@@ -125,10 +125,10 @@ static int let_go(struct softgpu_device *gpu, struct softgpu_bo *bo)
 	long ret;
 
 	/*
-	 * All who are attached, whether they have addresses or not, and the one
-	 * whose pin is the reason too: xe_bo_move_notify() does, and so does
+	 * All attached importers are told, whether they have addresses or not, and
+	 * even the one whose pin causes the move: so does xe_bo_move_notify(), and
 	 * amdgpu_bo_move_notify() when the buffer leaves VRAM or GTT. i915, nvidia
-	 * and vfio move nothing that is attached.
+	 * and vfio move no buffer that is attached.
 	 */
 	if (bo->dmabuf)
 		softgpu_invalidate(bo->dmabuf);

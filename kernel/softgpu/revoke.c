@@ -42,7 +42,7 @@ int softgpu_bo_revoke(struct softgpu_bo *bo, bool revoke)
 	return 0;
 }
 
-/* Those who pinned were promised not to be told, unless they wanted to be. */
+/* An importer that pinned is told of a revocation only if it can handle that. */
 static bool may_tell(struct softgpu_bo *bo)
 {
 	return !bo->pins || bo->behaviour == &softgpu_behaves_vfio ||
@@ -61,7 +61,7 @@ static void lose(struct softgpu_bo *bo)
 	}
 	/*
 	 * Memory that an importer still has mapped stays allocated until it lets
-	 * go, even though the device is gone: nobody else may get it.
+	 * go, even though the device is gone: no other buffer may get it.
 	 */
 	if (!bo->pins && !bo->maps)
 		softgpu_bo_release_memory(bo);

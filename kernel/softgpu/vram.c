@@ -22,7 +22,7 @@ int softgpu_vram_init(struct softgpu_device *gpu)
 		gpu->dirty = NULL;
 		return -ENOMEM;
 	}
-	/* Nobody knows what the BAR holds. */
+	/* The BAR may hold any bytes. */
 	bitmap_fill(gpu->stale, pages);
 	drm_mm_init(&gpu->vram_mm, 0, gpu->vram_size);
 	return 0;
@@ -50,8 +50,8 @@ void softgpu_vram_touch(struct softgpu_bo *bo)
 
 /*
  * A buffer that can make room, locked and referenced, or NULL. A buffer leaves
- * the list before it is freed, so it is valid under the lock; one that somebody
- * else has locked, this thread included, is passed by.
+ * the list before it is freed, so it is valid under the lock. A buffer
+ * whose reservation lock is held, by this thread or another, is passed by.
  */
 static struct softgpu_bo *find_victim(struct softgpu_device *gpu, bool visible)
 {
@@ -77,7 +77,7 @@ static struct softgpu_bo *find_victim(struct softgpu_device *gpu, bool visible)
 static int insert(struct softgpu_device *gpu, struct softgpu_bo *bo,
 		  struct drm_mm_node *node, bool visible)
 {
-	/* What need not be seen is kept out of the part that can be. */
+	/* A buffer that need not be visible is kept out of the visible part. */
 	enum drm_mm_insert_mode mode = visible ? DRM_MM_INSERT_LOW : DRM_MM_INSERT_HIGH;
 	u64 end = visible ? gpu->visible_size : gpu->vram_size;
 	int ret;
@@ -98,7 +98,7 @@ static int insert(struct softgpu_device *gpu, struct softgpu_bo *bo,
 
 /*
  * Finds room for the buffer. -E2BIG: there can never be; -ENOMEM: not now.
- * Called with the buffer's reservation lock, or before anyone knows it.
+ * Called with the buffer's reservation lock, or before the buffer has a handle.
  */
 struct drm_mm_node *softgpu_vram_alloc(struct softgpu_bo *bo, bool visible)
 {
@@ -154,7 +154,7 @@ static void mark(struct softgpu_device *gpu, unsigned long *map, struct run run)
 /*
  * Takes the marks off a part of a map, and calls for each run of pages that had
  * one. A part belongs to one buffer, whose reservation lock the caller has, so
- * that nobody sets them again meanwhile.
+ * that no other task sets them again meanwhile.
  */
 static void unmark(struct softgpu_device *gpu, unsigned long *map, struct run part,
 		   void (*each)(struct softgpu_device *gpu, struct run run))
@@ -185,11 +185,11 @@ static void zero(struct softgpu_device *gpu, struct run run)
 }
 
 /*
- * Somebody is about to see this part of a buffer's VRAM, and to write to it. What
- * was there before the buffer goes first, whoever it was from. The real drivers
- * clear a buffer whole when they make or place it (amdgpu_bo_create(), told so by
- * AMDGPU_GEM_CREATE_VRAM_CLEARED, xe_bo_move(), i915_ttm_move()). No user can tell
- * that from this, by which a sparse BAR stays sparse where nobody looks.
+ * Called before this part of a buffer's VRAM is mapped or read. It clears the
+ * bytes that earlier buffers left there. The real drivers clear all of a buffer
+ * when they make or place it (amdgpu_bo_create() with
+ * AMDGPU_GEM_CREATE_VRAM_CLEARED, xe_bo_move(), i915_ttm_move()). A user sees the
+ * same bytes; here the unused parts of a sparse BAR stay sparse.
  */
 void softgpu_vram_show(struct softgpu_device *gpu, u64 start, u64 size)
 {
@@ -199,7 +199,7 @@ void softgpu_vram_show(struct softgpu_device *gpu, u64 start, u64 size)
 	mark(gpu, gpu->dirty, run);
 }
 
-/* As softgpu_vram_show() for who writes to all of it first. */
+/* As softgpu_vram_show(), before a write to all of the part. */
 void softgpu_vram_filled(struct softgpu_device *gpu, u64 start, u64 size)
 {
 	struct run run = run_of(gpu, start, size);

@@ -7,7 +7,7 @@
 
 #include "buffer.h"
 
-/* Whose BAR has struct pages now. It keeps them until the module goes. */
+/* The device whose BAR has struct pages, which stay until the module is removed. */
 static DEFINE_MUTEX(provider_lock);
 static struct pci_dev *provider;
 static int provider_bar;
@@ -48,8 +48,8 @@ static int provide(struct pci_dev *pdev, int bar)
 	if (err)
 		goto out;
 	/*
-	 * What is managed goes with the group. A driver cannot be bound while it
-	 * is there; a test that removed the device would have to wait for it.
+	 * Releasing the group releases the managed resources. A driver cannot be
+	 * bound before that; a test that removed the device would wait for it.
 	 */
 	err = -ENOMEM;
 	if (!devres_open_group(&pdev->dev, &provider, GFP_KERNEL))

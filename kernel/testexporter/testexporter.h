@@ -16,9 +16,8 @@ enum testexporter_mode {
 	TESTEXPORTER_BEGIN_CPU,	/* begin_cpu_access fails, EIO */
 
 	/*
-	 * Scatter lists that no driver of the testbed makes. Those with memory of
-	 * a BAR have no vmap; but for those with pages they take it from the BAR's
-	 * beginning, one buffer as the other.
+	 * Scatter lists that no driver of the testbed makes. Buffers with memory
+	 * of a BAR have no vmap. Without pages, they all begin at the BAR's start.
 	 */
 	TESTEXPORTER_NO_PAGES,	/* RAM, the entries have addresses only */
 	TESTEXPORTER_BAR,	/* a BAR's addresses as they are, no pages */

@@ -42,8 +42,8 @@ struct device *importer_device_get(const char *name, unsigned int dma_bits)
 	if (IS_ERR(dev))
 		return dev;
 	/*
-	 * A device without a driver has had nobody to say how many address bits
-	 * it has; one with a driver that is not ours is left as it is.
+	 * For a device without a driver no code has set how many address bits it
+	 * has. A device with a driver that is not ours is left as it is.
 	 */
 	device_lock(dev);
 	if (dev_is_pci(dev) && (!dev->driver || importer_edu_drives(dev)))

@@ -34,9 +34,9 @@ enum testimporter_kind {
 /* The importer can use addresses without a page. */
 #define TESTIMPORTER_PEER2PEER 0x1
 /*
- * The device reaches the first 4 GiB only, until the next attachment of it. What
- * is RAM beyond goes through a bounce buffer, where there is no IOMMU. EBUSY: the
- * device is not the importer's to say that of.
+ * The device reaches the first 4 GiB only, until the next attachment of it.
+ * Without an IOMMU, RAM beyond goes through a bounce buffer. EBUSY: another
+ * driver decides what the device reaches.
  */
 #define TESTIMPORTER_32BIT 0x2
 #define TESTIMPORTER_FLAGS 0x3

@@ -112,7 +112,7 @@ func TestDebs(t *testing.T) {
 	}
 }
 
-// Apt keeps indexes packed where it is told to.
+// The index is found if apt keeps it packed, as with Acquire::GzipIndexes.
 func TestPackedIndex(t *testing.T) {
 	if _, err := os.Stat("/usr/lib/apt/apt-helper"); err != nil {
 		t.Skip(err)
@@ -152,8 +152,8 @@ func TestSourceFile(t *testing.T) {
 	}
 }
 
-// What was downloaded keeps its hash while it is installed; of what was there before the
-// indexes say it.
+// A downloaded package keeps its hash while it is installed. For a package that the machine
+// had before, the hash is that of apt's indexes.
 func TestHost(t *testing.T) {
 	bin, lists := t.TempDir(), t.TempDir()
 	installed := func(lines ...string) {
@@ -188,7 +188,7 @@ func TestHost(t *testing.T) {
 		t.Errorf("%+v", g)
 	}
 
-	// One is installed, with a library that it needs; the archive moves on.
+	// Set-up installs a package and a library that it needs, and the indexes lose all packages.
 	dir := t.TempDir()
 	deb, lib := pack(t, dir, "new", "2"), pack(t, dir, "libnew", "2")
 	index(t, lists, trixie, "")
@@ -197,7 +197,8 @@ func TestHost(t *testing.T) {
 	if n := second["new"]; len(second) != 4 || n.Preinstalled || n.check() != nil || second["libnew"].Preinstalled || second["make"].SHA256 != sums[0] {
 		t.Errorf("%+v", second)
 	}
-	// Nothing is downloaded: the same. One is upgraded by somebody else: another.
+	// Without a download the items stay. For make, which was upgraded outside of set-up, there
+	// is an item of the new version.
 	installed("ii |make|4.4|amd64", "ii |gcc|12|amd64", "ii |new|2|amd64", "ii |libnew|2|amd64")
 	third := host([]Item{second["make"], second["gcc"], second["new"], second["libnew"]})
 	if third["new"].SHA256 != second["new"].SHA256 || third["new"].Preinstalled || third["libnew"].SHA256 == "" || third["make"].Version != "4.4" || third["make"].SHA256 != "" || !third["make"].Preinstalled {

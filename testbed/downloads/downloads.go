@@ -65,7 +65,8 @@ var recordDirs = []string{"host/*", "qemu", "kernels/*", "roots/*", "rxe-provide
 // ErrNone says that there is no list: nothing has been set up.
 var ErrNone = errors.New("set-up has left no list of what it downloaded")
 
-// WriteRecord writes one part's list, in one step. What was downloaded has a hash.
+// WriteRecord writes one part's list, in one step. An item that is not Preinstalled must have
+// a hash.
 func WriteRecord(file string, items []Item) error {
 	items = merge(items)
 	for _, i := range items {
@@ -115,7 +116,7 @@ func records(build string) ([]Item, error) {
 			return nil, err
 		}
 		for _, file := range files {
-			// What is being made, or was when its making was killed, does not count.
+			// A directory that is being made, or that a killed set-up left unfinished, is left out.
 			if name := filepath.Base(filepath.Dir(file)); strings.HasPrefix(name, ".") || strings.HasPrefix(name, "stage-") {
 				continue
 			}

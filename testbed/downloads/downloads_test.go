@@ -53,7 +53,7 @@ func names(items []Item) (out []string) {
 	return out
 }
 
-// The manifest has what there is, once each, and goes with it.
+// The manifest has each download of the records once, and loses it with the last record of it.
 func TestManifest(t *testing.T) {
 	build := filepath.Join(t.TempDir(), "build")
 	if got := manifest(t, build); len(got) != 0 {
@@ -65,7 +65,7 @@ func TestManifest(t *testing.T) {
 	record(t, build, "rxe-provider/56", deb("rdma-core", "56.1-1", 1, "rxe-provider 56"))
 	record(t, build, "runtimes", deb("libze1", "1.8", 1, "doubles"))
 	record(t, build, "host/base", deb("make", "4.3", 1, "host"))
-	// What is not finished does not count.
+	// Unfinished directories are left out.
 	for _, dir := range []string{"kernels/stage-6.12-1", "roots/.stage-7.2.x", "rxe-provider/.work.x", ".qemu.x", "kernels/6.12/headers"} {
 		record(t, build, dir, deb("unfinished", "1", 1, dir))
 	}
@@ -83,8 +83,8 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// A manifest that is right is left alone; one that is not is replaced by another file,
-// so that nobody reads half of one.
+// A manifest that is right is left alone. A wrong one is replaced by another file in one
+// step, so that a reader never sees half of a manifest.
 func TestManifestIsWrittenInOneStep(t *testing.T) {
 	build := t.TempDir()
 	record(t, build, "qemu", deb("a", "1", 0, "qemu"))

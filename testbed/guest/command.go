@@ -105,8 +105,8 @@ func (g *guest) command(r wire.Run) wire.Exit {
 		exit.Status, exit.Signal = 128+int(status.Signal()), unix.SignalName(status.Signal())
 	}
 	g.input.detach()
-	// What the command left running would write into the next one's
-	// output, so it ends here. Init itself is exempt from kill(-1).
+	// Processes that the command left running would write into the next command's
+	// output, so they are killed here. Init itself is exempt from kill(-1).
 	unix.Kill(-1, unix.SIGKILL)
 	exit.Stdout, exit.Stderr, exit.Left = streams.drain(drainTime)
 	return exit

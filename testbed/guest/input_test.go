@@ -13,8 +13,8 @@ import (
 	"github.com/gpurdma/gpurdma/testbed/wire"
 )
 
-// TestInput sends two commands' input over one port. What the first does not
-// read must not reach the second.
+// TestInput sends two commands' input over one port. Input that the first command does
+// not read must not reach the second.
 func TestInput(t *testing.T) {
 	port, host, err := os.Pipe()
 	if err != nil {

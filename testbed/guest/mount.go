@@ -130,8 +130,8 @@ func switchRoot(s wire.Setup) error {
 	return os.Chdir("/")
 }
 
-// fresh are the directories that get a file system of their own and so hide
-// what the host has there.
+// fresh are the directories that get a file system of their own, which hides the
+// host's files there.
 var fresh = []string{"/run", "/tmp", "/dev/shm"}
 
 // stashed is a path of the host kept aside while something is mounted over

@@ -145,7 +145,7 @@ func TestFetchNewer(t *testing.T) {
 		t.Errorf("opened again: %+v, %v", again, err)
 	}
 
-	// A machine that cannot have it is told apart from a failure.
+	// The error of a machine that cannot have the series differs from that of a failure.
 	_, err = Fetch(context.Background(), tree(t, "echo progress >&2; echo 'no such kernel here' >&2; exit 77"), "7.2", &apt.Apt{}, quiet)
 	if !errors.Is(err, ErrUnavailable) || !strings.HasSuffix(err.Error(), ": no such kernel here") {
 		t.Errorf("status 77: got %v", err)
@@ -155,7 +155,8 @@ func TestFetchNewer(t *testing.T) {
 		t.Errorf("status 1: got %v", err)
 	}
 
-	// Interrupted, the script is told to clean up, and nothing waits for it.
+	// When ctx ends, the script gets SIGTERM and cleans up. Fetch does not wait for the
+	// script's sleep.
 	slow := tree(t, `trap 'kill $!; touch "$BUILD"; exit 1' TERM; sleep 100 & touch "$BUILD.started"; wait`)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {

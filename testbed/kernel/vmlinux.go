@@ -16,17 +16,17 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Boot is the file that QEMU is given: the kernel as it is in memory, or Image where
-// that cannot be had. Where processors are emulated, a fifth of a boot's time is the
-// kernel unpacking itself, and this is done once. QEMU starts it by Xen's PVH entry; it
-// is then where it was linked, as with nokaslr. An image of arm64 is not packed.
+// Boot returns the file that QEMU starts: the unpacked kernel, or Image if that cannot be
+// unpacked. On emulated processors the kernel's own unpacking takes a fifth of a boot's time;
+// Boot unpacks it once. QEMU starts the unpacked kernel by Xen's PVH entry, at the address that
+// it was linked for, as with nokaslr. arm64's Image is not packed.
 func (k Kernel) Boot() string {
 	file := filepath.Join(k.Dir, "vmlinux-"+k.Release)
 	packed, err := os.Stat(k.Image())
 	if err != nil {
 		return k.Image()
 	}
-	// Who builds kernels builds the same release again.
+	// A kernel of the same release may have been built again since.
 	if st, err := os.Stat(file); err == nil && !st.ModTime().Before(packed.ModTime()) {
 		return file
 	}

@@ -84,8 +84,8 @@ func TestUnpack(t *testing.T) {
 	}
 }
 
-// It is unpacked once, and again where the image is another; what cannot be unpacked
-// is started as it is.
+// A kernel is unpacked once, and again if the image has changed. An image that cannot be
+// unpacked is started as it is.
 func TestBoot(t *testing.T) {
 	k := Kernel{Release: "1", Dir: t.TempDir()}
 	write := func(data []byte, at time.Time) {

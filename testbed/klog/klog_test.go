@@ -120,7 +120,7 @@ func TestDMADebug(t *testing.T) {
 	}
 }
 
-// What was reported before is still a fault.
+// A fault that was reported before the call is still a fault.
 func TestAllowFromHere(t *testing.T) {
 	const oom = "[    1.0] Out of memory: Killed process 7 (hog) total-vm:1kB\n"
 	var s Scanner

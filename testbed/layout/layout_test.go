@@ -8,8 +8,8 @@ import (
 	"github.com/gpurdma/gpurdma/testbed/arch"
 )
 
-// What is built for guests of another processor has a directory of its own; the emulator
-// and the guest's root are this machine's.
+// Builds for guests of another processor have a directory of their own. The emulator and
+// the guest's root are in this machine's.
 func TestFor(t *testing.T) {
 	tree := Tree{Root: "/p", Build: "/p/build", Host: "/p/build", Arch: arch.Default}
 	if got := tree.For(arch.Default); got != tree {

@@ -9,8 +9,8 @@ import (
 	"github.com/gpurdma/gpurdma/testbed/machine"
 )
 
-// A PCI device with memory of its own, below a switch: what a software GPU
-// sits on.
+// A PCI device with memory of its own below a switch, which a software GPU's driver
+// takes.
 func Example() {
 	m := machine.Machine{Name: "switch", Nodes: []machine.Node{{
 		Name:    "vm",

@@ -57,7 +57,7 @@ type Device struct {
 	Props  map[string]string `json:",omitempty"`
 }
 
-// Drive is a disk of zeros. What is written to it is gone with the machine.
+// Drive is a disk of zeros. Its contents are lost when the machine ends.
 type Drive struct {
 	ID   string
 	Size string // "16M"

@@ -82,8 +82,8 @@ func TestLoadErrors(t *testing.T) {
 	}
 }
 
-// A software GPU behind a switch, as a later topology needs it: what comes
-// out has to be what QEMU wants, in the order given.
+// The devices of a software GPU behind a switch become QEMU's options, in the order of
+// the description.
 func TestQEMU(t *testing.T) {
 	m := Machine{Name: "switch", Nodes: []Node{{
 		Name: "vm", CPU: "EPYC", CPUs: 4, MemoryMiB: 1024, IOMMU: "translate",

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// What a node has when it does not say.
+// DefaultCPUs is how many processors a node has if its description does not say.
 const (
 	DefaultCPUs = 2
 )
@@ -95,8 +95,8 @@ func (m Machine) QEMU(node Node, accel string, linkFDs []int) ([]string, error) 
 	return args, nil
 }
 
-// numa splits processors and memory, of so many MiB, between NUMA nodes, the last of which gets
-// what does not divide. Where processors are fewer, the last nodes have memory only.
+// numa splits the processors, and memory in MiB, between NUMA nodes. The last node gets the
+// remainders. If there are fewer processors than nodes, the last nodes have memory only.
 func (n Node) numa(memory int) []string {
 	var args []string
 	cpus := or(n.CPUs, DefaultCPUs)

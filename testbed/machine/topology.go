@@ -14,16 +14,17 @@ const (
 	acsRedirect   = "pci=config_acs=xx111xx@pci:1b36:000c"
 	noACSRedirect = "pci=disable_acs_redir=pci:1b36:000c"
 
-	// acsRemedy is what p2pcheck says to do on nested with an IOMMU, where nobody
-	// but it knows the numbers of buses: a test compares the two.
+	// acsRemedy is the kernel argument that p2pcheck recommends on nested with an IOMMU.
+	// It has bus numbers, which the machine's description does not have: a test compares
+	// it with p2pcheck's output.
 	acsRemedy = "pci=disable_acs_redir=0000:11:01.0;0000:11:02.0"
 )
 
 // topologies are the machines whose PCI buses matter. In each, gpuN can become
 // a software GPU (softgpu), nicN carries the RDMA device rxeN, and eduN has a
 // DMA engine (testimporter). GPUs, NICs and engines with one number lie
-// together: what a machine is about is the way between them. rxe-soft is an
-// RDMA device without a PCI parent.
+// together; the machines differ in the PCI path between them. rxe-soft is an RDMA
+// device without a PCI parent.
 func topologies(p platform) []Machine {
 	return []Machine{
 		newBoard(p).inSwitch(2).onRootPorts(0).

@@ -52,11 +52,11 @@ func (m Machine) vary(variation string) (Machine, error) {
 			if !n.redirects() {
 				return m, fmt.Errorf("machine %q: node %s has no redirecting switch", m.Name, n.Name)
 			}
-			// What ports are set to is applied after what they are not to do.
+			// The kernel applies config_acs after disable_acs_redir, and would redirect again.
 			args := slices.DeleteFunc(slices.Clone(n.KernelArgs), func(arg string) bool { return arg == acsRedirect })
 			n.KernelArgs = append(args, noACSRedirect)
 		case variation == "remedy":
-			// p2pcheck said it of this machine, which it then is but for that.
+			// The remedy is p2pcheck's for this machine without the remedy.
 			if !strings.HasPrefix(m.Name, "nested+") || n.IOMMU == "" {
 				return m, fmt.Errorf("machine %q: the remedy is nested's with an IOMMU", m.Name)
 			}

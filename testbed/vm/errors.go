@@ -53,7 +53,7 @@ type BootError struct{ Err error } // KernelError or HangError
 func (e *BootError) Error() string { return "while it booted, " + e.Err.Error() }
 func (e *BootError) Unwrap() error { return e.Err }
 
-// unborn reports that this, on one node or several, is all that was wrong.
+// unborn reports whether err has BootErrors only, of one node or several.
 func unborn(err error) bool {
 	if list, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // each of them counts
 		for _, e := range list.Unwrap() {
@@ -99,27 +99,27 @@ func withTail(s string, tail []string, file string) string {
 	return b.String()
 }
 
-// staleBreakpoint is the title of a report of a breakpoint that nobody set.
+// staleBreakpoint is the title of a report of a breakpoint that is not in memory.
 const staleBreakpoint = "Oops: int3: "
 
-// executed is what a report says of the code: the instruction that comes next is
-// marked, and what is before it was executed.
+// executed matches the code in a report. The next instruction is marked; the bytes
+// before it were executed.
 var executed = regexp.MustCompile(`Code: .*\b([0-9a-f]{2}) <[0-9a-f]{2}>`)
 
-// flagsOf is what a report says of the flags of what was interrupted.
+// flagsOf matches the flags of the interrupted code in a report.
 var flagsOf = regexp.MustCompile(`\bEFLAGS: ([0-9a-f]{8,16})\b`)
 
 // noFlags are the bits of the flags that are 0 on every processor: 3, 5, 15 and from
 // 22 on (Intel's manual, volume 1, section 3.4.3).
 const noFlags = 1<<3 | 1<<5 | 1<<15 | ^uint64(1<<22-1)
 
-// Corrupted reports a machine that died of a fault of QEMU's, not of its kernel's,
-// by what cannot be on a processor.
+// Corrupted reports whether a machine died of a fault of QEMU's and not of its kernel's:
+// the kernel's report then shows a state that no processor can have.
 //
 // While a kernel patches its own code, a breakpoint stands there for a moment; with
 // several processors QEMU before 8.1 can keep a translation of it (accel/tcg locks
-// pages before it translates since then). The processor that runs it has the
-// kernel die of a breakpoint, and the kernel's report shows that memory has none
+// pages before it translates since then). On the processor that runs it the
+// kernel dies of a breakpoint, and the kernel's report shows that memory has none
 // there.
 //
 // An interrupt after CMPXCHG16B, by which the kernel takes memory from its slabs, can
@@ -148,7 +148,7 @@ func Corrupted(err error) bool {
 	return strings.HasPrefix(first.Title, staleBreakpoint) && before != "" && before != "cc"
 }
 
-// assertion is QEMU's last word where it does not trust itself.
+// assertion matches what QEMU prints when an assertion in it fails.
 var assertion = regexp.MustCompile("Assertion `.*' failed")
 
 // firstMatch is what re's group matches in the first line that it does, or "".

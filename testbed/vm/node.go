@@ -213,8 +213,8 @@ func (n *node) boot(ctx context.Context) error {
 	return err
 }
 
-// unborn makes a BootError of what kept init from starting, where that is the kernel's
-// affair. A QEMU that ends by itself did not like what it was told, and will not.
+// unborn makes a BootError of an error that kept init from starting, if the kernel may be
+// the cause. A QEMU that ends by itself has refused its options, and would refuse them again.
 func (n *node) unborn(err error) error {
 	var k *KernelError
 	var h *HangError

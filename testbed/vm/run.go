@@ -40,7 +40,7 @@ const drainLimit = 30 * time.Second
 // Run runs a command in a guest and returns its exit status, as a shell would
 // give it. The error says why there is no status to rely on: the kernel
 // reported a fault, the watchdog ended the run, or the test bed failed. One
-// command runs on a node at a time; what it leaves running is killed.
+// command runs on a node at a time; processes that it leaves running are killed.
 func (v *VM) Run(ctx context.Context, c Cmd) (int, error) {
 	n, err := v.node(c.Node)
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// counterRate tells an emulated kernel how fast its time stamp counter is, which is this
-// machine's. What a kernel finds out itself, against an emulated timer and while others
-// have the processor, can be wrong by a factor, and is believed: its clock then runs
-// that much too fast for as long as it lives, so that its time limits pass in a fraction
-// of the time and its stall detectors report threads that were not late (seen with 6.12
-// on a busy host: 1500 s in five minutes). nil where nothing is known.
+// counterRate returns the kernel argument with the rate of an emulated kernel's time stamp
+// counter, which is this machine's; nil if the rate is not known. Without it the kernel
+// measures the rate against an emulated timer, while other processes have the processor, and
+// may be wrong by a factor. Its clock then runs too fast by that factor until it ends: its
+// time limits pass in a fraction of the time, and its stall detectors report threads that
+// were not late (seen with 6.12 on a busy host: 1500 s in five minutes).
 func counterRate() []string {
 	if khz := tscKHz(); khz > 0 {
 		return []string{fmt.Sprintf("tsc_early_khz=%d", khz)}
@@ -35,8 +35,9 @@ func rateOf(counter func() uint64, span time.Duration) uint64 {
 	return uint64(float64(to-from) / float64(ended-began) * float64(time.Millisecond))
 }
 
-// reading is a counter's value, and when it was that. Of several the one counts for
-// which the clock says most exactly when: this thread may lose the processor at any time.
+// reading returns a counter's value and the time at which it had that value. It reads the
+// counter 100 times and returns the reading that took the shortest time, because this thread
+// may lose the processor at any time.
 func reading(counter func() uint64) (at time.Duration, value uint64) {
 	best := time.Duration(-1)
 	for range 100 {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A counter's rate is found to a hundredth, which is as far as a kernel mends it, however often the thread loses the
-// processor between looking at it and at the clock.
+// rateOf is right to a hundredth, an error that kernels correct, however often the thread loses the processor between
+// reading the counter and reading the clock.
 func TestRateOf(t *testing.T) {
 	began := time.Now()
 	looks := 0

@@ -25,7 +25,7 @@ import (
 // VM is a booted machine.
 type VM struct {
 	Dir     string // logs; removed by Close when all went well
-	Results string // what the guests see, writable, at wire.Results
+	Results string // the directory that the guests see at wire.Results and may write to
 
 	opts  Options
 	nodes []*node
@@ -34,9 +34,10 @@ type VM struct {
 
 // Start boots every node of the machine and returns when all are set up.
 //
-// A machine that the emulator has Corrupted by then is tried once more, as is one with
-// kernels whose init did not report, which loads Debian's modules only: nothing that is
-// to be tested had begun. What the first try left is said.
+// If the emulator has Corrupted the machine by then, Start tries once more. It does so,
+// too, if a kernel's init did not report: until then a kernel loads Debian's modules only,
+// and nothing of the project's has run. Start prints the first
+// try's error.
 func Start(ctx context.Context, o Options) (*VM, error) {
 	return twice(func() (*VM, error) { return start(ctx, o) })
 }

@@ -241,7 +241,8 @@ func TestCorrupted(t *testing.T) {
 	}
 }
 
-// A machine is started a second time where nothing of ours has run in it, and no third.
+// A machine is started a second time if nothing of the project's has run in it, and never a
+// third time.
 func TestTwice(t *testing.T) {
 	stall := &KernelError{Node: "a", Reports: []klog.Report{{Title: "rcu: rcu_preempt kthread starved for 15002 jiffies!"}}}
 	hang := &HangError{Node: "a", What: "init did not report within 3m0s"}
@@ -282,7 +283,7 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// Only what virtio-gpu says of its queues is forgiven, and only while the machine ends.
+// Only virtio-gpu's warnings about its queues are ignored, and only while the machine ends.
 func TestEnding(t *testing.T) {
 	const seen = "WARNING: CPU: 1 PID: 143 at drivers/gpu/drm/virtio/virtgpu_vq.c:373 virtio_gpu_queue_fenced_ctrl_buffer+0x4ce/0x590 [virtio_gpu]"
 	n := &node{}

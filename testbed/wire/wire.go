@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire is what the host and the guest's init say to each other over
-// a virtio serial port: one JSON object a line. The bytes of the command's
+// Package wire has the messages between the host and the guest's init over a
+// virtio serial port: one JSON object a line. The bytes of the command's
 // standard streams travel over ports of their own, so that they arrive
 // exactly as written; the exit message carries their lengths.
 package wire
@@ -59,7 +59,7 @@ const (
 	Hello    = "hello"    // guest: init is up
 	SetUp    = "setup"    // host: what to set up
 	Ready    = "ready"    // guest: set up
-	Progress = "progress" // guest: what it does
+	Progress = "progress" // guest: the step that it is at
 	Beat     = "beat"     // guest: still alive, every BeatSeconds
 	Fatal    = "fatal"    // guest: cannot go on
 	RunCmd   = "run"      // host: run a command

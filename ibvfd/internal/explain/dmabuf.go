@@ -41,7 +41,7 @@ type Evidence struct {
 	Software bool
 	Root     bool // the process runs as root
 
-	// attached are the other devices that have the buffer attached. unread is why
+	// Attached are the other devices that have the buffer attached. Unread is why
 	// there may be more.
 	Attached []string
 	Unread   error
@@ -53,7 +53,7 @@ type Evidence struct {
 type Buffer struct {
 	Open     bool
 	IsBuf    bool
-	Other    bool   // proven to be no dma-buf; neither is set if that could not be told
+	Other    bool   // proven to be no dma-buf; neither IsBuf nor Other is set if that is not known
 	What     string // the kind of file, if it is no dma-buf
 	Size     uint64
 	Inode    uint64
@@ -71,7 +71,7 @@ func (ev *Evidence) Explain(ask Request) *Refusal {
 	e := ev.explain(&ask)
 	e.Errno = ev.Errno
 	if ev.Errno == NoSymbol && ev.noSymbol() {
-		e.Errno = unix.EOPNOTSUPP // ENOSYS was ours
+		e.Errno = unix.EOPNOTSUPP // this process made the ENOSYS, not the kernel
 	}
 	return e
 }

@@ -64,7 +64,7 @@ func Host(attr *Request, n unix.Errno, limits func() Memlock) *Refusal {
 
 const memlockRemedy = "raise the limit (ulimit -l, LimitMEMLOCK=) or give the process CAP_IPC_LOCK"
 
-// Memlock is what ib_umem_get weighs: pinned pages against RLIMIT_MEMLOCK,
+// Memlock has what ib_umem_get compares, pinned pages and RLIMIT_MEMLOCK,
 // unless the process has CAP_IPC_LOCK (drivers/infiniband/core/umem.c). A
 // dma-buf's pages are the exporter's and do not count.
 type Memlock struct {

@@ -47,8 +47,8 @@ func OfHost(a *Request, size uint64) *Breach {
 }
 
 // Sound reports whether a breaks no rule for a dma-buf of that many bytes;
-// math.MaxUint64 stands for a size that is not known. It is what a registration
-// that is right pays for the rules.
+// math.MaxUint64 stands for a size that is not known. A valid registration runs only
+// this check.
 func (a *Request) Sound(size uint64) bool {
 	return a.Length != 0 && a.Length <= size && a.Offset <= size-a.Length &&
 		a.IOVA <= math.MaxUint64-a.Length && (a.Offset^a.IOVA)&uint64(pageSize-1) == 0 &&
@@ -56,7 +56,7 @@ func (a *Request) Sound(size uint64) bool {
 		(a.Access&uverbs.AccessLocalWrite != 0 || a.Access&(uverbs.AccessRemoteWrite|uverbs.AccessRemoteAtomic) == 0)
 }
 
-// BadLength: no driver registers nothing, and sums must not overflow
+// BadLength refuses length 0, which no driver registers, and sums that overflow
 // (ib_umem_dmabuf_get in drivers/infiniband/core/umem_dmabuf.c).
 func BadLength(attr *Request) *Breach {
 	switch {
@@ -70,7 +70,7 @@ func BadLength(attr *Request) *Breach {
 	return nil
 }
 
-// Beyond: the range must lie in the buffer.
+// Beyond refuses a range that does not lie in the buffer.
 func Beyond(attr *Request, size uint64) *Breach {
 	if attr.Offset <= size && attr.Length <= size-attr.Offset {
 		return nil
@@ -124,7 +124,7 @@ func badFlushAccess(a uint32) *Breach {
 	return f
 }
 
-// BadRemoteAccess: an MR that lets a peer write must let the NIC write
+// BadRemoteAccess refuses an MR that lets a peer write and does not let the NIC write
 // (ib_check_mr_access in include/rdma/ib_verbs.h).
 func BadRemoteAccess(a uint32) *Breach {
 	if a&(uverbs.AccessRemoteWrite|uverbs.AccessRemoteAtomic) != 0 && a&uverbs.AccessLocalWrite == 0 {

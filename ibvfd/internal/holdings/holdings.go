@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package holdings knows which dma-bufs this process has registered, and with which
-// NICs: an exporter may refuse one NIC what another has pinned.
+// NICs: an exporter may refuse a NIC because another NIC has pinned the buffer.
 package holdings
 
 import (
@@ -16,7 +16,7 @@ type Held struct {
 }
 
 type holding struct {
-	inode uint64 // of the dma-buf; 0 is none's
+	inode uint64 // of the dma-buf; no buffer has 0
 	ctx   any    // the *Context; one device may be open twice
 	nic   string // its name
 }
@@ -47,7 +47,7 @@ func (h *Held) Remove(inode uint64, ctx any, nic string) {
 	}
 }
 
-// Others are the NICs that have the buffer registered, but for one.
+// Others lists the NICs that have the buffer registered, except the one of that name.
 func (h *Held) Others(inode uint64, name string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -64,7 +64,7 @@ func TestBindArguments(t *testing.T) {
 				t.Errorf("type %d: %d calls of bind_mw and %d of post_send, want %d and %d", typ, b, s, byBind, bySend)
 			}
 		}
-		// A refusal is told, and the key stays.
+		// A refusal is returned, and the key stays.
 		before := mw.RKey()
 		stub.Answer(int(unix.ENOMEM))
 		if err := qp.BindMW(mw, mr, &binds[0]); !errors.Is(err, unix.ENOMEM) || mw.RKey() != before {

@@ -136,7 +136,7 @@ func symbols(c *C.struct_vb_lib) []symbol {
 	}
 }
 
-// version reads it from the file's name: libibverbs.so.1.14.44.0, in which the
+// Version reads the version from the file's name: in libibverbs.so.1.14.44.0 the
 // third number is rdma-core's.
 func (l *libibverbs) Version() string {
 	if _, v, ok := strings.Cut(filepath.Base(l.path), ".so."); ok {

@@ -24,7 +24,7 @@ const mlx5Name = "libmlx5.so.1"
 
 var mlx5 dl.Once[*C.struct_vb_mlx5]
 
-// loadMLX5 loads it, once. A function that it lacks is NULL.
+// loadMLX5 loads the library of that name. A function that it lacks is NULL.
 func loadMLX5(name string) (*C.struct_vb_mlx5, error) {
 	lib, err := dl.Open(name)
 	if err != nil {
@@ -43,7 +43,7 @@ func loadMLX5(name string) (*C.struct_vb_mlx5, error) {
 	return c, nil
 }
 
-// ofMLX5 is the library; without one there is no such function.
+// ofMLX5 returns the loaded library. The error wraps ENOSYS, the answer of a missing function.
 func (c *libContext) ofMLX5() (*C.struct_vb_mlx5, error) {
 	m, err := mlx5.Get(func() (*C.struct_vb_mlx5, error) { return loadMLX5(mlx5Name) })
 	if err != nil {

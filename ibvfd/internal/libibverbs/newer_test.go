@@ -119,8 +119,8 @@ func answerOf(mr MR, err error) answer {
 	return a
 }
 
-// A library that has ibv_reg_mr_ex is called by it. What its provider does not take goes to
-// ibv_reg_dmabuf_mr; what it refuses is refused.
+// A library that has ibv_reg_mr_ex registers dma-bufs by it. If its provider lacks the
+// operation, ibv_reg_dmabuf_mr registers them; any other refusal is the answer.
 func TestRegMREx(t *testing.T) {
 	pd, older := doubled(t), doubled(t, "ibv_reg_mr_ex", "ibv_alloc_buf")
 	for _, c := range []struct {

@@ -8,15 +8,14 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
-// verbs is what this package needs of libibverbs. There are two: the library
-// (libibverbs_cgo.go) and, in tests, a script. A refusal is a unix.Errno.
+// Library is libibverbs, or a test's script in its place. A refusal is a unix.Errno.
 //
 // Posting and polling are not here: queues call the provider's functions
 // through pointers in C (queue_cgo.go), which tests replace.
 type Library interface {
-	// version names the library for people.
+	// Version names the library for people.
 	Version() string
-	// open opens a device by its name; ErrNoDevice if it is not listed.
+	// Open opens a device by its name; ErrNoDevice if it is not listed.
 	Open(name string) (Context, error)
 }
 
@@ -24,7 +23,7 @@ type Context interface {
 	CmdFD() int // of /dev/infiniband/uverbsN, borrowed
 	QueryDevice() (ibdev.DeviceAttr, error)
 	QueryPort(port int) (ibdev.PortAttr, error)
-	// gids lists the entries in use, without network devices, and the ports
+	// GIDs lists the entries in use, without network devices, and the ports
 	// they belong to.
 	GIDs() ([]ibdev.GID, []int, error)
 	AllocPD() (PD, error)
@@ -33,11 +32,11 @@ type Context interface {
 	// taken for the device; unix.ENODEV if it has none, explain.NoSymbol if the library
 	// cannot say.
 	DataDirect() (string, error)
-	// eventFD is the descriptor of asynchronous events, borrowed. It does not
+	// EventFD is the descriptor of asynchronous events, borrowed. It does not
 	// block from then on.
 	EventFD() (int, error)
-	// event takes one event, shows it, and acknowledges it; unix.EAGAIN if there
-	// is none. The objects it names are there while it is shown.
+	// Event takes one event, calls show with it, and acknowledges it; unix.EAGAIN if
+	// there is none. The objects that the event names exist until show returns.
 	Event(show func(Event)) error
 	Close() error
 }
@@ -53,7 +52,7 @@ type Event struct {
 type PD interface {
 	Handle() uint32
 	RegHost(addr, length, iova uint64, access uint32) (MR, error)
-	// regDMABuf answers explain.NoSymbol if the library is too old to have
+	// RegDMABuf answers explain.NoSymbol if the library is too old to have
 	// ibv_reg_dmabuf_mr.
 	RegDMABuf(offset, length, iova uint64, fd int, access uint32) (MR, error)
 	// RegDataDirect is RegDMABuf by the DMA function of the NIC's card, which the
@@ -72,7 +71,7 @@ type PD interface {
 	Dealloc() error
 }
 
-// Buf is host memory that a provider allocated, whatever is in it.
+// Buf is host memory that a provider allocated. It may hold any bytes at first.
 type Buf interface {
 	Bytes() []byte
 	Free()
@@ -81,10 +80,10 @@ type Buf interface {
 type MR interface {
 	Keys() (lkey, rkey, handle uint32)
 	Call() string // the function that registered it: "ibv_reg_mr_ex"
-	// rereg changes PD or access in place; nil keeps what there is. There is no
-	// way to say that the memory is another.
+	// Rereg changes PD or access in place; nil keeps the present one. It cannot change
+	// the memory.
 	Rereg(pd PD, access *uint32) error
-	// moved tells the library that the kernel has moved the MR to pd.
+	// Moved tells the library that the kernel has moved the MR to pd.
 	Moved(pd PD)
 	Dereg() error
 }
@@ -92,7 +91,7 @@ type MR interface {
 type CQ interface {
 	Identity() uintptr                // by which events name it
 	Queue() (*CompletionQueue, error) // made once per CQ
-	// channelFD is the descriptor that a CQ with events reports on; it does not
+	// ChannelFD is the descriptor that a CQ with events reports on; it does not
 	// block.
 	ChannelFD() int
 	Arm(solicited bool) error
@@ -124,7 +123,7 @@ type QP interface {
 	Identity() uintptr
 	Num() uint32
 	BindMW(mw MW, mr MR, b *Bind) error      // mr is nil to unbind
-	Queues() (*SendQueue, *RecvQueue, error) // made once per QP; no recvQueue with an SRQ
+	Queues() (*SendQueue, *RecvQueue, error) // made once per QP; the RecvQueue is nil with an SRQ
 	Modify(attr *QPModify) error
 	State() (int, error)
 	Destroy() error

@@ -12,10 +12,11 @@ import (
 // address: of dma-bufs and device pointers. Inline data are copied by the CPU,
 // from the process's own memory at that address.
 //
-// Most devices count MRs in a key's upper 24 bits, so that these say where to look,
-// without a lock: a registration is not to pay for what few ask. Keys that meet there
-// are in a map, with how often they were added: the kernel may hand a key out again
-// before its last owner is done with it here. Pages, of 16 KiB for 4096 places, stay.
+// Most devices count MRs in a key's upper 24 bits. These bits index a table without a
+// lock, because every registration adds a key and only inline sends look one up. Keys
+// with equal upper bits are in a map, with how often they were added: the kernel may
+// give a key to a new MR before Remove for the old one. Pages of the table, 16 KiB for
+// 4096 places, are never freed.
 type Set struct {
 	pages atomic.Pointer[[1 << 12]atomic.Pointer[keyPage]]
 	more  atomic.Int64 // how many are in met
@@ -26,7 +27,7 @@ type Set struct {
 // keyPage has a key in each place, or 0.
 type keyPage [1 << 12]atomic.Uint32
 
-// place is where a key is, nil where none of its neighbours has been.
+// place returns a key's place in the table, nil if its page does not exist.
 func (f *Set) place(lkey uint32) *atomic.Uint32 {
 	pages := f.pages.Load()
 	if pages == nil {
@@ -39,7 +40,7 @@ func (f *Set) place(lkey uint32) *atomic.Uint32 {
 	return &page[lkey>>8&(1<<12-1)]
 }
 
-// room is that, made where there is none.
+// room returns a key's place, and makes the page if it does not exist.
 func (f *Set) room(lkey uint32) *atomic.Uint32 {
 	if at := f.place(lkey); at != nil {
 		return at
@@ -65,7 +66,7 @@ func (f *Set) Add(lkey uint32) {
 	f.more.Store(int64(len(f.met)))
 }
 
-// Remove removes it once.
+// Remove undoes one Add of the key.
 func (f *Set) Remove(lkey uint32) {
 	if at := f.place(lkey); lkey == 0 || at == nil || at.CompareAndSwap(lkey, 0) {
 		return

@@ -52,7 +52,8 @@ func findTree() (layout.Tree, error) {
 	return t.For(a), err
 }
 
-// defaultSlow is GPURDMA_SLOW, or 1. What is no number is refused as -slow 0 is.
+// defaultSlow is GPURDMA_SLOW, or 1 without it. A text that is no number gives 0, which is
+// refused as -slow 0 is.
 func defaultSlow() int {
 	s := os.Getenv("GPURDMA_SLOW")
 	if s == "" {

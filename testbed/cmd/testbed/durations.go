@@ -10,12 +10,11 @@ import (
 	"time"
 )
 
-// durations are how long the jobs of each machine took the last time, by the machine's
-// name: what takes long is started first, so that it is not waited for at the end, when
-// there is nothing else to do.
+// durations are how long the jobs of each machine took in the last run, by the machine's
+// name. The longest is started first: started last, it would run alone at the end.
 type durations map[string]time.Duration
 
-// readDurations has none where there was no last time.
+// readDurations returns no durations if there was no last run.
 func readDurations(file string) durations {
 	d := durations{}
 	if text, err := os.ReadFile(file); err != nil || json.Unmarshal(text, &d) != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/gpurdma/gpurdma/testbed/suite"
 )
 
-// What `make test` leaves out on one kernel it runs on another, or on another machine, but for
-// what VM_LONG names. Neither names a test that no list has.
+// `make test` runs each test that it leaves out on one kernel on another kernel or another
+// machine, except those that VM_LONG names. Both name only tests that are in a list.
 func TestLeftOutRunsElsewhere(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	makefile, err := os.ReadFile(filepath.Join(root, "mk", "test.mk"))

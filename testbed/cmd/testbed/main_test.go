@@ -91,7 +91,7 @@ func TestTestEnviron(t *testing.T) {
 	}
 }
 
-// What comes last does so on its machine, whatever is asked for before and after it.
+// A job that comes last runs after all others of its machine, wherever it is in the list.
 func TestLast(t *testing.T) {
 	order, byKey := boots([]job{{group: "a", last: true}, {group: "b"}, {group: "c", machine: "pair"}, {group: "d"}})
 	var names []string
@@ -143,7 +143,7 @@ func TestUnknownCommand(t *testing.T) {
 	}
 }
 
-// TestPrefixWriter checks that lines stay whole, whoever else writes, and that the
+// TestPrefixWriter checks that lines stay whole while other writers write, and that the
 // last one is not lost.
 func TestPrefixWriter(t *testing.T) {
 	var out strings.Builder

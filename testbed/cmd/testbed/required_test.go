@@ -63,7 +63,7 @@ func TestEveryTestIsRequired(t *testing.T) {
 	}
 }
 
-// What must run on arm64 is a test that runs there, on the machine that the list names.
+// Each test in arm64's lists runs on arm64, on the machine that the list names.
 func TestARM64ListNamesTests(t *testing.T) {
 	root, err := filepath.Abs("../../..")
 	if err != nil {

@@ -243,7 +243,7 @@ func runWithPeer(ctx context.Context, v *vm.VM, o vm.Options, c vm.Cmd, peer str
 	}()
 	status, err := v.Run(ctx, c)
 	if err != nil {
-		return status, err // the machine is of no use any more
+		return status, err // no command can run on the machine now
 	}
 	select {
 	case perr := <-done:
@@ -252,7 +252,7 @@ func runWithPeer(ctx context.Context, v *vm.VM, o vm.Options, c vm.Cmd, peer str
 			status = max(status, 1)
 		}
 	case <-time.After(peerGrace):
-		// A server that waits for more clients has done its work.
+		// The peer may be a server that waits for more clients: it is ended.
 		if err := v.Signal(second, syscall.SIGKILL); err != nil {
 			return status, err
 		}

@@ -34,10 +34,10 @@ const modulePath = "github.com/gpurdma/gpurdma"
 // defaultRun are the tests meant for the guest.
 const defaultRun = "^TestVM"
 
-// kinds are the tests among them that are run in another way: built with the
-// race detector and on several processors, or on Debian's own modules, which the
-// others are not about, or on the RDMA core of kernel/patches/rdma-rereg, or when all others on that machine are done, as nothing works
-// after them. The first kind that matches counts.
+// kinds are the ways in which tests run: on Debian's own modules, on the RDMA core of
+// kernel/patches/rdma-rereg, built with the race detector and on several processors, or
+// after all others of their machine because no other test works after them. The first
+// kind that matches a test's name counts.
 var kinds = []kind{
 	{re: regexp.MustCompile("^TestVMStock"), stock: true},
 	{re: regexp.MustCompile("^TestVMInPlace"), rereg: true},
@@ -643,8 +643,8 @@ func (t *testRun) goTest(v *vm.VM, o vm.Options, p gotest.Package, bin, selectio
 
 // timerSlack is how much later than asked for a test's sleeps may end. Go's runtime has a
 // thread that sleeps for 20 us at a time while others are in system calls: each time the
-// emulator stops a processor to tell it that time has passed, which was a third of what
-// many a test took.
+// emulator stops a processor to tell it that time has passed. Without the slack that was a
+// third of the time of many tests.
 const timerSlack = 4 * time.Millisecond
 
 // lazily is a command line that has timerSlack, as all that it starts.

@@ -40,7 +40,7 @@ type Kind uint8
 
 // The requests.
 const (
-	Hello   Kind = 1 + iota // who are you, and may I have your buffer
+	Hello   Kind = 1 + iota // ask for a description of the other side, and for its buffer
 	Offered                 // take the descriptor of my buffer, which I have offered
 	Fill                    // put the bytes of Seed into a range
 	Check                   // compare a range with them
@@ -229,7 +229,7 @@ type Answer struct {
 	Status  Status
 	Staged  bool      // Hello
 	Value   uint64    // Hello: the buffer's size. Run: nanoseconds. Bye: messages that never came, over several NICs. Fits an int64
-	Extra   uint64    // Hello: messages that may be received at once. Run: wrong results of atomics. Word: what is there. Bye: messages that came twice
+	Extra   uint64    // Hello: messages that may be received at once. Run: wrong results of atomics. Word: its value. Bye: messages that came twice
 	Finding           // Check
 	Text    [3]string // Failed: why. Hello: the memory, the NIC, and how the one reaches the other
 }
@@ -299,7 +299,7 @@ func (a *Answer) Decode(data []byte) error {
 	return nil
 }
 
-// printable is a stranger's text, fit for a terminal.
+// printable makes the text of a peer, which is not trusted, fit for a terminal.
 func printable(b []byte) string {
 	out := []rune(string(b))
 	for i, r := range out {

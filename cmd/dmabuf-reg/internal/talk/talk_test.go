@@ -34,7 +34,7 @@ func TestRequestsComeBack(t *testing.T) {
 	}
 }
 
-// What does not fit the buffer, or cannot be, is refused.
+// A request that does not fit the buffer, or that is not valid, is refused.
 func TestBadRequests(t *testing.T) {
 	for name, r := range map[string]Request{
 		"no kind":                {},
