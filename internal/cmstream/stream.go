@@ -19,7 +19,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
-// stream is a net.Conn over a queue pair that rdma_cm has connected; the exchange uses it as
+// Stream is a net.Conn over a queue pair that rdma_cm has connected; the exchange uses it as
 // it uses TCP. Bytes go as messages of at most a chunk. Write waits for each; the NIC waits
 // for a receiver that falls behind (receiver not ready), as TCP's window would.
 type Stream struct {
@@ -83,7 +83,7 @@ func newStream(cfg *Config, id *cm.ID, client bool) *Stream {
 // requests of other programs.
 var helloCM = []byte("GPR1 gpurdma")
 
-// establish makes the queue pair and connects it. Before that the stream cannot be read or
+// Establish makes the queue pair and connects it. Before that the stream cannot be read or
 // written.
 func (s *Stream) Establish(ctx context.Context) error {
 	if s.id.Device() != s.cfg.Device.Name() {
@@ -114,7 +114,7 @@ func (s *Stream) Establish(ctx context.Context) error {
 	return nil
 }
 
-// path returns the path that rdma_cm has resolved.
+// Path returns the path that rdma_cm has resolved.
 func (s *Stream) Path() (ibvfd.ManagedAttr, error) { return s.id.Attributes() }
 
 // param returns the parameters for rdma_cm. Values that it does not accept, [ibvfd.Zero] above

@@ -30,7 +30,7 @@ func (d *Verbs) Queue(depth int, event func(), broke func(error)) (CompletionQue
 	return q, nil
 }
 
-// queueDepth returns depth, or the device's maximum if that is smaller. Some drivers leave the
+// QueueDepth returns depth, or the device's maximum if that is smaller. Some drivers leave the
 // maximum at 0.
 func (d *Verbs) QueueDepth(depth int) int {
 	if d.attr.MaxCQE > 0 {
