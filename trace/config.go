@@ -2,7 +2,7 @@
 
 package trace
 
-import "github.com/cilium/ebpf/btf"
+import "github.com/gpurdma/gpurdma/trace/internal/loader"
 
 // Config says what to trace. The zero value traces the whole system.
 type Config struct {
@@ -48,15 +48,10 @@ type Config struct {
 	// the live ones.
 	Sys, Proc, Debug string
 
-	// For tests: as if ib_uverbs were not loaded yet, or the RDMA modules
-	// carried no BTF; and what happens between the first look at the kernel and
-	// the first program in it.
-	rdmaLater, rdmaWithoutBTF bool
-	meanwhile                 func()
-	listed                    func() // between the inventory's list and what follows it
-	followed                  func() // between that and the second list
-	// For tests: in place of the kernel's own types.
-	kernelTypes *btf.Spec
+	// For tests.
+	tests    loader.Tests
+	listed   func() // called between the inventory's list and the following of what is in it
+	followed func() // called between that and the second list
 
 	exporterOps int // how many of exporters' own operations are watched at most
 }
@@ -73,4 +68,13 @@ func (c Config) withDefaults() Config {
 	set(&c.MaxEvents, 16<<10)
 	set(&c.exporterOps, 64)
 	return c
+}
+
+// loading is what loading needs to know.
+func (c Config) loading() loader.Config {
+	return loader.Config{
+		PIDs: c.PIDs, Self: c.Self, Children: c.Children, Cgroup: c.Cgroup, Inodes: c.Inodes,
+		RDMAOnly: c.RDMAOnly, Exports: c.Exports, WalkLimit: c.WalkLimit, RingSize: c.RingSize,
+		NoExporterHooks: c.NoExporterHooks, ExporterOps: c.exporterOps, Sys: c.Sys, Proc: c.Proc, Tests: c.tests,
+	}
 }

@@ -3,7 +3,6 @@
 package trace
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/refusal"
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
 )
 
 // findings are the causes that the rules of the exporters' drivers pick. They are
@@ -33,6 +33,9 @@ type remembered struct {
 	picked  bool
 	read    time.Time
 }
+
+// findingAge is how long a finding is remembered.
+const findingAge = time.Second
 
 // maxFindings bounds the refusals that are remembered.
 const maxFindings = 256
@@ -59,20 +62,20 @@ func (f *findings) of(r *Record, attached []string) *refusal.Finding {
 	}
 	key.noPeer = peer == placement.No
 	switch step.stage {
-	case funcExporterAttach, funcAttach:
+	case abi.FuncExporterAttach, abi.FuncAttach:
 		if step.Err == unix.EINVAL || step.Err == unix.EBUSY {
 			return nil
 		}
-	case funcExporterPin, funcPin:
+	case abi.FuncExporterPin, abi.FuncPin:
 		if key.atPin = true; peer == placement.Yes {
 			return nil
 		}
-	case funcExporterMap, funcMap:
+	case abi.FuncExporterMap, abi.FuncMap:
 	default:
 		return nil
 	}
 	seen, known := f.seen[key]
-	if !known || time.Since(seen.read) >= rereadAfter {
+	if !known || time.Since(seen.read) >= findingAge {
 		ev := refusal.Evidence{
 			Errno: key.errno, Exporter: key.exporter, Module: key.module, NIC: key.nic, Function: key.function,
 			AtPin: key.atPin, NoPeer: key.noPeer, Attached: attached, Machine: f.machine,
@@ -88,25 +91,4 @@ func (f *findings) of(r *Record, attached []string) *refusal.Finding {
 		return nil
 	}
 	return &seen.finding
-}
-
-// besides are the other importers that live on a record's buffer.
-func (j *joiner) besides(e *entry) []string {
-	b, ok := e.buffer()
-	if !ok || j.onBuf[b] == nil {
-		return nil
-	}
-	var list []string
-	for el := j.onBuf[b].Front(); el != nil; el = el.Next() {
-		r := &j.live[el.Value.(uint64)].rec
-		name := r.RDMADevice
-		if name == "" && r.Importer != nil {
-			name = r.Importer.Device
-		}
-		if name == "" || r.RDMADevice == e.rec.RDMADevice && r.RDMADevice != "" || slices.Contains(list, name) {
-			continue
-		}
-		list = append(list, name)
-	}
-	return list
 }

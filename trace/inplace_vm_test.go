@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/loader"
 )
 
 // An MR goes from system memory to a GPU's and back, under its keys. Each time what it was on ends, and
@@ -27,7 +28,7 @@ func TestVMInPlaceTraced(t *testing.T) {
 	gpu := testenv.SoftGPUs(t, "personality=amdgpu")[0]
 	tr := open(t, mine()) // it holds the GPU's driver
 	for _, h := range tr.Hooks() {
-		if h.Function == reregDMABuf && !h.Attached() {
+		if h.Function == loader.ReregDMABuf && !h.Attached() {
 			t.Fatal(h.Absent)
 		}
 	}

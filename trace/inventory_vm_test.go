@@ -12,6 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
+	"github.com/gpurdma/gpurdma/trace/internal/inventory"
 )
 
 // A buffer with more MRs than the kernel's buffer for one object has room for, as of
@@ -26,7 +28,7 @@ func TestVMInventoryOfMany(t *testing.T) {
 		handles = append(handles, d.register(t, popular).Handle)
 	}
 	handles = append(handles, d.register(t, plain).Handle)
-	const listed, more = maxAttachments, 2
+	const listed, more = inventory.MaxAttachments, 2
 	for range listed + more {
 		handles = append(handles, d.register(t, crowded).Handle)
 	}
@@ -240,8 +242,8 @@ func TestVMInventoryAddressAgain(t *testing.T) {
 func followsNothing(t *testing.T, tr *Tracer) {
 	t.Helper()
 	var key uint64
-	var state attachState
-	for it := tr.loader.core.Maps["attaches"].Iterate(); it.Next(&key, &state); {
+	var state abi.AttachState
+	for it := tr.loader.Map("attaches").Iterate(); it.Next(&key, &state); {
 		t.Errorf("still followed: %+v", state)
 	}
 }

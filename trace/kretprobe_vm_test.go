@@ -20,7 +20,7 @@ import (
 func TestVMKretprobesMissed(t *testing.T) {
 	const threads, most = 64, 4
 	c := mine()
-	c.rdmaWithoutBTF = true
+	c.tests.RDMAWithoutBTF = true
 	tr := open(t, c)
 	d := openDevice(t)
 	// They all wait for the lock of one buffer, in the middle of the call. To map it

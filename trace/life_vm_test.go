@@ -22,6 +22,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
+	"github.com/gpurdma/gpurdma/trace/internal/loader"
 )
 
 // childEnv makes the test binary a program that registers a buffer and says so.
@@ -387,8 +389,8 @@ func asFastAsTheKernel(t *testing.T, n int) {
 // mapMemory is what the kernel says the maps take.
 func mapMemory(t testing.TB, tr *Tracer) (bytes uint64) {
 	t.Helper()
-	for _, name := range sharedMaps {
-		info, err := tr.loader.core.Maps[name].Info()
+	for _, name := range loader.SharedMaps {
+		info, err := tr.loader.Map(name).Info()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -416,9 +418,9 @@ func resident(t testing.TB) uint64 {
 func entries(t testing.TB, tr *Tracer, name string) (n int) {
 	t.Helper()
 	if name == "scopes" || name == "deregs" { // each is some thread's, or free
-		var owners wireOwners
-		what := map[string]uint32{"scopes": ownsScope, "deregs": ownsDereg}[name]
-		if err := tr.loader.core.Maps["owners"].Lookup(what, &owners); err != nil {
+		var owners abi.Owners
+		what := map[string]uint32{"scopes": abi.OwnsScope, "deregs": abi.OwnsDereg}[name]
+		if err := tr.loader.Map("owners").Lookup(what, &owners); err != nil {
 			t.Fatal(err)
 		}
 		taken := 0
@@ -437,7 +439,7 @@ func entries(t testing.TB, tr *Tracer, name string) (n int) {
 	}
 	var key []byte
 	var value []byte
-	it := tr.loader.core.Maps[name].Iterate()
+	it := tr.loader.Map(name).Iterate()
 	for it.Next(&key, &value) {
 		n++
 	}
@@ -550,7 +552,7 @@ func TestVMInventory(t *testing.T) {
 // after the tracer was opened, as for modules that are loaded later.
 func TestVMLateWithoutBTF(t *testing.T) {
 	c := mine()
-	c.rdmaLater, c.rdmaWithoutBTF = true, true
+	c.tests.RDMALater, c.tests.RDMAWithoutBTF = true, true
 	tr := open(t, c)
 	if tr.RDMA() {
 		t.Error("RDMA is attached already")

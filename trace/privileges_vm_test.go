@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/trace/internal/loader"
 )
 
 // nobody has these capabilities and no others.
@@ -29,7 +30,7 @@ func nobody(caps ...uintptr) *syscall.SysProcAttr {
 
 // watchParent traces the process that started this one, and says what that did.
 func watchParent() error {
-	c := Config{PIDs: []int{os.Getppid()}, rdmaWithoutBTF: os.Getenv(childEnv) == childWatchesByKprobes}
+	c := Config{PIDs: []int{os.Getppid()}, tests: loader.Tests{RDMAWithoutBTF: os.Getenv(childEnv) == childWatchesByKprobes}}
 	tr, err := Open(c)
 	if err != nil {
 		return err

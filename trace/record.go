@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/refusal"
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
 )
 
 // Call is what a record is about.
@@ -30,8 +31,8 @@ const (
 )
 
 var calls = map[uint32]Call{
-	kindRegDMABuf: RegDMABufMR, kindRegMR: RegMR, kindRereg: ReregMR, kindReregDMABuf: ReregDMABufMR,
-	kindAttach: Attachment, kindUmem: Attachment, kindMap: Mapping, kindInventory: Found,
+	abi.KindRegDMABuf: RegDMABufMR, abi.KindRegMR: RegMR, abi.KindRereg: ReregMR, abi.KindReregDMABuf: ReregDMABufMR,
+	abi.KindAttach: Attachment, abi.KindUmem: Attachment, abi.KindMap: Mapping, abi.KindInventory: Found,
 }
 
 // Mode is how an importer holds a buffer.
@@ -167,6 +168,12 @@ const probeWords = "the descriptor was -1: the program asked only whether the dr
 // importer's attachment.
 func (r *Record) Registration() bool {
 	return r.Call == RegDMABufMR || r.Call == RegMR || r.Call == ReregMR || r.Call == ReregDMABufMR
+}
+
+// registration reports that a record of this kind is a registration's.
+func registration(kind uint32) bool {
+	r := Record{Call: calls[kind]}
+	return r.Registration()
 }
 
 // String is one line.

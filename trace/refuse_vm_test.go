@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/loader"
 )
 
 // What the kernel refuses is explained by the function that refused.
@@ -117,7 +118,7 @@ func TestVMExporterHooksAreBounded(t *testing.T) {
 	watched, left := 0, 0
 	for _, h := range open(t, c).Hooks() {
 		switch {
-		case h.What != whatExporterOps:
+		case h.What != loader.WhatExporterOps:
 		case h.Attached():
 			watched++
 		default:

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
 )
 
 func TestStats(t *testing.T) {
@@ -28,7 +29,7 @@ func TestStats(t *testing.T) {
 	s.Add(Event{Kind: Registered, Record: good(99, 8000, placement.PeerToPeer)})
 	s.Add(Event{Kind: Registered, Record: good(100, 16000, placement.PeerToPeer)})
 	bad := Record{Call: RegDMABufMR, Errno: unix.EBUSY, Steps: []Step{
-		{Function: "softgpu_pin", Err: unix.EBUSY, stage: funcExporterPin}, {Function: "REG_DMABUF_MR", Err: unix.EBUSY, stage: funcHandler},
+		{Function: "softgpu_pin", Err: unix.EBUSY, stage: abi.FuncExporterPin}, {Function: "REG_DMABUF_MR", Err: unix.EBUSY, stage: abi.FuncHandler},
 	}}
 	s.Add(Event{Kind: Refused, Record: bad})
 	gone := good(1, 1000, placement.SystemMemory)
@@ -82,7 +83,7 @@ func TestMissedWords(t *testing.T) {
 }
 
 func TestEventJSON(t *testing.T) {
-	bad := Record{Call: RegDMABufMR, Errno: unix.EBUSY, Steps: []Step{{Function: "softgpu_pin", Err: unix.EBUSY, stage: funcExporterPin}}}
+	bad := Record{Call: RegDMABufMR, Errno: unix.EBUSY, Steps: []Step{{Function: "softgpu_pin", Err: unix.EBUSY, stage: abi.FuncExporterPin}}}
 	text, err := json.Marshal(Event{Kind: Refused, Record: bad})
 	if err != nil {
 		t.Fatal(err)

@@ -13,13 +13,16 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
+	"github.com/gpurdma/gpurdma/trace/internal/loader"
+	"github.com/gpurdma/gpurdma/trace/internal/symbols"
 )
 
 // counted is a tracer without a kernel, whose counters are these.
-func counted(lost *[eventTypes]uint64, missed map[string]uint64) *Tracer {
+func counted(lost *[abi.EventTypes]uint64, missed map[string]uint64) *Tracer {
 	t := &Tracer{
 		cfg: Config{}.withDefaults(), join: testJoiner(10), wake: make(chan struct{}, 1),
-		lostCount:   func() ([eventTypes]uint64, error) { return *lost, nil },
+		lostCount:   func() ([abi.EventTypes]uint64, error) { return *lost, nil },
 		missedCount: func() map[string]uint64 { return maps.Clone(missed) },
 	}
 	t.changed = sync.NewCond(&t.mu)
@@ -31,17 +34,17 @@ func counted(lost *[eventTypes]uint64, missed map[string]uint64) *Tracer {
 // like one that is not mapped.
 func TestSkippedRunIsUnknown(t *testing.T) {
 	var c clock
-	var lost [eventTypes]uint64
+	var lost [abi.EventTypes]uint64
 	missed := map[string]uint64{}
 	tr := counted(&lost, missed)
-	unmapped := func(w *wireRecord) { w.Have &^= haveMap }
+	unmapped := func(w *abi.Record) { w.Have &^= abi.HaveMap }
 	want := func(what string, p placement.Placement, want placement.Memory) {
 		t.Helper()
 		if p.Memory != want {
 			t.Errorf("%s: %v (%s)", what, p, p.Reason)
 		}
 	}
-	one := func(id uint64, change ...func(*wireRecord)) placement.Placement {
+	one := func(id uint64, change ...func(*abi.Record)) placement.Placement {
 		t.Helper()
 		c = clock(monotonic()) // it began after whatever was lost
 		tr.join.handle(made(&c, id, change...))
@@ -66,7 +69,7 @@ func TestSkippedRunIsUnknown(t *testing.T) {
 	}
 	tr.deliver(true)
 	want("delivered later", tr.Pending()[0].Record.Placement, placement.Unknown)
-	lost[eventMove]++
+	lost[abi.EventMove]++
 	tr.join.handle(made(&c, 5))
 	for _, r := range tr.Records() {
 		want(fmt.Sprintf("record %d, after a loss", r.ID), r.Placement, placement.Unknown)
@@ -76,7 +79,7 @@ func TestSkippedRunIsUnknown(t *testing.T) {
 // Who asks during a round is answered by the next one, which waits for nothing; one
 // that did not reach the end answers nobody.
 func TestAskedMeanwhile(t *testing.T) {
-	var lost [eventTypes]uint64
+	var lost [abi.EventTypes]uint64
 	tr := counted(&lost, map[string]uint64{})
 	round := func(what string, wait, drained bool, served uint64) {
 		t.Helper()
@@ -101,7 +104,7 @@ func TestAskedMeanwhile(t *testing.T) {
 
 // That a module came may be lost, or skipped, as anything else: then all are looked at.
 func TestLostModule(t *testing.T) {
-	var lost [eventTypes]uint64
+	var lost [abi.EventTypes]uint64
 	missed := map[string]uint64{}
 	tr := counted(&lost, missed)
 	woken := func(what string, want bool, name string) {
@@ -115,27 +118,27 @@ func TestLostModule(t *testing.T) {
 			got = true
 		default:
 		}
-		if got != want || tr.came.has(name) != want {
+		if got != want || tr.came.Has(name) != want {
 			t.Errorf("%s: woken %v, %+v", what, got, tr.came)
 		}
-		tr.came = modules{}
+		tr.came = loader.Modules{}
 	}
 	woken("nothing", false, "ib_uverbs")
-	lost[eventModule]++
+	lost[abi.EventModule]++
 	woken("lost", true, "ib_uverbs")
 	woken("known already", false, "ib_uverbs")
-	missed[moduleHook.what]++
+	missed[loader.WhatModules]++
 	woken("skipped", true, "ib_uverbs")
 	tr.mu.Lock()
 	tr.moduleCame("one")
 	tr.moduleCame("two")
 	tr.mu.Unlock()
 	woken("two came", true, "two")
-	for n := range maxNames + 10 {
-		tr.came.add(fmt.Sprint(n))
+	for n := range 100 {
+		tr.came.Add(fmt.Sprint(n))
 	}
-	if !tr.came.has("any") {
-		t.Errorf("%d modules by name", len(tr.came.names))
+	if !tr.came.Has("any") {
+		t.Errorf("modules by name: %+v", tr.came)
 	}
 }
 
@@ -143,12 +146,13 @@ func TestLostModule(t *testing.T) {
 // waits for who attaches.
 func TestReaderGoesOn(t *testing.T) {
 	var c clock
-	var lost [eventTypes]uint64
+	var lost [abi.EventTypes]uint64
 	tr := counted(&lost, nil)
-	tr.loader, tr.late = newLoader(tr.cfg, newSymbols("")), make(chan struct{})
-	tr.loader.work.Lock() // as if it took long
+	goOn := make(chan struct{})
+	tr.cfg.tests.ModuleCame = func() { <-goOn } // as if it took long
+	tr.loader, tr.late = loader.New(tr.cfg.loading(), symbols.New("")), make(chan struct{})
 	go tr.attachLater()
-	came := &wireExport{Event: wireEvent{Head: wireHead{Type: eventModule}}}
+	came := &abi.Export{Event: abi.Event{Head: abi.Head{Type: abi.EventModule}}}
 	set(came.Exporter[:], "some_module")
 	for id := range uint64(3) {
 		tr.take(came, nil)
@@ -158,10 +162,10 @@ func TestReaderGoesOn(t *testing.T) {
 	if got := kindsOf(tr.Pending()); got != fmt.Sprint([]EventKind{Registered, Registered, Registered}) {
 		t.Errorf("while a module is attached to: %s", got)
 	}
-	tr.loader.stop()
-	tr.loader.work.Unlock()
+	tr.loader.Stop()
+	close(goOn)
 	<-tr.late
-	tr.loader.close()
+	tr.loader.Close()
 }
 
 // Who waits for ib_uverbs learns of it, of the end, and of its own context's.

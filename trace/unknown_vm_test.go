@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/loader"
 )
 
 // kernelWithout are the kernel's types, with other names for those that it shall
@@ -57,7 +58,7 @@ func TestVMUnknownTypes(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			c := mine()
-			c.rdmaWithoutBTF, c.kernelTypes = true, kernelWithout(t, row.missing...)
+			c.tests.RDMAWithoutBTF, c.tests.KernelTypes = true, kernelWithout(t, row.missing...)
 			tr := open(t, c)
 			noKeys, noDevice := slices.Contains(row.hides, keys), slices.Contains(row.hides, device)
 			d, b := openDevice(t), alloc(t, "drm:vgem", 1<<20)
@@ -94,7 +95,7 @@ func TestVMUnknownTypes(t *testing.T) {
 			}
 			told := false
 			for _, h := range tr.Hooks() {
-				told = told || h.Function == restrack && !h.Attached() && h.What == "keys of MRs"
+				told = told || h.Function == loader.Restrack && !h.Attached() && h.What == "keys of MRs"
 			}
 			if told != noKeys {
 				t.Errorf("that keys are not seen is said: %v", told)

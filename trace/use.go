@@ -2,7 +2,9 @@
 
 package trace
 
-import "strings"
+import (
+	"strings"
+)
 
 // Use is what a buffer was attached for.
 type Use string
@@ -91,23 +93,4 @@ func useOfImporter(i *Importer) Use {
 		return UseUnknown
 	}
 	return UseOther
-}
-
-// use is what a record's buffer was attached for. There are callers where the RDMA core
-// attached it, unless they were lost.
-func (c *converter) use(w *wireRecord, i *Importer, callers []string) Use {
-	switch {
-	case registration(w.Kind):
-		return UseMR
-	case len(callers) > 0:
-		return useOf(callers)
-	case w.Kind == kindInventory, w.Kind == kindMap: // its attachment was not seen: a driver with operations of its own may have made an MR of it
-		if u := useOfImporter(i); u != UseOther {
-			return u
-		}
-		return UseUnknown
-	case w.Kind == kindUmem: // its callers were lost: it may be a registration that began before the tracer
-		return UseUnknown
-	}
-	return useOfImporter(i)
 }
