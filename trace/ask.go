@@ -16,8 +16,8 @@ import (
 	"github.com/gpurdma/gpurdma/trace/internal/fault"
 )
 
-// wakeAfter has who waits look at ctx when that is over. With the lock: who has looked
-// waits by then.
+// wakeAfter wakes all callers that wait for a change when ctx ends, so that each looks at its
+// ctx. It takes the lock: a caller that looked at ctx before it ended is waiting by then.
 func (t *Tracer) wakeAfter(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		t.mu.Lock()
@@ -26,7 +26,7 @@ func (t *Tracer) wakeAfter(ctx context.Context) (stop func() bool) {
 	})
 }
 
-// AwaitRDMA returns when ib_uverbs is loaded and watched: what registers before is
+// AwaitRDMA returns when ib_uverbs is loaded and watched. Registrations before that are
 // not seen. Its error is ctx's cause, or os.ErrClosed.
 func (t *Tracer) AwaitRDMA(ctx context.Context) error {
 	stop := t.wakeAfter(ctx)
@@ -45,7 +45,7 @@ func (t *Tracer) AwaitRDMA(ctx context.Context) error {
 	return nil
 }
 
-// Flush waits until everything that happened before the call was read.
+// Flush waits until the tracer has read all that happened before the call.
 func (t *Tracer) Flush(ctx context.Context) error {
 	stop := t.wakeAfter(ctx)
 	defer stop()
@@ -53,7 +53,8 @@ func (t *Tracer) Flush(ctx context.Context) error {
 	t.asked++
 	mine := t.asked
 	t.mu.Unlock()
-	// The round that this ends may have begun before: the next one waits for nothing.
+	// The round that this ends may have begun before t.asked was counted. Then the next round
+	// answers, which does not wait for an event.
 	if err := t.reader.Flush(); err != nil {
 		return fault.New("ring buffer", "", "", fault.Errno(err))
 	}
@@ -67,7 +68,7 @@ func (t *Tracer) Flush(ctx context.Context) error {
 	return nil
 }
 
-// over says why waiting is over, nil if it is not.
+// over returns the reason to stop waiting, nil while there is none.
 func (t *Tracer) over(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
@@ -82,7 +83,7 @@ func (t *Tracer) over(ctx context.Context) error {
 
 // Events yields what happens, in the order of the kernel, until ctx ends or
 // the tracer is closed. There is one queue: two loops share the events. The
-// error, if there is one, is the last value; the end of ctx is none.
+// last value has the error, if there is one. The end of ctx is no error.
 func (t *Tracer) Events(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		stop := t.wakeAfter(ctx)
@@ -104,7 +105,7 @@ func (t *Tracer) Events(ctx context.Context) iter.Seq2[Event, error] {
 	}
 }
 
-// next waits for events. What is there is handed out before an end is.
+// next waits for events. It returns queued events before the error that ended the tracer.
 func (t *Tracer) next(ctx context.Context) ([]Event, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,8 +123,8 @@ func (t *Tracer) next(ctx context.Context) ([]Event, error) {
 	return events, nil
 }
 
-// Pending takes the events that wait for [Tracer.Events], and waits for none.
-// After [Tracer.Flush] they are all that happened before it.
+// Pending takes the events that wait for [Tracer.Events], and waits for no others.
+// After [Tracer.Flush] it has all events of what happened before that call.
 func (t *Tracer) Pending() []Event {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,10 +133,10 @@ func (t *Tracer) Pending() []Event {
 	return events
 }
 
-// Refusal explains the newest registration among [Tracer.Pending] that failed,
-// nil if there is none: what a library refuses never reaches the kernel. One
-// without a descriptor is ibvfd's question what the device can do, asked before
-// and after; it says something where the answer is no.
+// Refusal explains the newest registration among [Tracer.Pending] that failed. It returns
+// nil if there is none: a request that a library refuses never reaches the kernel.
+// ibvfd asks what the device can do by registrations without a descriptor, before and after
+// a real one. Refusal explains one of these only if no registration with a descriptor failed.
 func (t *Tracer) Refusal(ctx context.Context) *Failure {
 	if t.Flush(ctx) != nil {
 		return nil
@@ -174,7 +175,7 @@ func (t *Tracer) Prove(ctx context.Context, key placement.Key) (placement.Placem
 			return t.join.decide(in), nil
 		}
 		const unseen = "no live registration with this key was seen"
-		if why := t.loader.Hides(key); why != "" { // it will not come
+		if why := t.loader.Hides(key); why != "" { // no event will show it
 			return placement.Placement{Reason: unseen + ": " + why}, nil
 		}
 		if err := t.over(ctx); err != nil {
@@ -187,7 +188,7 @@ func (t *Tracer) Prove(ctx context.Context, key placement.Key) (placement.Placem
 	}
 }
 
-// blind says why a registration may have stayed unseen.
+// blind says why the tracer may not have seen a registration.
 func (t *Tracer) blind() string {
 	switch {
 	case !t.rdma:

@@ -23,23 +23,23 @@ type Config struct {
 	Exports bool
 
 	// WalkLimit is how many entries of a scatter list are read at most, 16384
-	// if it is 0. The kernel holds the buffer's lock meanwhile.
+	// if it is 0. The kernel holds the buffer's lock while they are read.
 	WalkLimit int
 	// RingSize is the size in bytes of the buffer between kernel and reader, a
 	// power of two; 4 MiB if it is 0.
 	RingSize int
 	// MaxRecords bounds how many live registrations are followed, 65536 if it
-	// is 0. The oldest are given up, which is counted.
+	// is 0. The tracer gives up the oldest, and counts them.
 	MaxRecords int
 	// MaxEvents bounds how many events wait for [Tracer.Events], 16384 if it
-	// is 0. The oldest are dropped, which is counted.
+	// is 0. The tracer drops the oldest, and counts them.
 	MaxEvents int
 
-	// NoInventory skips looking for what existed before. Who made an
-	// attachment is not recorded: the inventory has those of buffers that PIDs
-	// or, with Self, this process hold, and of buffers that no process holds
-	// any more (in a container: not those). It knows the filter by inode, and not
-	// that by cgroup.
+	// NoInventory skips the inventory of attachments that existed before the tracer. The
+	// kernel does not record which process made an attachment. With PIDs or Self, the
+	// inventory therefore has the attachments of buffers that these processes hold and,
+	// outside a container, of buffers that no process holds any more. It applies Inodes,
+	// but not Cgroup.
 	NoInventory bool
 	// NoExporterHooks leaves out the exporters' own operations.
 	NoExporterHooks bool
@@ -50,8 +50,8 @@ type Config struct {
 
 	// For tests.
 	tests    loader.Tests
-	listed   func() // called between the inventory's list and the following of what is in it
-	followed func() // called between that and the second list
+	listed   func() // called after the inventory's first list, before its attachments are followed
+	followed func() // called after they are followed, before the second list
 
 	exporterOps int // how many of exporters' own operations are watched at most
 }
@@ -70,7 +70,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// loading is what loading needs to know.
+// loading is the part of the configuration that the loader needs.
 func (c Config) loading() loader.Config {
 	return loader.Config{
 		PIDs: c.PIDs, Self: c.Self, Children: c.Children, Cgroup: c.Cgroup, Inodes: c.Inodes,

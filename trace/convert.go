@@ -27,8 +27,8 @@ type converter struct {
 	machine *machine.Table
 	symbol  func(addr uint64) symbols.Symbol
 	op      func(cookie uint16) string
-	// optional: an importer that pins needs no callback on this kernel (7.1 and
-	// later), so one that has a callback can be told to stop.
+	// optional: on this kernel (7.1 and later) an importer that pins needs no callback. The
+	// exporter can therefore revoke the mapping of an importer that has one.
 	optional bool
 	// unmoved: no function that tells importers of moves is watched.
 	unmoved  bool
@@ -64,7 +64,7 @@ func (c *converter) record(w *abi.Record) Record {
 		Outside: w.Have&abi.HaveOutside != 0,
 		Existed: w.Kind == abi.KindInventory, distance: w.Distance, provider: abi.Text(w.Provider[:]),
 	}
-	if r.Existed { // since when is not known
+	if r.Existed { // its start was not seen
 		r.Start, r.Duration = c.time(w.Head.Time), 0
 	}
 	switch {
@@ -86,7 +86,7 @@ func (c *converter) record(w *abi.Record) Record {
 		r.MR = &MR{Number: w.MRN, LKey: w.LKey, RKey: w.RKey, IOVA: w.MRIOVA, Length: w.MRLength, PD: w.PDN}
 	}
 	if w.Have&abi.HaveArgs == 0 && r.MR != nil { // the call's arguments were hidden; the MR has them
-		r.IOVA = r.MR.IOVA // which the core's helper is not given
+		r.IOVA = r.MR.IOVA // the core's helper is not given it
 		if !r.ArgsKnown {
 			r.Length = r.MR.Length
 		}
@@ -101,7 +101,8 @@ func (c *converter) record(w *abi.Record) Record {
 	return r
 }
 
-// unreachable says that the kernel was seen turning peer-to-peer down, and why.
+// unreachable notes in the record that the kernel refused peer-to-peer between the two devices,
+// and why.
 func (c *converter) unreachable(r *Record) {
 	exporter := r.provider
 	if exporter == "" {
@@ -130,8 +131,8 @@ func (c *converter) unreachable(r *Record) {
 	}
 }
 
-// refusedMap makes a copy of a record tell of the mapping that was refused, and
-// not of the call that made the record.
+// refusedMap puts the errno and the steps of a refused mapping into a copy of the record, in
+// place of those of the call that made the record.
 func (c *converter) refusedMap(r *Record, w *abi.Record) {
 	r.Errno, r.Steps = errnoOf(w.Ret), c.steps(w)
 	r.distance, r.provider = w.Distance, abi.Text(w.Provider[:])
@@ -186,7 +187,7 @@ func (c *converter) importer(w *abi.Record) *Importer {
 	return i
 }
 
-// pinned says what it means that an importer which can be told of moves pins.
+// pinned sets the mode of an importer that has a callback for moves, and pins.
 func (c *converter) pinned(i *Importer) {
 	switch {
 	case i == nil || i.Mode != ModeDynamic:
@@ -197,8 +198,8 @@ func (c *converter) pinned(i *Importer) {
 	}
 }
 
-// use is what a record's buffer was attached for. There are callers where the RDMA core
-// attached it, unless they were lost.
+// use is the purpose of a record's attachment. callers are known where the RDMA core made the
+// attachment, unless they were lost.
 func (c *converter) use(w *abi.Record, i *Importer, callers []string) Use {
 	switch {
 	case registration(w.Kind):
@@ -223,7 +224,7 @@ func (c *converter) steps(w *abi.Record) []Step {
 		switch s.Func {
 		case abi.FuncP2PType:
 			st.Note = placement.MapType(s.Arg).String()
-		case abi.FuncP2PDistance: // what it returns is no errno
+		case abi.FuncP2PDistance: // returns a distance, not an errno
 			st.Err, st.Note = 0, fmt.Sprintf("distance %d", s.Ret)
 		}
 		out = append(out, st)
@@ -231,8 +232,8 @@ func (c *converter) steps(w *abi.Record) []Step {
 	return out
 }
 
-// The kernel functions of a chain. Some have other names on other kernels;
-// these are the ones that people look for.
+// functionNames are the kernel functions of a chain. Some have other names on some kernels;
+// these are the best known ones.
 var functionNames = map[uint8]string{
 	abi.FuncGet: "dma_buf_get", abi.FuncAttach: "dma_buf_dynamic_attach", abi.FuncPin: "dma_buf_pin",
 	abi.FuncMap: "dma_buf_map_attachment", abi.FuncVmap: "dma_buf_vmap", abi.FuncUmemGet: "ib_umem_dmabuf_get",
@@ -264,7 +265,7 @@ func counts(t abi.Tally) (v placement.View) {
 	return v
 }
 
-// inputs collects what a record says about its mapping.
+// inputs collects the evidence that a record has of its mapping.
 func (c *converter) inputs(w *abi.Record) placement.Inputs {
 	in := placement.Inputs{
 		Mapped:      w.Have&abi.HaveMap != 0 && w.Have&abi.HaveUnmapped == 0,

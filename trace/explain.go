@@ -38,7 +38,7 @@ type Failure struct {
 	Detail   string     `json:"detail"` // in words, with the numbers that matter
 	Remedy   string     `json:"remedy,omitempty"`
 	Cause    string     `json:"cause,omitempty"` // as of ibvfd.RegError, where a rule of the exporter's driver picks one
-	Chain    []string   `json:"chain"`           // what was entered, in the order of return
+	Chain    []string   `json:"chain"`           // the functions that were entered, in the order of return
 }
 
 // String is the explanation in one line.
@@ -85,7 +85,7 @@ func (r *Record) Explain() Failure {
 	r.explainStep(&f, inner)
 	if r.finding != nil {
 		f.Cause, f.Remedy = r.finding.Cause.String(), r.finding.Remedy
-		if r.finding.Cause != refusal.Unreachable || r.Unreachable == "" { // which says more
+		if r.finding.Cause != refusal.Unreachable || r.Unreachable == "" { // r.Unreachable has more detail
 			f.Detail += ": " + r.finding.Detail
 		}
 	}
@@ -109,8 +109,8 @@ func decidedByReach(f Failure) bool {
 }
 
 // refusing finds the innermost failing function. Inner functions return before
-// outer ones, so it is the first of the last run of failures; what is undone
-// in between does not end the run.
+// outer ones, so it is the first of the last run of failures. Functions that undo
+// earlier steps, such as an unmapping, return in between and do not end the run.
 func (r *Record) refusing() (Step, bool) {
 	found, ok := Step{}, false
 	for _, s := range r.Steps {
@@ -203,7 +203,7 @@ func (r *Record) device() string {
 	return r.RDMADevice
 }
 
-// explainUmem: the core's helper refused by itself, between the descriptor and
+// explainUmem explains a refusal by the core's helper itself, between the descriptor and
 // the attachment, or after the mapping.
 func (r *Record) explainUmem(f *Failure) {
 	switch {
@@ -216,8 +216,8 @@ func (r *Record) explainUmem(f *Failure) {
 	}
 }
 
-// outOfRange looks at what was asked for. Before the descriptor was looked up
-// only a range that no buffer can have is known to be wrong.
+// outOfRange reports whether the requested range does not fit the buffer. If the descriptor was
+// not looked up, it reports only a range that no buffer can have.
 func (r *Record) outOfRange() bool {
 	end := r.Offset + r.Length
 	return r.ArgsKnown && (end < r.Offset || r.Length == 0 || r.Buffer != nil && end > r.Buffer.Size)
@@ -235,7 +235,7 @@ func (r *Record) explainRange(f *Failure) {
 	}
 }
 
-// explainHandler: nothing below the verbs handler failed.
+// explainHandler explains a refusal by the verbs handler, below which no function failed.
 func (r *Record) explainHandler(f *Failure) {
 	page := uint64(os.Getpagesize())
 	touched := r.Buffer != nil

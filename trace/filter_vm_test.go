@@ -73,7 +73,8 @@ func TestVMCgroup(t *testing.T) {
 	}
 }
 
-// What a filter leaves out leaves no trace; what it lets through is whole.
+// The tracer reports nothing of a registration that a filter leaves out, and all of one that it
+// lets through.
 func TestVMFilters(t *testing.T) {
 	tr := shared(t)
 	d := openDevice(t)
@@ -110,12 +111,12 @@ func TestVMFilters(t *testing.T) {
 	if err := pids.Delete(uint64(os.Getpid())); err != nil {
 		t.Fatal(err)
 	}
-	// A new buffer: whoever attaches to one that is followed is reported.
+	// A new buffer, because all importers of a followed buffer are reported.
 	check("another process", seen(alloc(t, "drm:vgem", 1<<20)), 0)
 	put("pids", uint64(os.Getpid()), uint8(1))
 
-	// A followed one by a process that is left out: an attachment that says so, whose
-	// end is no revocation.
+	// A process that the filter leaves out registers a buffer that is followed. Its attachment
+	// is reported as Outside, and its end as no revocation.
 	mine := d.register(t, two)
 	all(t, tr)
 	if err := pids.Delete(uint64(os.Getpid())); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/gpurdma/gpurdma/trace/internal/abi"
 )
 
-// findings are the causes that the rules of the exporters' drivers pick. They are
-// remembered for a second: a storm of refusals asks for one over and over. It is not
+// findings picks causes of refusals by the rules of the exporters' drivers. It remembers a
+// cause for a second, because many equal refusals may follow each other. It is not
 // for several goroutines at once.
 type findings struct {
 	machine refusal.Machine
@@ -45,8 +45,8 @@ func newFindings(m refusal.Machine) *findings {
 }
 
 // of picks the cause of a refusal by the exporter, nil if there is none. attached are
-// the other importers that the tracer has seen on the buffer, so that a cause that
-// takes the absence of others is not picked.
+// the other importers that the tracer has seen on the buffer: where there are some, of
+// does not pick a cause that requires that there are none.
 func (f *findings) of(r *Record, attached []string) *refusal.Finding {
 	step, ok := r.refusing()
 	if f == nil || !ok || r.Buffer == nil {

@@ -8,7 +8,7 @@ type Hook struct {
 	Module   string `json:"module,omitempty"` // "" for vmlinux
 	How      string `json:"how,omitempty"`    // "fentry", "fexit", "kprobe", "kretprobe", "tracepoint"; "" if not attached
 	Absent   string `json:"absent,omitempty"` // why it is not attached
-	What     string `json:"what"`             // what is not seen without it
+	What     string `json:"what"`             // the events that are not seen without it
 }
 
 // Attached reports whether the hook is in place.

@@ -16,8 +16,8 @@ import (
 	"github.com/gpurdma/gpurdma/trace/internal/loader"
 )
 
-// An MR goes from system memory to a GPU's and back, under its keys. Each time what it was on ends, and
-// what it is on begins, with the placement of that.
+// An MR moves from system memory to a GPU's memory and back, and keeps its keys. Each time the record
+// of the old buffer ends, and a record of the new buffer begins, with that buffer's placement.
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 7.3 7.2

@@ -17,12 +17,12 @@ import (
 	"github.com/gpurdma/gpurdma/trace/internal/inventory"
 )
 
-// Identities of what was there before tracing began have this bit.
+// existedBit is set in the identities of attachments that existed before the tracer.
 const existedBit = 1 << 63
 
-// inventory looks for attachments that exist already. They are followed from
-// now on, and what cannot be known of them stays unknown: up to 6.12 the table
-// that an attachment keeps is read; later ones keep none.
+// inventory looks for attachments that exist already. The tracer follows them from now on.
+// Facts that the kernel does not keep stay unknown: up to 6.12 an attachment keeps its scatter
+// table, which the inventory reads; on later kernels it keeps none.
 func (t *Tracer) inventory() {
 	var found []*abi.Record
 	look, err := t.loader.OpenLister()
@@ -75,9 +75,9 @@ func (t *Tracer) inventory() {
 	t.queue = append(t.queue, t.join.take()...)
 }
 
-// kernelBufs adds what only debugfs shows: buffers that no descriptor leads
+// kernelBufs adds the buffers that only debugfs shows: those that no descriptor leads
 // to, as an MR keeps its buffer after the descriptor was closed. n records have
-// identities already. whole: known are all that descriptors lead to.
+// identities already. whole: known has all buffers that descriptors lead to.
 func (t *Tracer) kernelBufs(known map[uint64]bool, mine func(inode uint64) bool, mrs inventory.MRs, n uint64, whole bool) {
 	why := "no descriptor leads to it"
 	if !whole {
@@ -115,10 +115,10 @@ func (t *Tracer) kernelBufs(known map[uint64]bool, mine func(inode uint64) bool,
 	}
 }
 
-// ownedBy picks buffers by the filters on inodes and processes. Who attached a
-// buffer is not recorded: it may be a process's if that holds it, or if nobody
-// does any more. In a container nobody is not seen: others hold there what it
-// cannot know of.
+// ownedBy picks buffers by the filters on inodes and processes. The kernel does not
+// record which process attached a buffer. One of pids may have done so if it holds the
+// buffer, or if no process holds it any more. In a container the tracer cannot see that no
+// process holds a buffer, since processes outside the container are hidden from it.
 func (t *Tracer) ownedBy(pids []int) func(inode uint64) bool {
 	holds := map[uint64]bool{} // whether one of pids is among a buffer's holders
 	if len(pids) > 0 {

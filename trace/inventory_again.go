@@ -11,10 +11,11 @@ import (
 	"github.com/gpurdma/gpurdma/trace/internal/loader"
 )
 
-// stillThere leaves out what went between the list and the moment from which it was
-// followed, of which no event would ever come, and has the others as they are now:
-// they are looked for once more, as they are followed. whole: nothing was said yet of
-// what cannot be listed.
+// stillThere lists all buffers once more, now that their attachments are followed. It
+// returns the followed attachments that still exist, as they are now. It leaves out those
+// that ended after the first list and before they were followed, because the programs have
+// sent no event of their end. whole: the first list succeeded, so Unreadable says nothing of
+// the list yet.
 func (t *Tracer) stillThere(look *loader.Lister, followed []*abi.Record, whole bool) (there []*abi.Record) {
 	if len(followed) == 0 {
 		return nil

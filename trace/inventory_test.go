@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// What only debugfs shows has identities of its own, and is found now.
+// The inventory gives attachments that only debugfs shows identities of their own, and the time
+// of the inventory.
 func TestInventoryOfDebugfs(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dma_buf")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -38,7 +39,7 @@ func TestInventoryOfDebugfs(t *testing.T) {
 	if len(events) != 3 {
 		t.Errorf("%d attachments", len(events))
 	}
-	// Of a list that was cut it is not known what it lacks.
+	// With a list that was cut, the reason does not claim that no descriptor leads to the buffer.
 	for whole, want := range map[bool]string{true: "no descriptor leads to it", false: "could not be read to its end"} {
 		tr.kernelBufs(map[uint64]bool{}, func(uint64) bool { return true }, nil, 6, whole)
 		for _, e := range tr.join.take() {

@@ -124,8 +124,9 @@ func TestVMInventoryOfAPart(t *testing.T) {
 	}
 }
 
-// What ends after it was listed and before it is followed is not reported, as its end
-// would never be; what only lost its descriptors meanwhile is.
+// The inventory does not report an attachment that ends after it was listed and before it is
+// followed, since its end would never be reported. It reports an attachment whose buffer only
+// lost its descriptors in that time.
 func TestVMInventoryMeanwhile(t *testing.T) {
 	testenv.VM(t)
 	d := openDevice(t)
@@ -184,8 +185,9 @@ func TestVMInventoryMeanwhile(t *testing.T) {
 	followsNothing(t, tr)
 }
 
-// What ends after it was listed may have another one on the same buffer at its address
-// once it is followed, that lives or has ended too: it is not what was listed.
+// An attachment ends after it was listed. When it is to be followed, there is another one at
+// its address and on the same buffer, which lives or has ended too. The inventory does not
+// take it for the one that was listed.
 func TestVMInventoryAddressAgain(t *testing.T) {
 	testenv.VM(t)
 	const n = 24

@@ -11,7 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/trace/internal/inventory"
 )
 
-// entry is a record that lives, with what its verdict is made from.
+// entry is a record that lives, with the evidence for its verdict.
 type entry struct {
 	rec      Record
 	in       placement.Inputs
@@ -56,9 +56,9 @@ type joiner struct {
 	newest uint64               // identity of the newest record
 	blind  uint64               // newest identity that early events were given up for
 	lostAt uint64               // when a loss was last noticed
-	lost   string               // what it was
+	lost   string               // the events that were lost then
 	moved  map[uint64]moveState // by dma-buf, until it is released
-	called map[uint64][]string  // who called, by the identity of a record that comes next
+	called map[uint64][]string  // the calling functions, by the identity of a record that comes next
 	out    []*update
 	evict  uint64 // records given up for lack of room
 	orphan uint64 // early events given up
@@ -116,8 +116,9 @@ func (j *joiner) emit(kind EventKind, when uint64, e *entry) {
 	j.out = append(j.out, u)
 }
 
-// decide makes the verdict. An address that is in no table may be in one that
-// came meanwhile, and another device may have one's addresses now.
+// decide makes the verdict. If the memory map lacks one of the addresses, or a BAR is no longer
+// where the map has it, decide reads the map again: a device may have been added, or another
+// device may have the addresses now.
 func (j *joiner) decide(in placement.Inputs) placement.Placement {
 	p := placement.Decide(in, j.conv.machine.Get())
 	for _, q := range p.Places {
@@ -181,7 +182,7 @@ func (j *joiner) record(w *abi.Record) {
 	default:
 		j.emit(Attached, w.Head.Time, e)
 	}
-	// What another thread did before this call came back.
+	// Events of other threads, which came before this call returned.
 	events := j.early[w.Head.ID]
 	delete(j.early, w.Head.ID)
 	j.nEarly -= len(events)
@@ -190,7 +191,7 @@ func (j *joiner) record(w *abi.Record) {
 	}
 }
 
-// note adds to what is not known of a record that has just come: whose MR it may be.
+// note adds to a record that has just come which MRs it may belong to.
 func (j *joiner) note(id uint64, mrs inventory.MRs) {
 	e := j.live[id]
 	if e == nil {
@@ -242,7 +243,7 @@ func (j *joiner) drop(id uint64, e *entry) {
 	}
 }
 
-// eachOn calls fn for the records on a buffer, oldest first. fn may end them.
+// eachOn calls fn for the records on a buffer, oldest first. fn may end these records.
 func (j *joiner) eachOn(b bufferID, fn func(id uint64, e *entry)) {
 	l := j.onBuf[b]
 	if l == nil {
@@ -256,7 +257,7 @@ func (j *joiner) eachOn(b bufferID, fn func(id uint64, e *entry)) {
 	}
 }
 
-// remap takes a mapping of an attachment that was made before: by a page
+// remap takes in a new mapping of an attachment that was made before: by a page
 // fault, after a move, or by an importer that attaches and maps in two steps.
 func (j *joiner) remap(w *abi.Record) {
 	e := j.live[w.Head.ID]
@@ -271,7 +272,7 @@ func (j *joiner) remap(w *abi.Record) {
 	}
 	in := j.conv.inputs(w)
 	if w.Have&abi.HaveCached != 0 && w.SGT == e.sgt && in.Resources.Empty() {
-		// The same table again: the evidence was seen when it was made.
+		// The scatter table is the same: the evidence was seen when it was made.
 		in.Resources, in.MapType = e.in.Resources, e.in.MapType
 	}
 	if in.Reach == placement.MapTypeUnseen {
@@ -290,8 +291,8 @@ func (j *joiner) remap(w *abi.Record) {
 	j.emit(Mapped, w.Head.Time, e)
 }
 
-// callers keeps who led to a record, which is sent a moment later by the same thread.
-// One whose record is filtered out stays until there are too many.
+// callers keeps the functions that led to a record, which the same thread sends a moment
+// later. Callers whose record is filtered out stay until there are too many.
 func (j *joiner) callers(c *abi.Callers) {
 	if len(j.called) >= maxEarly {
 		clear(j.called)
@@ -308,15 +309,15 @@ func (j *joiner) exported(x *abi.Export) {
 	}})
 }
 
-// missedBy says whether a call was under way when a loss was noticed.
+// missedBy reports whether a call was under way when a loss was noticed.
 func (j *joiner) missedBy(w *abi.Record) bool {
 	return w.Kind != abi.KindInventory && j.lost != "" && w.Start <= j.lostAt
 }
 
-// lose is told what was lost since the last call, and the time now, by the
-// programs' clock. Whatever lived or ended meanwhile may have missed it: those
-// verdicts become Unknown, those about to be handed out too, and those of calls that
-// have begun and are not back.
+// lose takes in that events were lost since the last call. what names them, now is the time by
+// the programs' clock. Each of them may have concerned any record that lived or ended since
+// then. The verdicts of those records become Unknown, also where they are about to be handed
+// out, and so do the verdicts of calls that have begun and have not returned.
 func (j *joiner) lose(what string, now uint64) {
 	j.lost, j.lostAt = what, now
 	for _, e := range j.live {

@@ -21,8 +21,8 @@ func (j *joiner) event(ev *abi.Event) {
 	}
 	switch ev.Head.Type {
 	case abi.EventUnmap:
-		// Up to 6.12 the table lives as long as the attachment. In a
-		// deregistration it is the end, which says itself where the bytes were.
+		// Up to 6.12 the scatter table lives as long as the attachment. In a
+		// deregistration the record's end follows, with the last placement.
 		if e.cached || ev.Flags&abi.EventInDereg != 0 {
 			return
 		}
@@ -40,8 +40,8 @@ func (j *joiner) event(ev *abi.Event) {
 	case abi.EventUnpin:
 		e.rec.Pinned = false
 	case abi.EventRevoke:
-		// The exporter's word comes first. Without one it is an importer that
-		// cleans up, after a refusal or at the end.
+		// The exporter announces a revocation by a move. Without one, an importer cleans up
+		// after a refusal or at its end.
 		if !e.in.Moved {
 			return
 		}
@@ -49,7 +49,7 @@ func (j *joiner) event(ev *abi.Event) {
 	case abi.EventDetach:
 		how := "detached"
 		if ev.Flags&abi.EventInDereg != 0 {
-			how = "deregistered" // an MR that is not known
+			how = "deregistered" // the MR was not seen
 		}
 		if !e.tracksMR {
 			j.end(id, e, ev, how)
@@ -73,10 +73,11 @@ func (j *joiner) end(id uint64, e *entry, ev *abi.Event, how string) {
 	j.emit(Released, ev.Head.Time, e)
 }
 
-// wait keeps an event whose record has not come yet: its call is still running
+// wait keeps an event whose record has not come yet, because its call is still running
 // in another thread. Identities are counted up, so one far behind the newest
-// belongs to a record that is lost, filtered out or given up. What existed before
-// has its record from the beginning: without one it has ended, or was given up.
+// belongs to a record that is lost, filtered out or given up. An attachment that existed
+// before the tracer has its record from the beginning: without one it has ended, or was
+// given up.
 func (j *joiner) wait(id uint64, ev *abi.Event) {
 	if id&existedBit != 0 {
 		j.orphan++
@@ -90,7 +91,7 @@ func (j *joiner) wait(id uint64, ev *abi.Event) {
 	j.nEarly++
 }
 
-// settle forgets events that waited in vain.
+// settle forgets early events whose record will not come.
 func (j *joiner) settle() {
 	for id, list := range j.early {
 		if id+maxEarly < j.newest {
@@ -101,14 +102,14 @@ func (j *joiner) settle() {
 	}
 }
 
-// giveUp forgets early events. Should their record come all the same, it has
-// missed them; so may have those before it.
+// giveUp forgets early events. If their record comes later, it has missed them, and so may
+// have the records before it.
 func (j *joiner) giveUp(id uint64, n int) {
 	j.orphan += uint64(n)
 	j.blind = max(j.blind, id)
 }
 
-// move marks everything that is mapped from a buffer.
+// move marks all mappings of a buffer as stale.
 func (j *joiner) move(ev *abi.Event) {
 	if len(j.moved) >= j.max {
 		clear(j.moved) // their releases were lost
@@ -124,8 +125,7 @@ func (j *joiner) move(ev *abi.Event) {
 	})
 }
 
-// release: the kernel frees the buffer. Whoever still seems to use it ended
-// unseen.
+// release ends all records of a buffer that the kernel frees: their own ends were not seen.
 func (j *joiner) release(ev *abi.Event) {
 	delete(j.moved, ev.DMABuf)
 	j.eachOn(bufferID{ev.DMABuf, ev.Inode}, func(id uint64, e *entry) {

@@ -261,8 +261,8 @@ func TestJoinEarlyGivenUp(t *testing.T) {
 	}
 }
 
-// Events of what existed before, and is followed no more, wait for nobody, and do
-// not spoil what comes.
+// Events of an attachment that existed before the tracer and is no longer followed are not kept
+// for a later record, and do not change the verdicts of later records.
 func TestJoinEarlyExisting(t *testing.T) {
 	var c clock
 	j := testJoiner(10)
@@ -307,7 +307,7 @@ func TestJoinLoss(t *testing.T) {
 	if m := verdictOf(t, j, 1); m != placement.Unknown {
 		t.Errorf("a record older than the loss: %v", m)
 	}
-	// What is mapped afterwards is whole.
+	// A record after the loss has a verdict again.
 	j.handle(made(&c, 4))
 	if m := verdictOf(t, j, 4); m != placement.PeerToPeer {
 		t.Errorf("a record younger than the loss: %v", m)
@@ -400,7 +400,7 @@ func TestJoinRevoked(t *testing.T) {
 	}
 }
 
-// What is not mapped cannot be revoked: an importer that was refused cleans up.
+// The revocation of a buffer that is not mapped is none: an importer that was refused cleans up.
 func TestJoinRevokedUnmapped(t *testing.T) {
 	var c clock
 	j := testJoiner(100)
@@ -630,8 +630,8 @@ func TestJoinBounds(t *testing.T) {
 	}
 }
 
-// A record that is given up for lack of room says so: nobody need wait for its
-// end.
+// The tracer reports a record that it gives up for lack of room, so that a program does not wait
+// for its end.
 func TestJoinGivenUp(t *testing.T) {
 	var c clock
 	j := testJoiner(2)

@@ -9,8 +9,8 @@ import (
 	"github.com/gpurdma/gpurdma/trace/internal/loader"
 )
 
-// moduleCame has a module attached to that was loaded after the tracer, "" if which
-// one is not known. t.mu is held.
+// moduleCame makes attachLater attach to a module that was loaded after the tracer. name is ""
+// if it is not known. t.mu is held.
 func (t *Tracer) moduleCame(name string) {
 	if name == "" {
 		t.came = loader.AllModules
@@ -19,13 +19,13 @@ func (t *Tracer) moduleCame(name string) {
 	}
 	select {
 	case t.wake <- struct{}{}:
-	default: // it will be looked for anyway
+	default: // attachLater has been woken already
 	}
 }
 
-// attachLater attaches to modules that come, until the tracer is closed. The reader
-// does not wait: to look for symbols and types takes longer than the ring has room
-// for.
+// attachLater attaches to modules that are loaded later, until the tracer is closed. It is a
+// goroutine of its own: the search for symbols and types takes so long that the ring would
+// overflow if the reader waited.
 func (t *Tracer) attachLater() {
 	defer close(t.late)
 	for {

@@ -351,7 +351,7 @@ func asFastAsTheKernel(t *testing.T, n int) {
 		}
 	}
 	got := map[EventKind]int{}
-	rest := all(t, tr) // what the loop did not get any more
+	rest := all(t, tr) // the events that the loop has not taken
 	cancel()
 	for k, v := range <-counted {
 		got[k] += v

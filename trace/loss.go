@@ -13,10 +13,10 @@ import (
 
 // Loss counts what was not seen.
 type Loss struct {
-	// Events that did not fit the ring, by what they said.
+	// Events that did not fit the ring, by their kind: "records", "moves".
 	Events map[string]uint64 `json:"events,omitempty"`
-	// Missed is how often the kernel skipped a program, by what was not seen
-	// for it: "mappings", "deregistrations" (Hook.What).
+	// Missed is how often the kernel skipped a program, by the events that were
+	// not seen then: "mappings", "deregistrations" (Hook.What).
 	Missed map[string]uint64 `json:"missed,omitempty"`
 	// Dropped events waited too long for Tracer.Events; the records that they
 	// belong to are not harmed.
@@ -62,8 +62,8 @@ func (l Loss) String() string {
 	return "lost: " + strings.Join(parts, ", ")
 }
 
-// lossWords says what was lost between two readings of the counters, as far
-// as it can matter to a record that is followed. A lost record can: it may be
+// lossWords lists the events that were lost between two readings of the counters, without
+// those that cannot concern a record that is followed. A lost record can: it may be
 // the new mapping of an attachment.
 func lossWords(before, after [abi.EventTypes]uint64) string {
 	words := ""
@@ -90,7 +90,7 @@ var eventNames = [abi.EventTypes]string{
 	abi.EventRelease: "releases", abi.EventModule: "modules", abi.EventCallers: "callers", abi.EventTracking: "objects that could not be followed",
 }
 
-// missedWords says what was skipped between two readings of the counters.
+// missedWords lists the runs that were skipped between two readings of the counters.
 func missedWords(before, after map[string]uint64) string {
 	var parts []string
 	for _, what := range slices.Sorted(maps.Keys(after)) {

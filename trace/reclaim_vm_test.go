@@ -10,8 +10,8 @@ import (
 	"github.com/gpurdma/gpurdma/trace/internal/abi"
 )
 
-// What a thread has left that ended unseen is given back and counted as lost; what
-// those have that live is theirs.
+// The tracer frees the slots of a thread whose end it has not seen, and counts their records as
+// lost. The slots of threads that live stay taken.
 func TestVMReclaim(t *testing.T) {
 	tr := open(t, mine())
 	d, b := openDevice(t), alloc(t, "drm:vgem", 1<<20)

@@ -14,7 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/trace/internal/loader"
 )
 
-// What the kernel refuses is explained by the function that refused.
+// A refusal is explained by the kernel function that refused first.
 func TestVMRefusals(t *testing.T) {
 	tr := shared(t)
 	d := openDevice(t)
@@ -26,7 +26,8 @@ func TestVMRefusals(t *testing.T) {
 	}
 	defer null.Close()
 	const closed = 1 << 18
-	// What uverbs itself refuses is told by the arguments, which its types lead to.
+	// A refusal by uverbs itself is explained by the call's arguments, which are read with the
+	// module's types.
 	byUverbs, hidden := StageUverbs, !testenv.HasTypes("ib_uverbs")
 	if hidden {
 		byUverbs = StageDriver

@@ -60,14 +60,14 @@ func TestVMUverbsComesMeanwhile(t *testing.T) {
 		t.Error("RDMA is not attached")
 	}
 	registeredBy(t, tr)
-	// What is attached to by its types stays.
+	// fentry and fexit programs keep their module loaded.
 	if err := unix.DeleteModule("ib_core", unix.O_NONBLOCK); err == nil {
 		t.Error("ib_core went")
 	}
 }
 
-// A kprobe does not hold its module. One that goes and comes again, as when a vendor's
-// stack is restarted, is attached to again.
+// A kprobe does not keep its module loaded. The tracer attaches again to a module that is
+// unloaded and loaded again, as when a vendor's stack is restarted.
 func TestVMReloadedWithoutBTF(t *testing.T) {
 	noRDMA(t)
 	sh(t, bringRDMA)
@@ -109,7 +109,7 @@ func probes(tr *Tracer) (n int) {
 	return n
 }
 
-// The reader does not wait for what a module brings to be attached to; Close does.
+// The reader does not wait until programs are attached to a module's functions. Close does.
 func TestVMReaderGoesOn(t *testing.T) {
 	c, goOn := mine(), make(chan struct{})
 	c.tests.ModuleCame = func() { <-goOn } // as if it took long

@@ -21,8 +21,8 @@ const pollEvery = 25 * time.Millisecond
 // maxBatch is how many events are joined before the loss counters are read.
 const maxBatch = 1024
 
-// begin starts a round to the end of the ring, and says until when it may wait for
-// something to be there.
+// begin starts a round to the end of the ring, and returns until when the round may wait for
+// an event.
 func (t *Tracer) begin() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,8 +82,8 @@ func (t *Tracer) fail(err error) {
 	t.changed.Broadcast()
 }
 
-// deliver hands out a batch. drained: it was all there was. It reports whether
-// skipped runs were looked for.
+// deliver hands out a batch. drained: the batch reached the end of the ring. deliver reports
+// whether it has looked for skipped runs.
 func (t *Tracer) deliver(drained bool) (looked bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,10 +101,10 @@ func (t *Tracer) deliver(drained bool) (looked bool) {
 	return looked
 }
 
-// count reads what was lost and, with a system call for each program, what was
-// skipped. It comes between the last event that was joined and whatever is handed
-// out: what that event needed was counted before it was sent, so that no verdict is
-// given without knowing. t.mu is held.
+// count reads the counters of lost events and, if skipped, with a system call for each program,
+// those of skipped runs. It is called after the last event was joined and before a verdict is
+// handed out: a loss that concerns this event was counted before the program sent the event, so
+// the verdict takes it into account. t.mu is held.
 func (t *Tracer) count(skipped bool) {
 	if counts, err := t.lostCount(); err == nil {
 		if words := lossWords(t.lost, counts); words != "" {

@@ -65,8 +65,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// A program reads why a call failed, without knowing the stages' numbers.
-// What the kernel skipped is counted by what was not seen for it.
+// Runs that the kernel skipped are counted under the events that were not seen.
 func TestMissedWords(t *testing.T) {
 	before := map[string]uint64{"mappings": 2, "registrations": 1}
 	after := map[string]uint64{"mappings": 5, "registrations": 1, "deregistrations": 4}
@@ -82,6 +81,7 @@ func TestMissedWords(t *testing.T) {
 	}
 }
 
+// A program reads from the JSON why a call failed, without knowing the stages' numbers.
 func TestEventJSON(t *testing.T) {
 	bad := Record{Call: RegDMABufMR, Errno: unix.EBUSY, Steps: []Step{{Function: "softgpu_pin", Err: unix.EBUSY, stage: abi.FuncExporterPin}}}
 	text, err := json.Marshal(Event{Kind: Refused, Record: bad})

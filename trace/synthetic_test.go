@@ -244,7 +244,8 @@ func TestSyntheticDevxUmem(t *testing.T) {
 	j.handle(w)
 	j.handle(happens(&c, abi.EventPin, w))
 	j.handle(remapped(&c, w, func(w *abi.Record) { w.Have |= abi.HaveMap }))
-	// ib_umem_release revokes, which is no revocation: nobody has moved anything.
+	// ib_umem_release calls the function of a revocation. It is none, since the exporter has
+	// announced no move.
 	j.handle(happens(&c, abi.EventRevoke, w))
 	j.handle(happens(&c, abi.EventUnmap, w))
 	j.handle(happens(&c, abi.EventUnpin, w))

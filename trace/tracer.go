@@ -27,9 +27,9 @@ type Tracer struct {
 	cfg    Config
 	loader *loader.Loader
 	reader *ringbuf.Reader
-	wake   chan struct{} // modules came
-	late   chan struct{} // closed when nobody attaches any more
-	// Of the programs: what the ring had no room for, and what was skipped.
+	wake   chan struct{} // wakes attachLater when modules were loaded
+	late   chan struct{} // closed when attachLater has returned
+	// The counters of the programs: events that the ring had no room for, and skipped runs.
 	lostCount   func() ([abi.EventTypes]uint64, error)
 	missedCount func() map[string]uint64
 
@@ -38,9 +38,9 @@ type Tracer struct {
 	rdma    bool
 	came    loader.Modules
 	counted time.Time // when skipped runs were looked for
-	asked   uint64    // how often somebody wanted all that there was
-	serving uint64    // asked before the round began that is under way
-	served  uint64    // asked before a round that has ended
+	asked   uint64    // how many calls of Flush there were
+	serving uint64    // how many of them came before the current round began
+	served  uint64    // how many of them came before a round that has ended
 	join    *joiner
 	queue   []Event
 	lost    [abi.EventTypes]uint64
@@ -143,7 +143,7 @@ func (t *Tracer) RDMA() bool {
 	return t.rdma
 }
 
-// Loss says what was not seen so far.
+// Loss returns how much was lost so far.
 func (t *Tracer) Loss() Loss {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,8 +167,8 @@ func (t *Tracer) Records() []Record {
 	return t.join.records()
 }
 
-// Unreadable says what the inventory could not look at: what is missing from
-// it is then unknown, not absent.
+// Unreadable returns the errors of the inventory. If there are some, attachments that are not in
+// the inventory are unknown, not absent.
 func (t *Tracer) Unreadable() []error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -29,9 +29,9 @@ func counted(lost *[abi.EventTypes]uint64, missed map[string]uint64) *Tracer {
 	return t
 }
 
-// What the kernel skipped before a record was sent makes that record Unknown, in
-// whatever way it is handed out: without the program that sees the mapping, it looks
-// like one that is not mapped.
+// A run that the kernel skipped before a record was sent makes the record's verdict Unknown,
+// by whatever method the tracer returns it. If the skipped program is the one that sees the
+// mapping, the record looks as if it were not mapped.
 func TestSkippedRunIsUnknown(t *testing.T) {
 	var c clock
 	var lost [abi.EventTypes]uint64
@@ -76,8 +76,8 @@ func TestSkippedRunIsUnknown(t *testing.T) {
 	}
 }
 
-// Who asks during a round is answered by the next one, which waits for nothing; one
-// that did not reach the end answers nobody.
+// A Flush during a round is answered by the next round, which does not wait for an event. A
+// round that did not reach the end of the ring answers no Flush.
 func TestAskedMeanwhile(t *testing.T) {
 	var lost [abi.EventTypes]uint64
 	tr := counted(&lost, map[string]uint64{})
@@ -102,7 +102,8 @@ func TestAskedMeanwhile(t *testing.T) {
 	round("nobody asked again", true, true, 1)
 }
 
-// That a module came may be lost, or skipped, as anything else: then all are looked at.
+// The event of a loaded module may be lost, or its program skipped. The tracer then looks at
+// all modules.
 func TestLostModule(t *testing.T) {
 	var lost [abi.EventTypes]uint64
 	missed := map[string]uint64{}
@@ -142,8 +143,8 @@ func TestLostModule(t *testing.T) {
 	}
 }
 
-// The reader does not wait for what a module brings to be attached to, and the end
-// waits for who attaches.
+// The reader does not wait until programs are attached to a module's functions. The end of the
+// tracer does.
 func TestReaderGoesOn(t *testing.T) {
 	var c clock
 	var lost [abi.EventTypes]uint64
@@ -168,7 +169,8 @@ func TestReaderGoesOn(t *testing.T) {
 	tr.loader.Close()
 }
 
-// Who waits for ib_uverbs learns of it, of the end, and of its own context's.
+// AwaitRDMA returns when ib_uverbs is attached to, when the tracer is closed, and when its
+// context ends.
 func TestAwaitRDMA(t *testing.T) {
 	tr := &Tracer{}
 	tr.changed = sync.NewCond(&tr.mu)

@@ -309,11 +309,11 @@ func wantMode(t *testing.T, kind string) string {
 }
 
 // afterMove evicts or revokes the buffer, and lets the importer map it again:
-// what was known of the place is stale in between.
+// the placement is stale in between.
 func afterMove(t *testing.T, tr *Tracer, view bar, b gpuBuffer, again func() error) {
 	t.Helper()
 	actions := []string{"revoke", "evict"}
-	if again != nil { // what was evicted can be mapped, and revoked then
+	if again != nil { // an evicted buffer can be mapped again, and then revoked
 		actions = []string{"evict", "revoke"}
 	}
 	for _, file := range actions {
@@ -332,8 +332,8 @@ func takeAway(t *testing.T, tr *Tracer, view bar, b gpuBuffer, file string) bool
 	if err := b.gpu.TrySet(file, fmt.Sprint(ino)); err != nil {
 		after := only(t, tr, ino)
 		if after.Moves > before.Moves && !testenv.AtLeast(t, "7.1") {
-			// Who pins has a callback like all others there, which the exporter
-			// calls before it sees that the mapping stays.
+			// On these kernels an importer that pins has a callback, too. The exporter calls
+			// it before it finds that the mapping has to stay.
 			if after.Placement.Memory != placement.Stale {
 				t.Errorf("told that it is invalid, and %v", after.Placement)
 			}
@@ -460,7 +460,7 @@ func TestVMDemotion(t *testing.T) {
 	imp := testenv.TestImporter(t)
 	view := openBAR(t, gpu.PCI)
 	c := mine()
-	c.RDMAOnly = true // whoever attaches to a buffer that is followed is seen all the same
+	c.RDMAOnly = true // all importers of a followed buffer are seen all the same
 	tr := open(t, c)
 	b := onGPU(t, gpu, "amdgpu")
 	testenv.SetImporter(t, "rxe0", "dynamic")

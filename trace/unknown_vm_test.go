@@ -38,9 +38,10 @@ func kernelWithout(t *testing.T, names ...string) *btf.Spec {
 	return s
 }
 
-// Without the modules' type information theirs are looked for in the kernel's own,
-// and one that has fewer than Debian's is traced too. What is then hidden is said to
-// be, and asked for it is Unknown. Where the bytes are needs no type of a module's.
+// Where the RDMA modules have no type information, the tracer looks for their types in the
+// kernel's, and it also works with a kernel that has fewer of them than Debian's. Hooks names the
+// facts that stay hidden, and Prove answers Unknown for a key that needs them. The verdict on
+// where the bytes are needs no type of a module.
 func TestVMUnknownTypes(t *testing.T) {
 	testenv.VM(t)
 	const keys, device = "keys are not seen", "names of devices are not seen"

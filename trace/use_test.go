@@ -116,7 +116,8 @@ func TestSyntheticCallersLost(t *testing.T) {
 	}
 }
 
-// What iommufd has attached before tracing began is no MR; what the RDMA core has, may be.
+// An attachment from before the tracer is no MR if iommufd made it. If the RDMA core made it, it
+// may be an MR.
 func TestSyntheticFoundImporters(t *testing.T) {
 	for ops, want := range map[symbols.Symbol]Use{
 		{Name: "iopt_dmabuf_attach_revoke_ops", Module: "iommufd"}:    UseIOMMUFD,

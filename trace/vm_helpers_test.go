@@ -126,8 +126,8 @@ var theTracer *Tracer
 func shared(t testing.TB) *Tracer {
 	t.Helper()
 	testenv.VM(t)
-	// A test with a tracer of its own may have made more events than this one,
-	// which nobody was reading meanwhile, has room for.
+	// No test reads the shared tracer while another one uses a tracer of its own, which may make
+	// more events than the shared one has room for.
 	if theTracer != nil && theTracer.Loss().Any() {
 		endShared(t)
 	}

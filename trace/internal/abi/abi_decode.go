@@ -25,7 +25,7 @@ func Decode(data []byte) (any, error) {
 			return nil, fmt.Errorf("record of %d bytes, at least %d expected", len(data), recordFixed)
 		}
 		copy(unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Sizeof(*r)), data)
-		// The ring rounds sizes up: what is behind is not data.
+		// The ring rounds sizes up: the bytes behind the record are not data.
 		if want := r.sent(); len(data) < want {
 			return nil, fmt.Errorf("record of %d bytes with %d ranges and %d resources, %d expected", len(data), r.NRanges, r.NResources, want)
 		}
@@ -57,7 +57,7 @@ func Decode(data []byte) (any, error) {
 	return e, nil
 }
 
-// sent is how many of its bytes are sent: none behind the last range, or resource.
+// sent is how many bytes of a record are sent: those up to its last range or resource.
 func (r *Record) sent() int {
 	if n := len(r.SentResources()); n > 0 {
 		return int(unsafe.Offsetof(r.Resources)) + n*int(unsafe.Sizeof(r.Resources[0]))

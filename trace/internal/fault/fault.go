@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package fault makes the errors of tracing. Change it to give them more fields, or to
-// explain more of what the kernel answers when it refuses BPF programs.
+// explain one more of the kernel's answers to BPF programs.
 package fault
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
-// New is an error of tracing: device is what refused, detail the reason in words, remedy
-// what to change.
+// New is an error of tracing: device names the part of the system that refused, detail has the
+// reason and remedy the change that would help, both in words.
 func New(device, detail, remedy string, err error) error {
 	return &dmabuf.Error{Op: "trace", Device: device, Detail: detail, Remedy: remedy, Err: err}
 }

@@ -37,7 +37,7 @@ func TestExistingMRs(t *testing.T) {
 	has(at("", 4096), "MR 4", "; 13 more")
 }
 
-// Of what a second list lacks it is known whether it is gone.
+// A snapshot tells whether an attachment that is not in the second list has ended.
 func TestSecondSight(t *testing.T) {
 	attached := func(attach, inode uint64) *abi.Record {
 		return &abi.Record{Have: abi.HaveAttach, Attach: attach, Inode: inode, DMABuf: inode << 8}

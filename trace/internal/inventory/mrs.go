@@ -13,8 +13,8 @@ import (
 )
 
 // MRs are the MRs that rdma netlink lists, by the PCI function of their
-// device, "" for those of devices on no PCI bus. It does not say what memory an
-// MR is of: which one an attachment belongs to can only be narrowed down.
+// device, "" for those of devices on no PCI bus. The list does not have the memory of an
+// MR, so it only narrows down to which one an attachment belongs.
 type MRs map[string][]listedMR
 
 type listedMR struct {
@@ -22,7 +22,7 @@ type listedMR struct {
 	device string
 }
 
-// ListMRs asks the kernel for them. sys is the root of sysfs.
+// ListMRs asks the kernel for the MRs of all devices. sys is the root of sysfs.
 func ListMRs(sys string) (MRs, error) {
 	c, err := rdmanl.Dial()
 	if err != nil {
@@ -52,7 +52,7 @@ func ListMRs(sys string) (MRs, error) {
 	return list, nil
 }
 
-// shownMRs bounds what is said of one attachment.
+// shownMRs bounds how many MRs are named for one attachment.
 const shownMRs = 8
 
 // Of says which MRs an attachment may belong to, "" if it seems to be no MR's: pci is the

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package inventory finds out what the kernel had attached before tracing began: it lists the
-// attachments of all buffers in passes, tells by a second list which of them are still there,
+// attachments of all buffers in passes, finds out by a second list which of them still exist,
 // and narrows down which MR one belongs to. Change it to list or to compare in another way.
 package inventory
 
@@ -12,14 +12,13 @@ import (
 	"github.com/gpurdma/gpurdma/trace/internal/abi"
 )
 
-// The kernel hands an iterator's program 32 KiB for what it writes of one object, and
-// ends the list with an object that is larger (E2BIG). A buffer with many
-// attachments is therefore listed in passes, each of which begins with the last one
-// of the pass before.
+// The kernel gives an iterator's program 32 KiB of output for one object, and ends the
+// list (E2BIG) at an object that needs more. A buffer with many attachments is therefore
+// listed in passes, each of which begins with the last attachment of the pass before.
 const (
 	atOnce         = 13 // AT_ONCE of bpf/iter.bpf.c
 	MaxAttachments = 1 + 21*(atOnce-1)
-	maxRounds      = 3 // from the beginning again
+	maxRounds      = 3 // how often all buffers are listed
 )
 
 // listing is what a pass shows of one buffer.
@@ -28,8 +27,8 @@ type listing struct {
 	list   []*abi.Record
 }
 
-// listings takes apart what the programs write: a buffer's attachments, and then
-// the buffer.
+// listings groups the records that the programs write: first a buffer's attachments,
+// then the buffer.
 func listings(found []*abi.Record) (out []listing) {
 	var l listing
 	for _, w := range found {
@@ -44,12 +43,13 @@ func listings(found []*abi.Record) (out []listing) {
 	return out
 }
 
-// Passes lists the attachments of all buffers. list answers with those from the
-// first on, up to atOnce of each buffer; what was listed comes with an error.
+// Passes lists the attachments of all buffers. list returns those from number first
+// on, up to atOnce of each buffer. With an error, Passes returns the attachments that
+// it has listed so far.
 //
-// Nothing holds a buffer's attachments meanwhile. New ones come at the end, and the
-// programs see them; where one goes, others move up to where it was and may be passed
-// over. All is then listed once more.
+// A buffer's attachments may change between two passes. The kernel adds new ones at the
+// end, and the programs report them. When one is removed, the later ones move up by one
+// place, and a pass may skip one of them. Passes then lists all buffers once more.
 func Passes(list func(first uint32) ([]*abi.Record, error)) (all []*abi.Record, err error) {
 	moved := true
 	for round := 0; moved && round < maxRounds; round++ {

@@ -99,7 +99,7 @@ func TestPasses(t *testing.T) {
 	c.want(t, all, nil)
 }
 
-// What moves up while it is listed is not passed over, or it is said.
+// Passes lists attachments that move up between two passes, or returns an error.
 func TestPassesWhileSomeGo(t *testing.T) {
 	c := crowd{1: numbered(40)}
 	calls := 0
@@ -123,7 +123,7 @@ func TestPassesWhileSomeGo(t *testing.T) {
 	}
 }
 
-// What was read comes with the error that ended it.
+// Passes returns the attachments that it has listed before an error.
 func TestPassesFail(t *testing.T) {
 	c := crowd{1: numbered(20)}
 	all, err := Passes(func(first uint32) ([]*abi.Record, error) {

@@ -11,8 +11,8 @@ type Snapshot struct {
 	attached map[uint64]*abi.Record // by the attachment's address
 	bufs     map[uint64]uint32      // how many attachments a buffer has, by inode; or unknown
 	listed   map[uint64]uint32      // how many of them the list has
-	all      bool                   // a buffer that is not in it is gone
-	Kernel   map[uint64]bool        // else: all that there are, by inode; nil: not known
+	all      bool                   // the list has every buffer that exists
+	Kernel   map[uint64]bool        // all buffers that exist, by inode, where all is false; nil: not known
 }
 
 // TakeSnapshot sorts what Passes has listed. all: the list has every buffer, else those that
@@ -21,7 +21,7 @@ func TakeSnapshot(found []*abi.Record, all bool) *Snapshot {
 	s := &Snapshot{attached: map[uint64]*abi.Record{}, bufs: map[uint64]uint32{}, listed: map[uint64]uint32{}, all: all}
 	for _, w := range found {
 		switch {
-		case w.Have&abi.HaveAttach == 0 && w.Have&abi.HaveWalkCut != 0: // what went took the rest of the list along
+		case w.Have&abi.HaveAttach == 0 && w.Have&abi.HaveWalkCut != 0: // an attachment ended, and the rest of the list was not read
 			s.bufs[w.Inode] = unknown
 		case w.Have&abi.HaveAttach == 0:
 			n := w.NOthers
@@ -37,14 +37,14 @@ func TakeSnapshot(found []*abi.Record, all bool) *Snapshot {
 	return s
 }
 
-// Find is an attachment as it is now; if it is nil, gone says whether that is because
-// there is none any more.
+// Find returns an attachment as it is now, nil if it is not in the list. gone reports that it
+// has ended.
 func (s *Snapshot) Find(w *abi.Record) (now *abi.Record, gone bool) {
 	if now := s.attached[w.Attach]; now != nil {
 		if now.Inode == w.Inode && now.DMABuf == w.DMABuf {
 			return now, false
 		}
-		return nil, true // another one's address now
+		return nil, true // its address has another one now
 	}
 	if n, ok := s.bufs[w.Inode]; ok {
 		return nil, s.listed[w.Inode] == n

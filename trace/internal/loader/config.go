@@ -4,7 +4,7 @@ package loader
 
 import "github.com/cilium/ebpf/btf"
 
-// Config is what trace.Config says of loading, with the defaults filled in.
+// Config is the part of trace.Config that the loader needs, with the defaults filled in.
 type Config struct {
 	PIDs            []int
 	Self, Children  bool
@@ -21,7 +21,7 @@ type Config struct {
 	Tests Tests
 }
 
-// Tests changes what tests need changed.
+// Tests changes the loader for tests.
 type Tests struct {
 	RDMALater      bool      // as if ib_uverbs were not loaded when the tracer opens
 	RDMAWithoutBTF bool      // as if the RDMA modules carried no BTF

@@ -33,10 +33,10 @@ func (l *Loader) Lost() (counts [abi.EventTypes]uint64, err error) {
 	return counts, nil
 }
 
-// Missed adds up how often the kernel skipped a program, by what was not seen
-// for it: it was running already on the same CPU, or, for a kretprobe, its
-// function in too many threads at once (counted by the kernel since 6.7; before,
-// the next call of the thread finds what the skipped exit left behind, see lost).
+// Missed adds up how often the kernel skipped a program, by the events that were not seen
+// then. The kernel skips a program that already runs on the same CPU, and a kretprobe whose
+// function runs in too many threads at once. It counts the latter since 6.7. On older kernels
+// the next call of the thread finds the entry that the skipped exit left behind: see Lost.
 func (l *Loader) Missed() map[string]uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,8 +45,7 @@ func (l *Loader) Missed() map[string]uint64 {
 	return counts
 }
 
-// addMissed adds what was skipped of programs and, by the kernel's own account of
-// them, of kprobes.
+// addMissed adds the skipped runs of programs and of kprobes, which the kernel counts apart.
 func addMissed(counts map[string]uint64, runs map[*ebpf.Program]string, links []attached) {
 	for p, what := range runs {
 		if s, err := p.Stats(); err == nil && s.RecursionMisses > 0 {

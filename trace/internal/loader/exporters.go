@@ -23,8 +23,8 @@ type exporterOp struct {
 	cookie uint64
 }
 
-// newExporterOps picks the operations of exporters among the modules that came that
-// have not been attached to before. types has the type information of a module.
+// newExporterOps picks the operations of exporters, among the modules that came, to which no
+// program is attached yet. types returns the type information of a module.
 func (l *Loader) newExporterOps(found map[string]symbols.Symbol, came Modules, types func(module string) (*btf.Spec, error)) (list []exporterOp) {
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		sym := found[name]
@@ -34,7 +34,7 @@ func (l *Loader) newExporterOps(found map[string]symbols.Symbol, came Modules, t
 		h := hook{function: name, how: "fexit", what: WhatExporterOps}
 		spec, err := types(sym.Module)
 		if err != nil {
-			// Told once a module: by their names alone there may be many.
+			// Noted once a module: many functions may have such names.
 			if untyped := "types of " + sym.Module; !l.have[untyped] {
 				l.notes(untyped)
 				l.note(h, sym.Module, fmt.Sprintf("whether this and other functions of %s are an exporter's is not known: %v", sym.Module, err))
@@ -63,7 +63,7 @@ func (l *Loader) newExporterOps(found map[string]symbols.Symbol, came Modules, t
 	return list
 }
 
-// notes remembers what need not be done again.
+// notes remembers that something is done and is not to be done again.
 func (l *Loader) notes(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +71,7 @@ func (l *Loader) notes(name string) {
 }
 
 // loadExporters attaches to the attach, pin and map operations of exporters
-// among the modules that came that have not been attached to before.
+// among the modules that came, where no program is attached yet.
 func (l *Loader) loadExporters(types typesOf, found map[string]symbols.Symbol, came Modules) error {
 	tmpl, err := objects.Spec("exporter")
 	if err != nil {
@@ -107,7 +107,7 @@ func (l *Loader) loadExporters(types typesOf, found map[string]symbols.Symbol, c
 		Cache: cache, MapReplacements: l.shared(cs), Programs: ebpf.ProgramOptions{KernelTypes: kernel},
 	})
 	if err != nil {
-		// Without these the explanations are coarser, and that is all.
+		// Without these programs only the explanations are coarser.
 		for _, t := range targets {
 			l.note(t.hook, t.module, err.Error())
 		}

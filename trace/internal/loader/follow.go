@@ -11,8 +11,8 @@ import (
 	"github.com/gpurdma/gpurdma/trace/internal/fault"
 )
 
-// Follow makes the programs report what happens to an attachment from now on.
-// It is false for one that they follow already.
+// Follow makes the programs report the events of an attachment from now on.
+// It returns false if they follow it already.
 func (l *Loader) Follow(w *abi.Record) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -27,7 +27,7 @@ func (l *Loader) Follow(w *abi.Record) (bool, error) {
 	if err != nil {
 		return false, fault.Errno(err)
 	}
-	// What the programs have put there is newer: another buffer, at the same address.
+	// An entry that the programs have put there is newer: another buffer at the same address.
 	err = l.core.Maps["bufs"].Update(w.DMABuf, w.Inode, ebpf.UpdateNoExist)
 	if errors.Is(err, ebpf.ErrKeyExist) {
 		err = nil
@@ -64,10 +64,10 @@ func (l *Loader) Unfollow(w *abi.Record) error {
 	return fault.Errno(err)
 }
 
-// countKey makes the programs look into a map for a key that is inserted from
-// here. They go on looking when it is gone: that they take it out they count as
-// if they had put it in, which is wrong by one, and only that we have counted it
-// keeps them from believing it.
+// countKey counts a key that the loader inserts into one of the programs' maps. The programs
+// look up a key only where the count of its group is not 0, their own or the loader's. When
+// they delete an entry of the loader's, their own count becomes too small by 1. The loader
+// never takes its count back, so the programs go on looking up the keys of that group.
 func (l *Loader) countKey(kind uint32, key uint64) error {
 	const ours = uint32(1)
 	var counts [abi.KeyGroups]uint32

@@ -44,8 +44,7 @@ var coreHooks = []hook{
 	{program: "map_enter", function: "dma_buf_map_attachment", how: "fentry", what: "mappings", always: true},
 }
 
-// WhatModules is the Hook.What of the hook that sees modules come: those of a run that the
-// kernel skipped may be any.
+// WhatModules is the Hook.What of the hook that reports modules when they are loaded.
 const WhatModules = "modules that are loaded later"
 
 // The tracepoints of vmlinux, by program.
@@ -55,10 +54,10 @@ var (
 	moduleHook = hook{program: "module_loaded", function: "module_load", how: "tracepoint", what: WhatModules}
 )
 
-// Restrack is where an MR has its keys.
+// Restrack is the function at whose return an MR has its keys.
 const Restrack = "rdma_restrack_add"
 
-// ReregDMABuf is a method that kernel/patches/rdma-rereg has; no released kernel does.
+// ReregDMABuf handles a method that kernel/patches/rdma-rereg adds. No released kernel has it.
 const ReregDMABuf = "ib_uverbs_handler_UVERBS_METHOD_REREG_DMABUF_MR"
 
 // rdmaHooks are functions of ib_core and ib_uverbs.
@@ -84,7 +83,7 @@ var rdmaHooks = []hook{
 	{program: "reg_dmabuf_enter", kprobe: "k_reg_dmabuf_enter", function: "ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR", how: "fentry", what: "registrations"},
 }
 
-// programs are the hooks' programs, by which an object's other ones are left out.
+// programs are the names of the hooks' programs.
 func programs(list []hook) []string {
 	names := make([]string, len(list))
 	for i, h := range list {
@@ -104,5 +103,6 @@ func (h hook) asKprobe() hook {
 	return h
 }
 
-// probe: by kprobe or kretprobe, which the kernel counts for itself.
+// probe reports whether the hook is a kprobe or kretprobe, whose skipped runs the kernel counts
+// apart.
 func (h hook) probe() bool { return h.how == "kprobe" || h.how == "kretprobe" }

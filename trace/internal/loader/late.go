@@ -12,9 +12,10 @@ import (
 	"github.com/gpurdma/gpurdma/trace/internal/symbols"
 )
 
-// Modules are those that came since somebody looked. The zero value is none.
+// Modules are those that were loaded since the loader last attached to new ones. The zero
+// value has none.
 type Modules struct {
-	all   bool // which ones is not known
+	all   bool // any module may have been loaded: the names are not known
 	names map[string]bool
 }
 
@@ -22,7 +23,7 @@ var AllModules = Modules{all: true}
 
 func (m Modules) Has(name string) bool { return m.all || m.names[name] }
 
-// maxNames bounds the modules that are told apart.
+// maxNames bounds the modules that are kept by name.
 const maxNames = 64
 
 func (m *Modules) Add(name string) {
@@ -38,8 +39,8 @@ func (m *Modules) Add(name string) {
 	}
 }
 
-// typesOf has the kernel's own type information, which takes a while to read and 20
-// MiB: only who needs it asks.
+// typesOf returns the kernel's own type information. Reading it takes a while and 20
+// MiB, so it is called only where the types are needed.
 type typesOf func() (*btf.Cache, *btf.Spec, error)
 
 func onceTypes(read typesOf) typesOf {
@@ -56,9 +57,9 @@ func onceTypes(read typesOf) typesOf {
 // readings bounds how often the list of symbols is read while modules come.
 const readings = 8
 
-// settled reads the list of symbols until a reading adds nothing. The kernel finds
-// its place in the list by number, and a module that ends its initialization gives
-// symbols up: one that is read meanwhile lacks what then moves to the front of it.
+// settled reads the list of symbols until a reading adds nothing. The kernel finds its
+// place in the list by number. A module that ends its initialization frees some of its
+// symbols, so the later ones move forward, and a reading under way skips some of them.
 func settled(read func() (map[string]symbols.Symbol, error)) (map[string]symbols.Symbol, error) {
 	found, err := read()
 	for n := 1; err == nil && n < readings; n++ {
@@ -75,7 +76,7 @@ func settled(read func() (map[string]symbols.Symbol, error)) (map[string]symbols
 	return found, err
 }
 
-// Stop has a moduleCame that is under way end early. It is called once.
+// Stop makes a ModuleCame that is under way end early. It is called once.
 func (l *Loader) Stop() { close(l.quit) }
 
 // Stopped is closed by Stop.
@@ -90,8 +91,9 @@ func (l *Loader) stopping() bool {
 	}
 }
 
-// ModuleCame attaches to what modules that were loaded meanwhile brought. It
-// reports whether RDMA is attached now. Nobody but another such call waits for it.
+// ModuleCame attaches to the functions of modules that were loaded since the last call. It
+// reports whether RDMA is attached now. It holds no lock that the reader waits for: only
+// another such call and Close wait until it returns.
 func (l *Loader) ModuleCame(came Modules) (bool, error) {
 	l.work.Lock()
 	defer l.work.Unlock()

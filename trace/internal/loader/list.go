@@ -23,7 +23,7 @@ type Lister struct {
 	All  bool // dma-bufs, and not those that descriptors lead to
 }
 
-// OpenLister loads it.
+// OpenLister loads the iterator.
 func (l *Loader) OpenLister() (*Lister, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,14 +58,14 @@ func (l *Loader) OpenLister() (*Lister, error) {
 	return &Lister{coll: coll, it: it, All: program == "list_dmabufs"}, nil
 }
 
-// Close detaches it.
+// Close detaches the iterator.
 func (l *Lister) Close() {
 	l.it.Close()
 	l.coll.Close()
 }
 
-// Pass lists the attachments of each buffer from the first on, as many as the program writes
-// at once, and after those of a buffer the buffer: see inventory.Passes.
+// Pass lists the attachments of each buffer from number first on, as many as the program writes
+// at once, and after the attachments the buffer itself: see inventory.Passes.
 func (l *Lister) Pass(first uint32) ([]*abi.Record, error) {
 	if err := l.coll.Variables["first"].Set(first); err != nil {
 		return nil, err

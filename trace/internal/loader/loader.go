@@ -36,33 +36,34 @@ type Loader struct {
 	types   *btf.Cache // the kernel's, while the tracer opens: they take 20 MiB
 	quit    chan struct{}
 
-	// What is below changes with both locks. work is held while programs are loaded
-	// and attached, which takes a while; mu, which the reader waits for, is not.
+	// The fields from core to noDevices change only with both locks held. work is held while programs are
+	// loaded and attached, which takes a while. mu, which the reader waits for, is not.
 	work  sync.Mutex // before mu
 	mu    sync.Mutex
 	core  *ebpf.Collection   // owns the maps that all share
 	more  []*ebpf.Collection // ib_core and ib_uverbs, exporters, iterators
 	links []attached
-	runs  map[*ebpf.Program]string // what is not seen if the kernel skips one
+	runs  map[*ebpf.Program]string // the events that are not seen if the kernel skips one
 	hooks []Hook
 	ops   []string          // exporter functions by cookie; 0 is none
-	have  map[string]bool   // groups and functions that are attached, and what is noted once
-	was   map[string]uint64 // skipped runs of what is not attached any more
-	rdma  rdmaModules       // that are attached to
-	probe *ebpf.Collection  // by kprobes
+	have  map[string]bool   // groups and functions that are attached, and reasons that are noted once
+	was   map[string]uint64 // skipped runs of programs that are not attached any more
+	rdma  rdmaModules       // the RDMA modules that programs are attached to
+	probe *ebpf.Collection  // the programs that are attached to them by kprobes
 	// Why the keys of MRs and the names of their devices are not seen, "" if they are.
 	noKeys, noDevices string
 
-	skippedEnds uint64 // of threads, when they were looked for
-	reclaims    int    // how often they still are to be
+	// These change with mu held: see Reclaim.
+	skippedEnds uint64 // skipped runs of the program for the end of threads
+	reclaims    int    // how often to look for threads that ended
 	reclaimed   time.Time
 }
 
-// attached is a link, with what is not seen if the kernel skips its program.
+// attached is a link, with the events that are not seen if the kernel skips its program.
 type attached struct {
 	link.Link
 	what  string
-	probe bool // a kprobe or kretprobe, which the kernel counts for itself
+	probe bool // a kprobe or kretprobe, whose skipped runs the kernel counts apart
 }
 
 // SharedMaps are those of bpf/state.h.
@@ -76,11 +77,11 @@ func New(cfg Config, syms *symbols.Table) *Loader {
 	}
 }
 
-// trampolines is the kernel's part that CONFIG_BPF_JIT brings, without which no
-// program can be at a function's entry or exit (include/linux/bpf.h).
+// trampolines is a function that the kernel has with CONFIG_BPF_JIT only, without which no
+// program can be attached to a function's entry or exit (include/linux/bpf.h).
 const trampolines = "bpf_trampoline_get"
 
-// functions are the targets that the tables name, with where they are now.
+// functions finds the functions that the tables name among the kernel's symbols.
 func (l *Loader) functions() (map[string]symbols.Symbol, error) {
 	names := map[string]bool{"vmemmap_base": true, trampolines: true}
 	for _, table := range [][]hook{coreHooks, rdmaHooks} {
@@ -112,7 +113,7 @@ func (l *Loader) Load(m *machine.Table) error {
 		kernel = l.cfg.Tests.KernelTypes
 	}
 	if l.cfg.Proc == "" {
-		_ = l.symbols.Use(cache, kernel) // without it the text is read, which tells the same
+		_ = l.symbols.Use(cache, kernel) // on an error the text is read, which has the same
 	}
 	rdma := l.rdmaNow()
 	found, err := l.functions()
@@ -168,7 +169,7 @@ func (l *Loader) Load(m *machine.Table) error {
 	types := func() (*btf.Cache, *btf.Spec, error) { return cache, kernel, nil }
 	if !l.cfg.Tests.RDMALater {
 		if _, ok := found[uverbsIsThere]; !ok {
-			// It may have come before there was anybody to tell of it.
+			// ib_uverbs may have been loaded before the program that sees modules was attached.
 			rdma = l.rdmaNow()
 			if found, err = settled(l.functions); err != nil {
 				return err
@@ -216,7 +217,7 @@ func (l *Loader) note(h hook, module, why string) {
 // succeeded.
 func (l *Loader) Map(name string) *ebpf.Map { return l.core.Maps[name] }
 
-// FreeTypes forgets the kernel's types. What is attached later reads them again.
+// FreeTypes forgets the kernel's types. ModuleCame reads them again when it needs them.
 func (l *Loader) FreeTypes() { l.types = nil }
 
 // Hooks returns the functions that are watched, and those that are not.
@@ -310,8 +311,9 @@ func (l *Loader) attachAll(coll *ebpf.Collection, table []hook, modules map[stri
 	return nil
 }
 
-// attached remembers a link. A program that several functions share counts for
-// the first of them. One that only tidies up does not count: see reclaim.
+// attached remembers a link. The skipped runs of a program that several functions share are
+// counted under the first of them. Those of a program that only tidies up are not counted: see
+// Reclaim.
 func (l *Loader) attached(k link.Link, p *ebpf.Program, h hook, module string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -333,7 +335,7 @@ func attach(p *ebpf.Program, h hook, cookie uint64) (link.Link, error) {
 		return link.Kretprobe(h.function, p, nil)
 	}
 	opts := link.TracingOptions{Program: p, Cookie: cookie}
-	if cookie != 0 { // needs a BPF link, which needs to be told the type
+	if cookie != 0 { // takes a BPF link, for which the type has to be set
 		opts.AttachType = ebpf.AttachTraceFExit
 	}
 	return link.AttachTracing(opts)
@@ -351,7 +353,7 @@ func (l *Loader) shared(cs *ebpf.CollectionSpec) map[string]*ebpf.Map {
 	return out
 }
 
-// RefreshWindows hands the programs a new memory map.
+// RefreshWindows gives the programs a new memory map.
 func (l *Loader) RefreshWindows(m *placement.Machine) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -371,8 +373,8 @@ func (l *Loader) OpName(cookie uint16) string {
 	return ""
 }
 
-// Close detaches and frees everything. The programs are told to stop first;
-// detaching waits for the kernel's grace periods, so it is done side by side.
+// Close detaches and frees everything. It first sets a flag by which the programs stop.
+// Detaching waits for the kernel's grace periods, so Close detaches all links concurrently.
 func (l *Loader) Close() {
 	l.work.Lock()
 	defer l.work.Unlock()

@@ -107,7 +107,8 @@ func TestReloadedModules(t *testing.T) {
 		}
 		l.more = nil
 	}
-	// What is attached to by its types cannot go.
+	// Without kprobes all functions are watched by fentry or fexit, which keep the modules
+	// loaded.
 	attach()
 	l.probe = nil
 	l.dropProbes(without)

@@ -20,8 +20,8 @@ import (
 // uverbsIsThere is a function that ib_uverbs has on every kernel that can be traced.
 const uverbsIsThere = "ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR"
 
-// rdmaModules tells one loading of ib_core and ib_uverbs from the next: the inodes of
-// their directories in sysfs, 0 for one that is not there.
+// rdmaModules distinguishes one loading of ib_core and ib_uverbs from the next. It has the inodes
+// of their directories in sysfs, 0 for a module that is not loaded.
 type rdmaModules [2]uint64
 
 func (l *Loader) rdmaNow() (m rdmaModules) {
@@ -43,9 +43,9 @@ func (l *Loader) RDMACurrent() bool {
 	return l.have["rdma"] && l.rdma == now
 }
 
-// loadRDMA attaches to ib_core and ib_uverbs, if they are loaded and as far as
-// it was not done before: by fentry where a module has BTF, else by kprobe. now are
-// the modules as they were before found was looked for.
+// loadRDMA attaches to those functions of ib_core and ib_uverbs to which no program is attached
+// yet, if the modules are loaded: by fentry where a module has BTF, else by kprobe. now are the
+// modules as they were before the symbols in found were read.
 func (l *Loader) loadRDMA(types typesOf, found map[string]symbols.Symbol, now rdmaModules) error {
 	if l.have["rdma"] {
 		return nil
@@ -132,8 +132,8 @@ var rdmaTypes = []string{
 	"ib_uobject", "uverbs_attr", "uverbs_attr_bundle", "uverbs_ptr_attr", "uverbs_obj_attr",
 }
 
-// withoutOlder hides structures of the kernel of which the RDMA modules have their own: modules that do
-// not come with the kernel, such as a vendor's, may have others, and those are in use.
+// withoutOlder hides the kernel's structures that the RDMA modules define, too. Modules that do not
+// come with the kernel, such as a vendor's, may define them differently, and their version is in use.
 func withoutOlder(kernel *btf.Spec, modules []*btf.Spec) *btf.Spec {
 	var own *btf.Spec
 	for _, name := range rdmaTypes {
@@ -145,7 +145,7 @@ func withoutOlder(kernel *btf.Spec, modules []*btf.Spec) *btf.Spec {
 			continue
 		}
 		if own == nil {
-			own = kernel.Copy() // others have it, too
+			own = kernel.Copy() // the cache returns kernel to others, too
 		}
 		types, err := own.AnyTypesByName(name)
 		if err != nil {
@@ -175,7 +175,7 @@ func unknownType(types []*btf.Spec, names ...string) string {
 	return ""
 }
 
-// Hides says why no registration is found by a key, "" if one can be.
+// Hides says why no registration can be found by a key, "" if one can.
 func (l *Loader) Hides(k placement.Key) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,12 +188,12 @@ func (l *Loader) Hides(k placement.Key) string {
 	return ""
 }
 
-// byType is what Loader.have has of a hook that is attached by fentry or fexit.
+// byType is the name in Loader.have of a hook that is attached by fentry or fexit.
 func byType(h hook) string { return h.how + " " + h.function }
 
-// dropProbes detaches from RDMA modules that went, and perhaps came again: a kprobe
-// does not hold its module, and is dead then, without a word. A tracing program does
-// hold it.
+// dropProbes detaches the kprobes of RDMA modules that were unloaded, and perhaps loaded again. A
+// kprobe does not keep its module loaded, and does nothing any more once the module is
+// unloaded. An fentry or fexit program keeps its module loaded.
 func (l *Loader) dropProbes(now rdmaModules) {
 	if !l.have["rdma"] || l.rdma == now || l.probe == nil {
 		return

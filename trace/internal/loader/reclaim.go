@@ -18,17 +18,17 @@ import (
 	"github.com/gpurdma/gpurdma/trace/internal/support"
 )
 
-// The kernel skips the program for the end of a thread while another thread that
-// was in it waits to go on, on the same processor (seen on Linux 7.2, whose
-// tracepoints can be interrupted). What the thread then leaves is looked for here.
+// The kernel skips the program for the end of a thread while another thread that was in it
+// waits to go on, on the same processor (seen on Linux 7.2, whose tracepoints can be
+// interrupted). The slots and entries that the thread then leaves behind are freed here.
 
-// reclaims is how often it is looked for after a run was skipped, once a second: a
-// thread is in procfs a moment longer. The maps are read by system calls, while which
-// kprobes on that processor are skipped, and counted.
+// reclaims is how often the threads are looked for after a run was skipped, once a second: a
+// thread stays in procfs for a moment after its end. While a system call reads a map, the
+// kernel skips kprobes on that processor, and counts them.
 const reclaims = 10
 
-// Reclaim gives back what threads have that are gone, if the program for their end
-// was skipped since the last time. In a PID namespace procfs has other numbers: there
+// Reclaim frees the slots of threads that have ended, if the kernel has skipped the program
+// for their end since the last call. In a PID namespace procfs has other numbers: there
 // a slot stays taken until a thread with the same number comes.
 func (l *Loader) Reclaim() error {
 	due, err := l.reclaimDue()
@@ -70,7 +70,7 @@ func (l *Loader) reclaimDue() (bool, error) {
 	return !support.InContainer(l.cfg.Proc) && !l.ended(1, 1), nil
 }
 
-// ReclaimAll looks at every thread that has something.
+// ReclaimAll frees the slots and entries of all threads and processes that have ended.
 func (l *Loader) ReclaimAll() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,7 +97,7 @@ func (l *Loader) ReclaimAll() error {
 			dead = append(dead, pid)
 		}
 	}
-	// They stay counted among the keys, which costs a look and no more.
+	// They stay counted among the keys, so the programs look for them in vain.
 	for _, pid := range dead {
 		if err := l.core.Maps["pids"].Delete(pid); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return err

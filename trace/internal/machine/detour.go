@@ -12,11 +12,10 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Detours reads in the PCI tree why the kernel turned peer-to-peer down
-// between two functions. It looks at what the kernel's own check looks at
-// (drivers/pci/p2pdma.c, calc_map_type_and_dist). The answers for a second: a
-// storm of registrations asks for one pair over and over. It is not for
-// several goroutines at once.
+// Detours finds out from the PCI tree why the kernel refused peer-to-peer between two
+// functions. It reads the same settings as the kernel's own check
+// (drivers/pci/p2pdma.c, calc_map_type_and_dist). It remembers an answer for a second, because
+// many registrations may ask for the same pair. It is not for several goroutines at once.
 type Detours struct {
 	sys  sysfs.FS
 	seen map[[2]string]Detour
@@ -28,7 +27,7 @@ type Detour struct {
 	read        time.Time
 }
 
-// NewDetours returns what reads the PCI tree below sys, the root of sysfs.
+// NewDetours returns a Detours that reads the PCI tree below sys, the root of sysfs.
 func NewDetours(sys string) *Detours {
 	return &Detours{sys: sysfs.New(sys), seen: map[[2]string]Detour{}}
 }
@@ -36,7 +35,7 @@ func NewDetours(sys string) *Detours {
 // maxDetours bounds the pairs that are remembered.
 const maxDetours = 256
 
-// Between says what a refusal between two functions is due to.
+// Between says why the kernel refuses peer-to-peer between two functions.
 func (d *Detours) Between(importer, exporter string) Detour {
 	pair := [2]string{importer, exporter}
 	if w, ok := d.seen[pair]; ok && time.Since(w.read) < rereadAfter {

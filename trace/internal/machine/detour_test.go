@@ -20,7 +20,7 @@ const (
 	nicBelow  = toNIC + "/0000:05:00.0 class=0x020000\n"
 )
 
-// What the tree says about a pair that the kernel keeps apart.
+// The PCI tree shows why the kernel keeps a pair apart.
 func TestDetours(t *testing.T) {
 	const redirects, blocks = " acs=0x1d", " acs=0x11"
 	for _, row := range []struct {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine reads what tracing needs to know of the machine: its memory map, whether an
-// IOMMU translates a device's addresses, and what the PCI tree has between two functions.
+// Package machine reads the facts of the machine that tracing needs: its memory map, whether an
+// IOMMU translates a device's addresses, and the way between two functions in the PCI tree.
 // Change it to tell more kinds of memory apart, or more reasons of a detour.
 package machine
 
@@ -50,8 +50,8 @@ func readBARs(s sysfs.FS, device string) (out []placement.BAR) {
 	}
 	gpu := false
 	if f, err := pci.ReadFunction(s, a); err == nil {
-		// Display controllers, processing accelerators (0x12), and what
-		// has a DRM driver whatever it calls itself.
+		// Display controllers, processing accelerators (0x12), and functions of any other
+		// class that have a DRM driver.
 		_, err := s.List(filepath.Join("bus/pci/devices", device, "drm"))
 		gpu = f.IsDisplay() || f.Class>>16 == 0x12 || err == nil
 	}

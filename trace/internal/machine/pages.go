@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// KCore is the kernel's memory as a core dump (proc_kcore(5)). A note in its head is
-// what the kernel tells crash dumps of itself.
+// KCore is the kernel's memory as a core dump (proc_kcore(5)). A note in its head has the
+// facts about the kernel that tools for crash dumps need.
 const KCore = "/proc/kcore"
 
 // ARM64Pages is where the struct of page 0 is, or would be, in the kernel's array of all
-// pages; 0 where that cannot be told. On arm64 the array's start is a constant of the
+// pages; 0 where that is not known. On arm64 the array's start is a constant of the
 // kernel's build, which stands for the first page of memory (arch/arm64/include/asm/pgtable.h):
 //
 //	#define vmemmap ((struct page *)VMEMMAP_START - (memstart_addr >> PAGE_SHIFT))

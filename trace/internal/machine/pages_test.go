@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// what a kernel with pages of 16 KiB says on a processor of 48 bits.
+// vmcoreinfo is the note of a kernel with pages of 16 KiB, on a processor with 48 address bits.
 const vmcoreinfo = `OSRELEASE=7.2.12+deb13-arm64-16k
 PAGESIZE=16384
 SIZE(page)=64

@@ -12,9 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/trace/internal/abi"
 )
 
-// Table is the machine's memory map, read again when an address is in
-// none of it, or in a BAR that is not there any more: devices come and go, BARs are
-// resized, memory is added.
+// Table is the machine's memory map. It is read again when it lacks an address, or when a BAR
+// is no longer where it says: devices come and go, BARs are resized, memory is added.
 type Table struct {
 	sys, proc string
 	given     bool // and not read from this machine
@@ -61,15 +60,15 @@ func (t *Table) Again() bool {
 	}
 	t.m, t.read = Read(t.sys, t.proc), time.Now()
 	if t.changed != nil {
-		// Without it the programs count by the old table, and what is in none
-		// of its windows stays other.
+		// If this fails, the programs count by the old table, and bytes outside its
+		// windows stay KindOther.
 		_ = t.changed(t.m)
 	}
 	return true
 }
 
-// Holds reports whether the table has the place, and a BAR is where it says. That is
-// looked up no more often than the table is read.
+// Holds reports whether the table has the place and, if it is a BAR, whether the device still has
+// the BAR there. It reads the BARs of a device no more often than the table is read.
 func (t *Table) Holds(p placement.Place) bool {
 	if p.Kind != placement.KindBAR || p.Device == "" {
 		return p.Kind != placement.KindOther

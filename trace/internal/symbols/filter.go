@@ -4,9 +4,9 @@ package symbols
 
 import "bytes"
 
-// nameFilter picks the symbols that are worth taking apart: there are two hundred
-// thousand, and a few hundred are. It passes every one that has one of its words in
-// it or is one of its names, and few others. bpf/symbols.bpf.c does the same.
+// nameFilter picks the symbols that are worth parsing: a few hundred of two hundred
+// thousand. It passes every symbol that is one of its names or has one of its words in
+// its name, and few others. bpf/symbols.bpf.c does the same.
 //
 // Words are found by an automaton that looks at each byte once (Aho and Corasick,
 // "Efficient string matching", 1975).
@@ -48,8 +48,8 @@ func (f *nameFilter) add(word []byte) {
 	f.found[state] = true
 }
 
-// link makes the tree an automaton: where a state has no child, it goes on as
-// the longest word's beginning that its own end is would.
+// link makes the tree an automaton: where a state has no child for a byte, the next state is that
+// of its longest suffix that is also the beginning of a word.
 func (f *nameFilter) link() {
 	var back [256]uint8
 	var queue []uint8
@@ -77,7 +77,7 @@ func (f *nameFilter) link() {
 // nameAt is where the name begins in a line with a 64-bit address.
 const nameAt = len("ffffffffc0a01230 t ")
 
-// passes says whether a line is worth taking apart. One of another shape is.
+// passes reports whether a line is worth parsing. A line of another shape is.
 func (f *nameFilter) passes(line []byte) bool {
 	if len(line) <= nameAt || line[16] != ' ' || line[18] != ' ' {
 		return true

@@ -18,14 +18,14 @@ import (
 )
 
 // kernelList asks the kernel for the symbols that pass a filter, by a BPF
-// iterator over them (Linux 6.0 and later). It tells addresses whatever
-// kernel.kptr_restrict says.
+// iterator over them (Linux 6.0 and later). The iterator shows addresses whatever
+// kernel.kptr_restrict is.
 type kernelList struct {
 	coll *ebpf.Collection
 	iter *link.Iter
 }
 
-// errNoKernelList: this kernel has no iterator over symbols.
+// errNoKernelList means that this kernel has no iterator over symbols.
 var errNoKernelList = errors.New("no BPF iterator over symbols")
 
 func newKernelList(cache *btf.Cache, kernel *btf.Spec) (_ *kernelList, err error) {
@@ -63,7 +63,7 @@ type foundSymbol struct {
 
 const foundSymbolSize = 8 + 1 + 128 + 56 + 7
 
-// each is [Table.each] without the text.
+// each is [Table.each] by the iterator instead of the text.
 func (l *kernelList) each(pick filter, fn func(raw) bool) error {
 	for name, value := range pick.question() {
 		if err := l.coll.Variables[name].Set(value); err != nil {
@@ -92,7 +92,7 @@ func (l *kernelList) each(pick filter, fn func(raw) bool) error {
 	}
 }
 
-// decodeSymbol reads a struct found_symbol. What it returns is part of data.
+// decodeSymbol reads a struct found_symbol. The slices that it returns are parts of data.
 func decodeSymbol(data []byte) (raw, bool) {
 	text := func(b []byte) []byte {
 		b, _, _ = bytes.Cut(b, []byte{0})

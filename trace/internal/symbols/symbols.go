@@ -25,9 +25,9 @@ type Symbol struct {
 	Code   bool
 }
 
-// Table looks through all of the kernel's symbols again whenever it has a
-// question: they are many, change with every module, and are asked for rarely.
-// The kernel looks, where it has an iterator over them; else /proc/kallsyms is read.
+// Table reads all of the kernel's symbols again for each question. It keeps no copy: they are
+// many, change with every module, and are needed rarely. Where the kernel has an iterator over
+// symbols, it filters them itself; else /proc/kallsyms is read.
 type Table struct {
 	path string
 
@@ -35,7 +35,7 @@ type Table struct {
 	list    *kernelList // nil: read path
 
 	mu    sync.Mutex
-	named map[uint64]Symbol // answers; an address without a name has an empty one
+	named map[uint64]Symbol // earlier answers; an empty Symbol for an address without a name
 }
 
 // New returns a table that reads kallsyms of procfs, whose root is proc, "" for /proc.
@@ -46,8 +46,8 @@ func New(proc string) *Table {
 	return &Table{path: proc + "/kallsyms", named: map[uint64]Symbol{}}
 }
 
-// Use makes the kernel look from now on, until Close. A kernel that cannot is
-// no error.
+// Use makes the kernel list its symbols from now on, until Close. On a kernel without the iterator
+// it does nothing, and returns no error.
 func (s *Table) Use(cache *btf.Cache, kernel *btf.Spec) error {
 	list, err := newKernelList(cache, kernel)
 	if errors.Is(err, errNoKernelList) {
@@ -79,7 +79,7 @@ func (s *Table) Listed() bool {
 	return s.list != nil
 }
 
-// raw is a symbol that has been taken apart and not copied: there are two
+// raw is a symbol whose name and module are not copied yet, since there are two
 // hundred thousand.
 type raw struct {
 	name, module []byte
@@ -95,7 +95,7 @@ func (r raw) symbol() Symbol {
 	}
 }
 
-// filter picks the symbols that are worth taking apart.
+// filter picks the symbols that are worth parsing.
 type filter interface {
 	passes(line []byte) bool  // a line of /proc/kallsyms
 	question() map[string]any // the variables of bpf/symbols.bpf.c
@@ -143,7 +143,7 @@ func parse(line []byte) (r raw, ok bool) {
 	return r, !generated(r.module)
 }
 
-// generated tells the modules of code that the kernel made while it ran.
+// generated reports whether a module stands for code that the kernel generates at run time.
 func generated(module []byte) bool {
 	switch string(module) {
 	case "bpf", "__builtin__ftrace", "__builtin__kprobes":
