@@ -8,12 +8,13 @@ BPF_STRIP ?= llvm-strip-14
 # `make test` installs the compiler and insists on it; `go test` alone skips.
 unit: export GPURDMA_NEED_CLANG := 1
 
-BPF_OBJECTS := $(addprefix trace/bpf/,core.o rdma.o rdma_kprobe.o exporter.o iter.o symbols.o)
+BPF_DIR := trace/internal/objects/bpf
+BPF_OBJECTS := $(addprefix $(BPF_DIR)/,core.o rdma.o rdma_kprobe.o exporter.o iter.o symbols.o)
 # The directory is not in the objects; the source's name is relative to it.
 BPF_FLAGS := -target bpf -mcpu=v3 -O2 -g -std=gnu11 -Wall -Werror -fdebug-compilation-dir=.
 
-trace/bpf/%.o: trace/bpf/%.bpf.c $(wildcard trace/bpf/*.h) mk/trace.mk
-	cd trace/bpf && $(BPF_CLANG) $(BPF_FLAGS) -c $(<F) -o $(@F)
+$(BPF_DIR)/%.o: $(BPF_DIR)/%.bpf.c $(wildcard $(BPF_DIR)/*.h) mk/trace.mk
+	cd $(BPF_DIR) && $(BPF_CLANG) $(BPF_FLAGS) -c $(<F) -o $(@F)
 	$(BPF_STRIP) -g $@
 
 .PHONY: generate

@@ -63,7 +63,7 @@ type uverbsCall struct {
 	Attrs     [10]uverbsAttr
 }
 
-// regMR is a call of REG_MR. What is nil is left out.
+// regMR is a call of REG_MR. Attributes whose field is nil are left out.
 type regMR struct {
 	addr     unsafe.Pointer
 	fd       *int32

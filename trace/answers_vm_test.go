@@ -139,8 +139,8 @@ func TestVMClearAnswers(t *testing.T) {
 	}
 }
 
-// A kernel that is locked down lets nobody trace, and says nothing of the reason.
-// Nothing lifts a lockdown: no test comes after this one.
+// A kernel that is locked down refuses tracing to all processes, without a reason. A lockdown
+// lasts until the machine reboots, so this test is the last.
 //
 //testbed:machine fabric+EPYC+cold
 //testbed:machine-arm64 fabric+cold

@@ -2,7 +2,7 @@
 
 package trace
 
-import "github.com/cilium/ebpf/btf"
+import "github.com/gpurdma/gpurdma/trace/internal/loader"
 
 // Config says what to trace. The zero value traces the whole system.
 type Config struct {
@@ -23,23 +23,23 @@ type Config struct {
 	Exports bool
 
 	// WalkLimit is how many entries of a scatter list are read at most, 16384
-	// if it is 0. The kernel holds the buffer's lock meanwhile.
+	// if it is 0. The kernel holds the buffer's lock while they are read.
 	WalkLimit int
 	// RingSize is the size in bytes of the buffer between kernel and reader, a
 	// power of two; 4 MiB if it is 0.
 	RingSize int
 	// MaxRecords bounds how many live registrations are followed, 65536 if it
-	// is 0. The oldest are given up, which is counted.
+	// is 0. The tracer gives up the oldest, and counts them.
 	MaxRecords int
 	// MaxEvents bounds how many events wait for [Tracer.Events], 16384 if it
-	// is 0. The oldest are dropped, which is counted.
+	// is 0. The tracer drops the oldest, and counts them.
 	MaxEvents int
 
-	// NoInventory skips looking for what existed before. Who made an
-	// attachment is not recorded: the inventory has those of buffers that PIDs
-	// or, with Self, this process hold, and of buffers that no process holds
-	// any more (in a container: not those). It knows the filter by inode, and not
-	// that by cgroup.
+	// NoInventory skips the inventory of attachments that existed before the tracer. The
+	// kernel does not record which process made an attachment. With PIDs or Self, the
+	// inventory therefore has the attachments of buffers that these processes hold and,
+	// outside a container, of buffers that no process holds any more. It applies Inodes,
+	// but not Cgroup.
 	NoInventory bool
 	// NoExporterHooks leaves out the exporters' own operations.
 	NoExporterHooks bool
@@ -48,15 +48,10 @@ type Config struct {
 	// the live ones.
 	Sys, Proc, Debug string
 
-	// For tests: as if ib_uverbs were not loaded yet, or the RDMA modules
-	// carried no BTF; and what happens between the first look at the kernel and
-	// the first program in it.
-	rdmaLater, rdmaWithoutBTF bool
-	meanwhile                 func()
-	listed                    func() // between the inventory's list and what follows it
-	followed                  func() // between that and the second list
-	// For tests: in place of the kernel's own types.
-	kernelTypes *btf.Spec
+	// For tests.
+	tests    loader.Tests
+	listed   func() // called after the inventory's first list, before its attachments are followed
+	followed func() // called after they are followed, before the second list
 
 	exporterOps int // how many of exporters' own operations are watched at most
 }
@@ -73,4 +68,13 @@ func (c Config) withDefaults() Config {
 	set(&c.MaxEvents, 16<<10)
 	set(&c.exporterOps, 64)
 	return c
+}
+
+// loading is the part of the configuration that the loader needs.
+func (c Config) loading() loader.Config {
+	return loader.Config{
+		PIDs: c.PIDs, Self: c.Self, Children: c.Children, Cgroup: c.Cgroup, Inodes: c.Inodes,
+		RDMAOnly: c.RDMAOnly, Exports: c.Exports, WalkLimit: c.WalkLimit, RingSize: c.RingSize,
+		NoExporterHooks: c.NoExporterHooks, ExporterOps: c.exporterOps, Sys: c.Sys, Proc: c.Proc, Tests: c.tests,
+	}
 }

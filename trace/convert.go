@@ -10,6 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
+	"github.com/gpurdma/gpurdma/trace/internal/machine"
+	"github.com/gpurdma/gpurdma/trace/internal/symbols"
 )
 
 // Bits of scatterlist.dma_flags, include/linux/scatterlist.h.
@@ -21,15 +24,15 @@ const (
 // converter turns what the programs sent into public values.
 type converter struct {
 	boot    time.Time // when CLOCK_MONOTONIC was 0
-	machine *machineTable
-	symbol  func(addr uint64) symbol
+	machine *machine.Table
+	symbol  func(addr uint64) symbols.Symbol
 	op      func(cookie uint16) string
-	// optional: an importer that pins needs no callback on this kernel (7.1 and
-	// later), so one that has a callback can be told to stop.
+	// optional: on this kernel (7.1 and later) an importer that pins needs no callback. The
+	// exporter can therefore revoke the mapping of an importer that has one.
 	optional bool
 	// unmoved: no function that tells importers of moves is watched.
 	unmoved  bool
-	detours  *detours
+	detours  *machine.Detours
 	findings *findings
 }
 
@@ -49,41 +52,41 @@ func answer(yes bool) placement.Answer {
 	return placement.No
 }
 
-func (c *converter) record(w *wireRecord) Record {
+func (c *converter) record(w *abi.Record) Record {
 	r := Record{
 		ID: w.Head.ID, Call: calls[w.Kind],
-		PID: int(w.TGID), TID: int(w.TID), Comm: text(w.Comm[:]), Cgroup: w.Cgroup,
+		PID: int(w.TGID), TID: int(w.TID), Comm: abi.Text(w.Comm[:]), Cgroup: w.Cgroup,
 		Start: c.time(w.Start), Duration: time.Duration(w.Head.Time - w.Start), Errno: errnoOf(w.Ret),
-		RDMADevice: text(w.IBDev[:]), FD: int(w.FD),
+		RDMADevice: abi.Text(w.IBDev[:]), FD: int(w.FD),
 		Offset: w.Offset, Length: w.Length, IOVA: w.IOVA, Access: w.Access,
-		ArgsKnown: w.Have&(haveArgs|haveUmemArgs) != 0,
-		Pinned:    w.Have&havePin != 0, CPUMapped: w.Have&haveVmap != 0,
-		Outside: w.Have&haveOutside != 0,
-		Existed: w.Kind == kindInventory, distance: w.Distance, provider: text(w.Provider[:]),
+		ArgsKnown: w.Have&(abi.HaveArgs|abi.HaveUmemArgs) != 0,
+		Pinned:    w.Have&abi.HavePin != 0, CPUMapped: w.Have&abi.HaveVmap != 0,
+		Outside: w.Have&abi.HaveOutside != 0,
+		Existed: w.Kind == abi.KindInventory, distance: w.Distance, provider: abi.Text(w.Provider[:]),
 	}
-	if r.Existed { // since when is not known
+	if r.Existed { // its start was not seen
 		r.Start, r.Duration = c.time(w.Head.Time), 0
 	}
 	switch {
-	case w.Have&haveDriverOp != 0:
+	case w.Have&abi.HaveDriverOp != 0:
 		r.driverOp = placement.Yes
-	case w.Have&haveNoDriverOp != 0:
+	case w.Have&abi.HaveNoDriverOp != 0:
 		r.driverOp = placement.No
 	}
-	if w.Have&haveBuf != 0 {
+	if w.Have&abi.HaveBuf != 0 {
 		r.Buffer = &Buffer{
-			Inode: w.Inode, Size: w.Size, Exporter: text(w.Exporter[:]), Driver: text(w.Owner[:]), Movable: w.OpPin != 0,
+			Inode: w.Inode, Size: w.Size, Exporter: abi.Text(w.Exporter[:]), Driver: abi.Text(w.Owner[:]), Movable: w.OpPin != 0,
 		}
 		r.Buffer.NIC = r.Buffer.Exporter == nicExporter
 	}
-	if w.Have&haveAttach != 0 || w.Dev.Name[0] != 0 {
+	if w.Have&abi.HaveAttach != 0 || w.Dev.Name[0] != 0 {
 		r.Importer = c.importer(w)
 	}
-	if w.Have&haveMR != 0 {
+	if w.Have&abi.HaveMR != 0 {
 		r.MR = &MR{Number: w.MRN, LKey: w.LKey, RKey: w.RKey, IOVA: w.MRIOVA, Length: w.MRLength, PD: w.PDN}
 	}
-	if w.Have&haveArgs == 0 && r.MR != nil { // the call's arguments were hidden; the MR has them
-		r.IOVA = r.MR.IOVA // which the core's helper is not given
+	if w.Have&abi.HaveArgs == 0 && r.MR != nil { // the call's arguments were hidden; the MR has them
+		r.IOVA = r.MR.IOVA // the core's helper is not given it
 		if !r.ArgsKnown {
 			r.Length = r.MR.Length
 		}
@@ -92,26 +95,27 @@ func (c *converter) record(w *wireRecord) Record {
 	r.demoter = demoter(w)
 	r.Steps = c.steps(w)
 	c.unreachable(&r)
-	if w.Have&haveUntracked != 0 {
+	if w.Have&abi.HaveUntracked != 0 {
 		r.Incomplete = append(r.Incomplete, "the tracer had no room to follow it")
 	}
 	return r
 }
 
-// unreachable says that the kernel was seen turning peer-to-peer down, and why.
+// unreachable notes in the record that the kernel refused peer-to-peer between the two devices,
+// and why.
 func (c *converter) unreachable(r *Record) {
 	exporter := r.provider
 	if exporter == "" {
 		exporter = "the exporting device"
 	}
 	i := slices.IndexFunc(r.Steps, func(s Step) bool {
-		return s.stage == funcP2PDistance && r.distance < 0 || s.stage == funcP2PType && s.Note == placement.MapTypeNotSupported.String()
+		return s.stage == abi.FuncP2PDistance && r.distance < 0 || s.stage == abi.FuncP2PType && s.Note == placement.MapTypeNotSupported.String()
 	})
 	if i < 0 {
 		return
 	}
 	answer := "the kernel does not support peer-to-peer between them"
-	if r.Steps[i].stage == funcP2PDistance {
+	if r.Steps[i].stage == abi.FuncP2PDistance {
 		answer = fmt.Sprintf("distance %d", r.distance)
 	}
 	r.Unreachable = fmt.Sprintf("%s cannot reach %s: %s", r.importer(), exporter, answer)
@@ -120,18 +124,18 @@ func (c *converter) unreachable(r *Record) {
 	case r.Importer.PCI == "":
 		r.Unreachable += ", the importer hangs on no PCI bus"
 	case r.provider != "":
-		if d := c.detours.between(r.Importer.PCI, r.provider); d.why != "" {
-			r.Unreachable += ", " + d.why
-			r.detour = d.remedy
+		if d := c.detours.Between(r.Importer.PCI, r.provider); d.Why != "" {
+			r.Unreachable += ", " + d.Why
+			r.detour = d.Remedy
 		}
 	}
 }
 
-// refusedMap makes a copy of a record tell of the mapping that was refused, and
-// not of the call that made the record.
-func (c *converter) refusedMap(r *Record, w *wireRecord) {
+// refusedMap puts the errno and the steps of a refused mapping into a copy of the record, in
+// place of those of the call that made the record.
+func (c *converter) refusedMap(r *Record, w *abi.Record) {
 	r.Errno, r.Steps = errnoOf(w.Ret), c.steps(w)
-	r.distance, r.provider = w.Distance, text(w.Provider[:])
+	r.distance, r.provider = w.Distance, abi.Text(w.Provider[:])
 	r.Unreachable = ""
 	c.unreachable(r)
 }
@@ -139,51 +143,51 @@ func (c *converter) refusedMap(r *Record, w *wireRecord) {
 // demoter is another importer of the buffer that may not use peer-to-peer,
 // where this one may: exporters that move buffers then keep theirs in system
 // memory.
-func demoter(w *wireRecord) string {
-	if w.NBarred == 0 || w.OpPin == 0 || w.Have&haveP2P == 0 {
+func demoter(w *abi.Record) string {
+	if w.NBarred == 0 || w.OpPin == 0 || w.Have&abi.HaveP2P == 0 {
 		return ""
 	}
-	name := text(w.Barred[:])
+	name := abi.Text(w.Barred[:])
 	if w.NBarred > 1 {
 		name += fmt.Sprintf(" and %d more", w.NBarred-1)
 	}
 	return name
 }
 
-func (c *converter) importer(w *wireRecord) *Importer {
+func (c *converter) importer(w *abi.Record) *Importer {
 	i := &Importer{
-		Device: text(w.Dev.Name[:]), Bus: text(w.Dev.Bus[:]), PCI: text(w.Dev.PCI[:]),
-		IsPCI: w.Dev.PCI[0] != 0 && w.Dev.Depth == 0, IOMMU: c.machine.translation(w).String(),
+		Device: abi.Text(w.Dev.Name[:]), Bus: abi.Text(w.Dev.Bus[:]), PCI: abi.Text(w.Dev.PCI[:]),
+		IsPCI: w.Dev.PCI[0] != 0 && w.Dev.Depth == 0, IOMMU: c.machine.Translation(w).String(),
 	}
-	if w.Have&haveAttach == 0 {
+	if w.Have&abi.HaveAttach == 0 {
 		return i
 	}
-	i.PeerAllowed, i.PeerWanted = answer(w.Have&haveP2P != 0), answer(w.Have&haveAllowP2P != 0)
+	i.PeerAllowed, i.PeerWanted = answer(w.Have&abi.HaveP2P != 0), answer(w.Have&abi.HaveAllowP2P != 0)
 	if w.ImporterOps == 0 {
 		i.Mode = ModeStatic
 		return i
 	}
 	ops := c.symbol(w.ImporterOps)
-	i.Operations, i.Module = ops.name, ops.module
+	i.Operations, i.Module = ops.Name, ops.Module
 	cb := c.symbol(w.ImporterCB)
 	if i.Module == "" { // operations that were allocated have no name
-		i.Module = cb.module
+		i.Module = cb.Module
 	}
 	switch {
-	case w.ImporterCB == 0, cb.name == "ib_umem_dmabuf_unsupported_move_notify":
+	case w.ImporterCB == 0, cb.Name == "ib_umem_dmabuf_unsupported_move_notify":
 		i.Mode = ModePinned
-	case cb.name == "ib_umem_dmabuf_revoke_locked":
+	case cb.Name == "ib_umem_dmabuf_revoke_locked":
 		i.Mode = ModeRevocable
-	case cb.name != "" && w.Kind != kindInventory: // whether that was pinned was not seen
+	case cb.Name != "" && w.Kind != abi.KindInventory: // whether that was pinned was not seen
 		i.Mode = ModeDynamic
 	}
-	if w.Have&havePin != 0 {
+	if w.Have&abi.HavePin != 0 {
 		c.pinned(i)
 	}
 	return i
 }
 
-// pinned says what it means that an importer which can be told of moves pins.
+// pinned sets the mode of an importer that has a callback for moves, and pins.
 func (c *converter) pinned(i *Importer) {
 	switch {
 	case i == nil || i.Mode != ModeDynamic:
@@ -194,14 +198,33 @@ func (c *converter) pinned(i *Importer) {
 	}
 }
 
-func (c *converter) steps(w *wireRecord) []Step {
-	out := make([]Step, 0, len(w.steps()))
-	for _, s := range w.steps() {
+// use is the purpose of a record's attachment. callers are known where the RDMA core made the
+// attachment, unless they were lost.
+func (c *converter) use(w *abi.Record, i *Importer, callers []string) Use {
+	switch {
+	case registration(w.Kind):
+		return UseMR
+	case len(callers) > 0:
+		return useOf(callers)
+	case w.Kind == abi.KindInventory, w.Kind == abi.KindMap: // its attachment was not seen: a driver with operations of its own may have made an MR of it
+		if u := useOfImporter(i); u != UseOther {
+			return u
+		}
+		return UseUnknown
+	case w.Kind == abi.KindUmem: // its callers were lost: it may be a registration that began before the tracer
+		return UseUnknown
+	}
+	return useOfImporter(i)
+}
+
+func (c *converter) steps(w *abi.Record) []Step {
+	out := make([]Step, 0, len(w.SentSteps()))
+	for _, s := range w.SentSteps() {
 		st := Step{Function: c.function(w, s), Err: errnoOf(s.Ret), At: time.Duration(s.Time - w.Start), stage: s.Func}
 		switch s.Func {
-		case funcP2PType:
+		case abi.FuncP2PType:
 			st.Note = placement.MapType(s.Arg).String()
-		case funcP2PDistance: // what it returns is no errno
+		case abi.FuncP2PDistance: // returns a distance, not an errno
 			st.Err, st.Note = 0, fmt.Sprintf("distance %d", s.Ret)
 		}
 		out = append(out, st)
@@ -209,73 +232,73 @@ func (c *converter) steps(w *wireRecord) []Step {
 	return out
 }
 
-// The kernel functions of a chain. Some have other names on other kernels;
-// these are the ones that people look for.
+// functionNames are the kernel functions of a chain. Some have other names on some kernels;
+// these are the best known ones.
 var functionNames = map[uint8]string{
-	funcGet: "dma_buf_get", funcAttach: "dma_buf_dynamic_attach", funcPin: "dma_buf_pin",
-	funcMap: "dma_buf_map_attachment", funcVmap: "dma_buf_vmap", funcUmemGet: "ib_umem_dmabuf_get",
-	funcUmemMap: "ib_umem_dmabuf_map_pages", funcRestrack: "rdma_restrack_add",
-	funcPhysVec: "dma_buf_phys_vec_to_sgt", funcP2PType: "pci_p2pdma_map_type",
-	funcP2PDistance: "pci_p2pdma_distance_many", funcDMAMapResource: "dma_map_resource",
-	funcDMAMapSgtable: "dma_map_sgtable", funcUnmap: "dma_buf_unmap_attachment", funcDetach: "dma_buf_detach",
-	funcUmemUnmap: "ib_umem_dmabuf_unmap_pages",
+	abi.FuncGet: "dma_buf_get", abi.FuncAttach: "dma_buf_dynamic_attach", abi.FuncPin: "dma_buf_pin",
+	abi.FuncMap: "dma_buf_map_attachment", abi.FuncVmap: "dma_buf_vmap", abi.FuncUmemGet: "ib_umem_dmabuf_get",
+	abi.FuncUmemMap: "ib_umem_dmabuf_map_pages", abi.FuncRestrack: "rdma_restrack_add",
+	abi.FuncPhysVec: "dma_buf_phys_vec_to_sgt", abi.FuncP2PType: "pci_p2pdma_map_type",
+	abi.FuncP2PDistance: "pci_p2pdma_distance_many", abi.FuncDMAMapResource: "dma_map_resource",
+	abi.FuncDMAMapSgtable: "dma_map_sgtable", abi.FuncUnmap: "dma_buf_unmap_attachment", abi.FuncDetach: "dma_buf_detach",
+	abi.FuncUmemUnmap: "ib_umem_dmabuf_unmap_pages",
 }
 
-func (c *converter) function(w *wireRecord, s wireStep) string {
+func (c *converter) function(w *abi.Record, s abi.Step) string {
 	switch s.Func {
-	case funcHandler:
+	case abi.FuncHandler:
 		return string(calls[w.Kind])
-	case funcExporterAttach, funcExporterPin, funcExporterMap:
+	case abi.FuncExporterAttach, abi.FuncExporterPin, abi.FuncExporterMap:
 		if name := c.op(s.Arg); name != "" {
 			return name
 		}
-		return map[uint8]string{funcExporterAttach: "the exporter's attach", funcExporterPin: "the exporter's pin", funcExporterMap: "the exporter's map"}[s.Func]
+		return map[uint8]string{abi.FuncExporterAttach: "the exporter's attach", abi.FuncExporterPin: "the exporter's pin", abi.FuncExporterMap: "the exporter's map"}[s.Func]
 	}
 	return functionNames[s.Func]
 }
 
-func counts(t wireTally) (v placement.View) {
-	for k := range numKinds {
+func counts(t abi.Tally) (v placement.View) {
+	for k := range abi.NumKinds {
 		v.Counts[k] = placement.Count{Bytes: t.Bytes[k], Low: t.Low[k], High: t.High[k]}
 		v.Bytes += t.Bytes[k]
 	}
 	return v
 }
 
-// inputs collects what a record says about its mapping.
-func (c *converter) inputs(w *wireRecord) placement.Inputs {
+// inputs collects the evidence that a record has of its mapping.
+func (c *converter) inputs(w *abi.Record) placement.Inputs {
 	in := placement.Inputs{
-		Mapped:      w.Have&haveMap != 0 && w.Have&haveUnmapped == 0,
+		Mapped:      w.Have&abi.HaveMap != 0 && w.Have&abi.HaveUnmapped == 0,
 		BusFlag:     w.DMAFlags&sgBusAddress != 0,
 		SwiotlbFlag: w.DMAFlags&sgSwiotlb != 0,
 		Displaced:   w.Displaced, PagesOpaque: w.Opaque,
 		MapType:     placement.MapType(w.MapType),
 		Reach:       placement.MapType(w.Reach),
-		Translation: c.machine.translation(w),
-		Exporter:    text(w.Owner[:]),
-		Importer:    text(w.Dev.PCI[:]),
-		Preexisting: w.Kind == kindInventory,
+		Translation: c.machine.Translation(w),
+		Exporter:    abi.Text(w.Owner[:]),
+		Importer:    abi.Text(w.Dev.PCI[:]),
+		Preexisting: w.Kind == abi.KindInventory,
 	}
 	if w.Ret < 0 {
 		in.Errno = int(-w.Ret)
-	} else if c.unmoved && w.ImporterOps != 0 && w.Have&havePin == 0 {
+	} else if c.unmoved && w.ImporterOps != 0 && w.Have&abi.HavePin == 0 {
 		in.Lost = "moves cannot be seen on this kernel, and this importer allows them"
 	}
-	if w.Have&haveAttach != 0 {
-		in.PeerAllowed = answer(w.Have&haveP2P != 0)
+	if w.Have&abi.HaveAttach != 0 {
+		in.PeerAllowed = answer(w.Have&abi.HaveP2P != 0)
 	}
-	cut := w.Have&(haveWalkCut|haveBadChain) != 0
+	cut := w.Have&(abi.HaveWalkCut|abi.HaveBadChain) != 0
 	in.DMA = counts(w.DMA)
-	in.DMA.Unread, in.DMA.Dropped = cut, w.NRanges > maxRanges
-	for _, r := range w.ranges() {
+	in.DMA.Unread, in.DMA.Dropped = cut, w.NRanges > abi.MaxRanges
+	for _, r := range w.SentRanges() {
 		in.DMA.Ranges = append(in.DMA.Ranges, placement.Range{Start: r.Start, Size: r.Size})
 	}
 	// Pages are counted and not listed.
 	in.Pages = counts(w.Pages)
 	in.Pages.Dropped, in.Pages.Unread = true, cut && !in.Pages.Empty()
 	in.Resources = counts(w.Res)
-	in.Resources.Dropped = w.NResources > maxResources
-	for _, r := range w.resources() {
+	in.Resources.Dropped = w.NResources > abi.MaxResources
+	for _, r := range w.SentResources() {
 		in.Resources.Ranges = append(in.Resources.Ranges, placement.Range{Start: r.Phys, Size: r.Size})
 	}
 	return in

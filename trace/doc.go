@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package trace watches the kernel register dma-bufs, and says where the bytes
-// are and who refused.
+// are and which kernel function refused.
 //
 // eBPF programs follow a registration through the kernel: the descriptor, the
 // attachment, pin, map, the scatter list, the physical addresses behind it,
 // the keys of the MR. They assemble it in the kernel and send one [Record]
-// when the call ends; what happens later (a move, an unmapping, the
-// deregistration) comes as a small event that joins it. The verdict on where
-// the bytes are is package placement's, and a refusal is explained by
-// [Record.Explain]: which kernel function returned the error first.
+// when the call ends. Later changes (a move, an unmapping, the deregistration)
+// come as small events that join the record. Package placement makes the verdict on
+// where the bytes are. [Record.Explain] explains a refusal: which kernel function
+// returned the error first.
 //
-// A [Tracer] needs nothing from the programs it watches: they may be anybody's,
-// and may have started before. [Tracer.Events] yields what happens,
-// [Tracer.Records] what lives, [Tracer.Prove] answers for one registration.
+// A [Tracer] needs no help from the processes it watches: they may belong to any
+// user, and may have started before. [Tracer.Events] yields the changes,
+// [Tracer.Records] the records that live, [Tracer.Prove] answers for one registration.
 //
 // # What is not seen
 //
 // Functions that a kernel does not have are reported ([Tracer.Hooks]), and so
 // is everything lost ([Tracer.Loss]). A verdict that could rest on something
-// lost is Unknown. What existed before is reported as such, and where it was
-// mapped is known only if the kernel keeps it.
+// lost is Unknown. Attachments from before the tracer are reported as such. Where
+// they are mapped is known only if the kernel keeps their scatter table.
 //
 // # Kernels and privilege
 //

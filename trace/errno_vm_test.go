@@ -82,7 +82,7 @@ func TestVMSameErrno(t *testing.T) {
 				t.Errorf("stage %q, want %q: %+v", f.Stage, row.stage, f)
 			}
 			mustHave(t, f.Detail, row.words...)
-			if row.name == "no vmap" { // what was mapped is undone
+			if row.name == "no vmap" { // the mapping is undone after the refusal
 				mustHave(t, strings.Join(f.Chain, ", "), "dma_buf_map_attachment", "ib_umem_dmabuf_unmap_pages", "dma_buf_unmap_attachment", "dma_buf_detach")
 			}
 			if other, dup := explained[f.Detail]; dup {

@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/refusal"
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
 )
 
 // Stage is the part of a registration that refused it.
@@ -37,7 +38,7 @@ type Failure struct {
 	Detail   string     `json:"detail"` // in words, with the numbers that matter
 	Remedy   string     `json:"remedy,omitempty"`
 	Cause    string     `json:"cause,omitempty"` // as of ibvfd.RegError, where a rule of the exporter's driver picks one
-	Chain    []string   `json:"chain"`           // what was entered, in the order of return
+	Chain    []string   `json:"chain"`           // the functions that were entered, in the order of return
 }
 
 // String is the explanation in one line.
@@ -84,7 +85,7 @@ func (r *Record) Explain() Failure {
 	r.explainStep(&f, inner)
 	if r.finding != nil {
 		f.Cause, f.Remedy = r.finding.Cause.String(), r.finding.Remedy
-		if r.finding.Cause != refusal.Unreachable || r.Unreachable == "" { // which says more
+		if r.finding.Cause != refusal.Unreachable || r.Unreachable == "" { // r.Unreachable has more detail
 			f.Detail += ": " + r.finding.Detail
 		}
 	}
@@ -108,13 +109,13 @@ func decidedByReach(f Failure) bool {
 }
 
 // refusing finds the innermost failing function. Inner functions return before
-// outer ones, so it is the first of the last run of failures; what is undone
-// in between does not end the run.
+// outer ones, so it is the first of the last run of failures. Functions that undo
+// earlier steps, such as an unmapping, return in between and do not end the run.
 func (r *Record) refusing() (Step, bool) {
 	found, ok := Step{}, false
 	for _, s := range r.Steps {
 		switch {
-		case s.stage == funcUnmap, s.stage == funcDetach, s.stage == funcUmemUnmap, s.stage == funcP2PType, s.stage == funcP2PDistance:
+		case s.stage == abi.FuncUnmap, s.stage == abi.FuncDetach, s.stage == abi.FuncUmemUnmap, s.stage == abi.FuncP2PType, s.stage == abi.FuncP2PDistance:
 		case s.Err == 0:
 			ok = false
 		case !ok:
@@ -156,7 +157,7 @@ func (r *Record) importer() string {
 
 func (r *Record) explainStep(f *Failure, s Step) {
 	switch s.stage {
-	case funcGet:
+	case abi.FuncGet:
 		f.Stage = StageGet
 		switch {
 		case s.Err != unix.EBADF:
@@ -166,27 +167,27 @@ func (r *Record) explainStep(f *Failure, s Step) {
 		default:
 			f.Detail = fmt.Sprintf("descriptor %d is not open in process %d", r.FD, r.PID)
 		}
-	case funcExporterAttach:
+	case abi.FuncExporterAttach:
 		f.Stage, f.Detail = StageAttach, fmt.Sprintf("%s refused to be attached to %s (%s)", r.exporter(), r.importer(), s.Function)
-	case funcExporterPin:
+	case abi.FuncExporterPin:
 		f.Stage, f.Detail = StagePin, fmt.Sprintf("%s refused pin (%s)", r.exporter(), s.Function)
-	case funcExporterMap:
+	case abi.FuncExporterMap:
 		f.Stage, f.Detail = StageMap, fmt.Sprintf("%s refused map for %s (%s)", r.exporter(), r.importer(), s.Function)
-	case funcAttach:
+	case abi.FuncAttach:
 		f.Stage, f.Detail = StageAttach, fmt.Sprintf("dma_buf_dynamic_attach refused %s for %s; %s", r.exporter(), r.importer(), unseen)
-	case funcPin:
+	case abi.FuncPin:
 		f.Stage, f.Detail = StagePin, fmt.Sprintf("%s refused pin (dma_buf_pin passes its answer on)", r.exporter())
-	case funcMap:
+	case abi.FuncMap:
 		f.Stage, f.Detail = StageMap, fmt.Sprintf("dma_buf_map_attachment failed on %s; %s", r.exporter(), unseen)
-	case funcPhysVec, funcDMAMapResource, funcDMAMapSgtable:
+	case abi.FuncPhysVec, abi.FuncDMAMapResource, abi.FuncDMAMapSgtable:
 		f.Stage, f.Detail = StageMap, fmt.Sprintf("%s could not map the memory of %s for %s", s.Function, r.exporter(), r.importer())
-	case funcVmap:
+	case abi.FuncVmap:
 		f.Stage, f.Detail = StageVmap, fmt.Sprintf("%s has no mapping for the CPU (vmap), which %s needs", r.exporter(), r.device())
-	case funcUmemGet:
+	case abi.FuncUmemGet:
 		r.explainUmem(f)
-	case funcUmemMap:
+	case abi.FuncUmemMap:
 		f.Stage, f.Detail = StageMap, fmt.Sprintf("ib_umem_dmabuf_map_pages failed on %s", r.exporter())
-	case funcRestrack:
+	case abi.FuncRestrack:
 		f.Stage = StageDriver
 	default:
 		r.explainHandler(f)
@@ -202,21 +203,21 @@ func (r *Record) device() string {
 	return r.RDMADevice
 }
 
-// explainUmem: the core's helper refused by itself, between the descriptor and
+// explainUmem explains a refusal by the core's helper itself, between the descriptor and
 // the attachment, or after the mapping.
 func (r *Record) explainUmem(f *Failure) {
 	switch {
-	case !r.did(funcAttach) && r.outOfRange():
+	case !r.did(abi.FuncAttach) && r.outOfRange():
 		r.explainRange(f)
-	case !r.did(funcAttach):
+	case !r.did(abi.FuncAttach):
 		f.Stage, f.Detail = StageRange, "the range or the access flags were refused before the buffer was attached"
 	default:
 		f.Stage, f.Detail = StageDriver, "the memory was attached and then given up"
 	}
 }
 
-// outOfRange looks at what was asked for. Before the descriptor was looked up
-// only a range that no buffer can have is known to be wrong.
+// outOfRange reports whether the requested range does not fit the buffer. If the descriptor was
+// not looked up, it reports only a range that no buffer can have.
 func (r *Record) outOfRange() bool {
 	end := r.Offset + r.Length
 	return r.ArgsKnown && (end < r.Offset || r.Length == 0 || r.Buffer != nil && end > r.Buffer.Size)
@@ -234,12 +235,12 @@ func (r *Record) explainRange(f *Failure) {
 	}
 }
 
-// explainHandler: nothing below the verbs handler failed.
+// explainHandler explains a refusal by the verbs handler, below which no function failed.
 func (r *Record) explainHandler(f *Failure) {
 	page := uint64(os.Getpagesize())
 	touched := r.Buffer != nil
 	for _, s := range r.Steps {
-		touched = touched || s.stage == funcGet || s.stage == funcUmemGet
+		touched = touched || s.stage == abi.FuncGet || s.stage == abi.FuncUmemGet
 	}
 	switch {
 	case !touched && r.driverOp == placement.No:
@@ -250,7 +251,7 @@ func (r *Record) explainHandler(f *Failure) {
 		f.Stage = StageUverbs
 		f.Detail = fmt.Sprintf("offset %#x and IOVA %#x differ in their place within a page", r.Offset, r.IOVA)
 		f.Remedy = "make them equal modulo the page size"
-	case !r.did(funcAttach) && f.Errno == unix.EINVAL && r.outOfRange():
+	case !r.did(abi.FuncAttach) && f.Errno == unix.EINVAL && r.outOfRange():
 		// A driver with helpers of its own.
 		r.explainRange(f)
 	case !touched && r.ArgsKnown && f.Errno == unix.EINVAL && r.Access&^dmabufAccess != 0:
@@ -264,7 +265,7 @@ func (r *Record) explainHandler(f *Failure) {
 	case !touched:
 		f.Stage = StageDriver
 		f.Detail = fmt.Sprintf("the driver of %s, or the checks before it, refused before the descriptor was looked at", r.device())
-	case r.did(funcMap) || r.did(funcUmemGet):
+	case r.did(abi.FuncMap) || r.did(abi.FuncUmemGet):
 		f.Stage = StageDriver
 		f.Detail = fmt.Sprintf("the driver of %s refused after the memory was %s", r.device(), mappedWord(r))
 	default:
@@ -277,7 +278,7 @@ func (r *Record) explainHandler(f *Failure) {
 }
 
 func mappedWord(r *Record) string {
-	if r.did(funcMap) {
+	if r.did(abi.FuncMap) {
 		return "mapped"
 	}
 	return "attached"

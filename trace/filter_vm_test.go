@@ -13,17 +13,18 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
 )
 
 // setFlags changes the filters that are in force.
 func setFlags(t testing.TB, tr *Tracer, flags uint32) {
 	t.Helper()
-	var c wireConfig
-	if err := tr.loader.core.Maps["config"].Lookup(uint32(0), c.bytes()); err != nil {
+	var c abi.Config
+	if err := tr.loader.Map("config").Lookup(uint32(0), c.Bytes()); err != nil {
 		t.Fatal(err)
 	}
 	c.Flags = flags
-	if err := tr.loader.setConfig(c); err != nil {
+	if err := tr.loader.SetConfig(c); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -72,12 +73,13 @@ func TestVMCgroup(t *testing.T) {
 	}
 }
 
-// What a filter leaves out leaves no trace; what it lets through is whole.
+// The tracer reports nothing of a registration that a filter leaves out, and all of one that it
+// lets through.
 func TestVMFilters(t *testing.T) {
 	tr := shared(t)
 	d := openDevice(t)
 	one, two := alloc(t, "drm:vgem", 1<<20), alloc(t, "drm:vgem", 1<<20)
-	defer setFlags(t, tr, configPIDs)
+	defer setFlags(t, tr, abi.ConfigPIDs)
 	// seen registers a buffer and counts what was reported of its life.
 	seen := func(b *gpualloc.Buffer) map[EventKind]int {
 		t.Helper()
@@ -99,22 +101,22 @@ func TestVMFilters(t *testing.T) {
 	}
 	put := func(name string, key, value any) {
 		t.Helper()
-		if err := tr.loader.core.Maps[name].Put(key, value); err != nil {
+		if err := tr.loader.Map(name).Put(key, value); err != nil {
 			t.Fatal(err)
 		}
 	}
 	check("this process", seen(one), 1)
 
-	pids := tr.loader.core.Maps["pids"]
+	pids := tr.loader.Map("pids")
 	if err := pids.Delete(uint64(os.Getpid())); err != nil {
 		t.Fatal(err)
 	}
-	// A new buffer: whoever attaches to one that is followed is reported.
+	// A new buffer, because all importers of a followed buffer are reported.
 	check("another process", seen(alloc(t, "drm:vgem", 1<<20)), 0)
 	put("pids", uint64(os.Getpid()), uint8(1))
 
-	// A followed one by a process that is left out: an attachment that says so, whose
-	// end is no revocation.
+	// A process that the filter leaves out registers a buffer that is followed. Its attachment
+	// is reported as Outside, and its end as no revocation.
 	mine := d.register(t, two)
 	all(t, tr)
 	if err := pids.Delete(uint64(os.Getpid())); err != nil {
@@ -143,7 +145,7 @@ func TestVMFilters(t *testing.T) {
 	}
 
 	put("inodes", inode(one), uint8(1))
-	setFlags(t, tr, configInodes)
+	setFlags(t, tr, abi.ConfigInodes)
 	check("the buffer", seen(one), 1)
 	check("another buffer", seen(two), 0)
 	// Refused before there is an attachment.
@@ -175,7 +177,7 @@ func TestVMFilters(t *testing.T) {
 	}
 	defer dir.Close()
 	put("cgroups", uint32(0), uint32(dir.Fd()))
-	setFlags(t, tr, configCgroup)
+	setFlags(t, tr, abi.ConfigCgroup)
 	check("another cgroup", seen(alloc(t, "drm:vgem", 1<<20)), 0)
 	move := func(to string) {
 		t.Helper()

@@ -3,7 +3,6 @@
 package trace
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -11,10 +10,11 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/refusal"
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
 )
 
-// findings are the causes that the rules of the exporters' drivers pick. They are
-// remembered for a second: a storm of refusals asks for one over and over. It is not
+// findings picks causes of refusals by the rules of the exporters' drivers. It remembers a
+// cause for a second, because many equal refusals may follow each other. It is not
 // for several goroutines at once.
 type findings struct {
 	machine refusal.Machine
@@ -34,6 +34,9 @@ type remembered struct {
 	read    time.Time
 }
 
+// findingAge is how long a finding is remembered.
+const findingAge = time.Second
+
 // maxFindings bounds the refusals that are remembered.
 const maxFindings = 256
 
@@ -42,8 +45,8 @@ func newFindings(m refusal.Machine) *findings {
 }
 
 // of picks the cause of a refusal by the exporter, nil if there is none. attached are
-// the other importers that the tracer has seen on the buffer, so that a cause that
-// takes the absence of others is not picked.
+// the other importers that the tracer has seen on the buffer: where there are some, of
+// does not pick a cause that requires that there are none.
 func (f *findings) of(r *Record, attached []string) *refusal.Finding {
 	step, ok := r.refusing()
 	if f == nil || !ok || r.Buffer == nil {
@@ -59,20 +62,20 @@ func (f *findings) of(r *Record, attached []string) *refusal.Finding {
 	}
 	key.noPeer = peer == placement.No
 	switch step.stage {
-	case funcExporterAttach, funcAttach:
+	case abi.FuncExporterAttach, abi.FuncAttach:
 		if step.Err == unix.EINVAL || step.Err == unix.EBUSY {
 			return nil
 		}
-	case funcExporterPin, funcPin:
+	case abi.FuncExporterPin, abi.FuncPin:
 		if key.atPin = true; peer == placement.Yes {
 			return nil
 		}
-	case funcExporterMap, funcMap:
+	case abi.FuncExporterMap, abi.FuncMap:
 	default:
 		return nil
 	}
 	seen, known := f.seen[key]
-	if !known || time.Since(seen.read) >= rereadAfter {
+	if !known || time.Since(seen.read) >= findingAge {
 		ev := refusal.Evidence{
 			Errno: key.errno, Exporter: key.exporter, Module: key.module, NIC: key.nic, Function: key.function,
 			AtPin: key.atPin, NoPeer: key.noPeer, Attached: attached, Machine: f.machine,
@@ -88,25 +91,4 @@ func (f *findings) of(r *Record, attached []string) *refusal.Finding {
 		return nil
 	}
 	return &seen.finding
-}
-
-// besides are the other importers that live on a record's buffer.
-func (j *joiner) besides(e *entry) []string {
-	b, ok := e.buffer()
-	if !ok || j.onBuf[b] == nil {
-		return nil
-	}
-	var list []string
-	for el := j.onBuf[b].Front(); el != nil; el = el.Next() {
-		r := &j.live[el.Value.(uint64)].rec
-		name := r.RDMADevice
-		if name == "" && r.Importer != nil {
-			name = r.Importer.Device
-		}
-		if name == "" || r.RDMADevice == e.rec.RDMADevice && r.RDMADevice != "" || slices.Contains(list, name) {
-			continue
-		}
-		list = append(list, name)
-	}
-	return list
 }

@@ -12,11 +12,12 @@ import (
 	"github.com/gpurdma/gpurdma/internal/procfs"
 	"github.com/gpurdma/gpurdma/internal/refusal"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
 )
 
 // exported is of a driver's module, by the exporter's name.
-func exported(exporter, module string) func(*wireRecord) {
-	return func(w *wireRecord) {
+func exported(exporter, module string) func(*abi.Record) {
+	return func(w *abi.Record) {
 		w.Exporter, w.Owner = [24]byte{}, [24]byte{}
 		set(w.Exporter[:], exporter)
 		set(w.Owner[:], module)
@@ -24,23 +25,23 @@ func exported(exporter, module string) func(*wireRecord) {
 }
 
 // on is on a NIC, whose function has peer-to-peer or not.
-func on(nic, function string, peer bool) func(*wireRecord) {
-	return func(w *wireRecord) {
+func on(nic, function string, peer bool) func(*abi.Record) {
+	return func(w *abi.Record) {
 		clear(w.IBDev[:])
 		clear(w.Dev.PCI[:])
 		clear(w.Dev.Name[:])
 		set(w.IBDev[:], nic)
 		set(w.Dev.PCI[:], function)
 		set(w.Dev.Name[:], function)
-		w.Have &^= haveP2P
+		w.Have &^= abi.HaveP2P
 		if peer {
-			w.Have |= haveP2P
+			w.Have |= abi.HaveP2P
 		}
 	}
 }
 
-func changes(list ...func(*wireRecord)) func(*wireRecord) {
-	return func(w *wireRecord) {
+func changes(list ...func(*abi.Record)) func(*abi.Record) {
+	return func(w *abi.Record) {
 		for _, change := range list {
 			change(w)
 		}
@@ -50,12 +51,12 @@ func changes(list ...func(*wireRecord)) func(*wireRecord) {
 // The exporter's name and the function that refused pick a cause that the errno alone
 // does not tell. The rules' sources are in internal/refusal.
 func TestExplainByExporter(t *testing.T) {
-	pinRefused := []ret{{funcGet, 0, 0}, {funcExporterAttach, 0, 0}, {funcAttach, 0, 0}, {funcExporterPin, unix.EINVAL, 1}, {funcPin, unix.EINVAL, 0}, {funcUmemGet, unix.EINVAL, 0}}
-	far := func(w *wireRecord) { w.Distance = -1; set(w.Provider[:], "0000:03:00.0") }
+	pinRefused := []ret{{abi.FuncGet, 0, 0}, {abi.FuncExporterAttach, 0, 0}, {abi.FuncAttach, 0, 0}, {abi.FuncExporterPin, unix.EINVAL, 1}, {abi.FuncPin, unix.EINVAL, 0}, {abi.FuncUmemGet, unix.EINVAL, 0}}
+	far := func(w *abi.Record) { w.Distance = -1; set(w.Provider[:], "0000:03:00.0") }
 	for _, row := range []struct {
 		name    string
-		before  []*wireRecord
-		rec     *wireRecord
+		before  []*abi.Record
+		rec     *abi.Record
 		stage   Stage
 		cause   string
 		words   []string
@@ -63,32 +64,32 @@ func TestExplainByExporter(t *testing.T) {
 	}{
 		{ // NVIDIA/open-gpu-kernel-modules#1130
 			"nvidia-drm does not map video memory", nil,
-			refused(unix.ENOMEM, exported("drm", "nvidia_drm"), ret{funcGet, 0, 0}, ret{funcAttach, 0, 0}, ret{funcExporterMap, unix.ENOMEM, 2}, ret{funcMap, unix.ENOMEM, 0}),
+			refused(unix.ENOMEM, exported("drm", "nvidia_drm"), ret{abi.FuncGet, 0, 0}, ret{abi.FuncAttach, 0, 0}, ret{abi.FuncExporterMap, unix.ENOMEM, 2}, ret{abi.FuncMap, unix.ENOMEM, 0}),
 			StageMap, refusal.VideoMemory.String(), []string{"exporter nvidia_drm refused map", "exporter nvidia-drm does not map video memory", "cuMemGetHandleForAddressRange"}, []string{"free memory"},
 		},
 		{
 			"amdgpu is short of memory", nil,
-			refused(unix.ENOMEM, exported("drm", "amdgpu"), ret{funcGet, 0, 0}, ret{funcAttach, 0, 0}, ret{funcExporterMap, unix.ENOMEM, 2}, ret{funcMap, unix.ENOMEM, 0}),
+			refused(unix.ENOMEM, exported("drm", "amdgpu"), ret{abi.FuncGet, 0, 0}, ret{abi.FuncAttach, 0, 0}, ret{abi.FuncExporterMap, unix.ENOMEM, 2}, ret{abi.FuncMap, unix.ENOMEM, 0}),
 			StageMap, "", []string{"exporter amdgpu refused map"}, []string{"video memory"},
 		},
 		{ // openucx/ucx#11571
 			"NVIDIA's gate", nil,
-			refused(errno.ENOTSUPP, exported("nv_dmabuf", "nvidia"), ret{funcGet, 0, 0}, ret{funcExporterAttach, errno.ENOTSUPP, 0}, ret{funcAttach, errno.ENOTSUPP, 0}),
+			refused(errno.ENOTSUPP, exported("nv_dmabuf", "nvidia"), ret{abi.FuncGet, 0, 0}, ret{abi.FuncExporterAttach, errno.ENOTSUPP, 0}, ret{abi.FuncAttach, errno.ENOTSUPP, 0}),
 			StageAttach, refusal.Gate.String(), []string{"gate in NVIDIA's driver", "NVRM: dma-buf attach failed:", "p2pcheck explain P2P-NV-GATE P2P-NV-FORCEPCIE"}, nil,
 		},
 		{ // the exporter was not asked
 			"524 of the NIC's driver", nil,
-			refused(errno.ENOTSUPP, exported("nv_dmabuf", "nvidia"), ret{funcGet, 0, 0}, ret{funcAttach, 0, 0}, ret{funcMap, 0, 0}),
+			refused(errno.ENOTSUPP, exported("nv_dmabuf", "nvidia"), ret{abi.FuncGet, 0, 0}, ret{abi.FuncAttach, 0, 0}, ret{abi.FuncMap, 0, 0}),
 			StageDriver, "", []string{"the driver of mlx5_0 refused after"}, []string{"NVRM"},
 		},
 		{ // amdgpu_dma_buf_pin
-			"pinned for a NIC that is known", []*wireRecord{made(new(clock), 1, on("rxe0", "0000:04:00.0", true))},
+			"pinned for a NIC that is known", []*abi.Record{made(new(clock), 1, on("rxe0", "0000:04:00.0", true))},
 			refused(unix.EINVAL, on("rxe1", "0000:09:00.0", false), pinRefused...),
 			StagePin, refusal.Pinned.String(), []string{"attached to rxe0, too", "rxe1 does not reach", "a buffer for each NIC"}, nil,
 		},
 		{
-			"pinned for another, and the way is known", []*wireRecord{made(new(clock), 1, on("rxe0", "0000:04:00.0", true))},
-			refused(unix.EINVAL, changes(on("rxe1", "0000:09:00.0", false), far), append([]ret{{funcP2PDistance, 1, 0}}, pinRefused...)...),
+			"pinned for another, and the way is known", []*abi.Record{made(new(clock), 1, on("rxe0", "0000:04:00.0", true))},
+			refused(unix.EINVAL, changes(on("rxe1", "0000:09:00.0", false), far), append([]ret{{abi.FuncP2PDistance, 1, 0}}, pinRefused...)...),
 			StagePin, refusal.Pinned.String(), []string{"attached to rxe0, too", "importer 0000:09:00.0 cannot reach 0000:03:00.0: distance -1", "a buffer for each NIC"}, nil,
 		},
 		{
@@ -98,26 +99,26 @@ func TestExplainByExporter(t *testing.T) {
 		},
 		{ // vfio_pci_dma_buf_map
 			"vfio, and the way is known", nil,
-			refused(unix.EINVAL, changes(exported("vfio_pci_core", "vfio_pci_core"), far), ret{funcGet, 0, 0}, ret{funcP2PDistance, 1, 0}, ret{funcAttach, 0, 0}, ret{funcExporterMap, unix.EINVAL, 0}, ret{funcMap, unix.EINVAL, 0}),
+			refused(unix.EINVAL, changes(exported("vfio_pci_core", "vfio_pci_core"), far), ret{abi.FuncGet, 0, 0}, ret{abi.FuncP2PDistance, 1, 0}, ret{abi.FuncAttach, 0, 0}, ret{abi.FuncExporterMap, unix.EINVAL, 0}, ret{abi.FuncMap, unix.EINVAL, 0}),
 			StageMap, refusal.Unreachable.String(), []string{"cannot reach 0000:03:00.0: distance -1", "p2pcheck"}, []string{"answers EINVAL where"},
 		},
 		{
 			"vfio, and the way is not known", nil,
-			refused(unix.EINVAL, exported("vfio_pci_core", "vfio_pci_core"), ret{funcGet, 0, 0}, ret{funcAttach, 0, 0}, ret{funcExporterMap, unix.EINVAL, 0}, ret{funcMap, unix.EINVAL, 0}),
+			refused(unix.EINVAL, exported("vfio_pci_core", "vfio_pci_core"), ret{abi.FuncGet, 0, 0}, ret{abi.FuncAttach, 0, 0}, ret{abi.FuncExporterMap, unix.EINVAL, 0}, ret{abi.FuncMap, unix.EINVAL, 0}),
 			StageMap, refusal.Unreachable.String(), []string{"answers EINVAL where", "p2pcheck"}, nil,
 		},
 		{
-			"a pin that refuses a peer", []*wireRecord{made(new(clock), 1, on("rxe0", "0000:04:00.0", true))},
+			"a pin that refuses a peer", []*abi.Record{made(new(clock), 1, on("rxe0", "0000:04:00.0", true))},
 			refused(unix.EINVAL, on("rxe1", "0000:09:00.0", true), pinRefused...),
 			StagePin, "", []string{"exporter amdgpu refused pin"}, []string{"rxe0"},
 		},
 		{
-			"an attach that refuses", []*wireRecord{made(new(clock), 1, on("rxe0", "0000:04:00.0", true))},
-			refused(unix.EINVAL, on("rxe1", "0000:09:00.0", false), ret{funcGet, 0, 0}, ret{funcExporterAttach, unix.EINVAL, 0}, ret{funcAttach, unix.EINVAL, 0}),
+			"an attach that refuses", []*abi.Record{made(new(clock), 1, on("rxe0", "0000:04:00.0", true))},
+			refused(unix.EINVAL, on("rxe1", "0000:09:00.0", false), ret{abi.FuncGet, 0, 0}, ret{abi.FuncExporterAttach, unix.EINVAL, 0}, ret{abi.FuncAttach, unix.EINVAL, 0}),
 			StageAttach, "", []string{"refused to be attached"}, []string{"rxe0"},
 		},
 		{
-			"its own registration is no other's", []*wireRecord{made(new(clock), 1, on("rxe1", "0000:09:00.0", true))},
+			"its own registration is no other's", []*abi.Record{made(new(clock), 1, on("rxe1", "0000:09:00.0", true))},
 			refused(unix.EINVAL, on("rxe1", "0000:09:00.0", false), pinRefused...),
 			StagePin, refusal.Pinned.String(), []string{"another importer has pinned"}, []string{"attached to rxe1"},
 		},
@@ -152,7 +153,7 @@ func TestFindingsAreRemembered(t *testing.T) {
 	root := t.TempDir()
 	j.conv.findings = newFindings(refusal.Machine{Sys: sysfs.New(root), Proc: procfs.New(root)})
 	for i := range 3 * maxFindings {
-		w := refused(errno.ENOTSUPP, exported("nv_dmabuf", "nvidia"), ret{funcGet, 0, 0}, ret{funcExporterAttach, errno.ENOTSUPP, 0}, ret{funcAttach, errno.ENOTSUPP, 0})
+		w := refused(errno.ENOTSUPP, exported("nv_dmabuf", "nvidia"), ret{abi.FuncGet, 0, 0}, ret{abi.FuncExporterAttach, errno.ENOTSUPP, 0}, ret{abi.FuncAttach, errno.ENOTSUPP, 0})
 		w.Head.ID = uint64(i + 1)
 		j.handle(w)
 	}
@@ -160,7 +161,7 @@ func TestFindingsAreRemembered(t *testing.T) {
 		t.Errorf("%d refusals remembered for one cause", n)
 	}
 	for i := range 3 * maxFindings {
-		w := refused(unix.Errno(300+i), nil, ret{funcGet, 0, 0}, ret{funcExporterMap, unix.Errno(300 + i), 0}, ret{funcMap, unix.Errno(300 + i), 0})
+		w := refused(unix.Errno(300+i), nil, ret{abi.FuncGet, 0, 0}, ret{abi.FuncExporterMap, unix.Errno(300 + i), 0}, ret{abi.FuncMap, unix.Errno(300 + i), 0})
 		w.Head.ID = uint64(10000 + i)
 		j.handle(w)
 		if n := len(j.conv.findings.seen); n > maxFindings {

@@ -2,7 +2,11 @@
 
 package trace
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
+)
 
 // Where the arguments of a call were hidden the MR has them, and what the core's helper
 // was given is the call's own.
@@ -13,14 +17,14 @@ func TestHiddenArguments(t *testing.T) {
 		known  bool
 		length uint64
 	}{
-		"none":         {haveMR, false, length},
-		"the helper's": {haveMR | haveUmemArgs, true, 0x8000},
+		"none":         {abi.HaveMR, false, length},
+		"the helper's": {abi.HaveMR | abi.HaveUmemArgs, true, 0x8000},
 	} {
 		var c clock
 		j := testJoiner(1)
-		r := j.conv.record(made(&c, 1, func(w *wireRecord) {
+		r := j.conv.record(made(&c, 1, func(w *abi.Record) {
 			w.Have, w.Length, w.MRIOVA = tt.have, 0x8000, iova
-			if tt.have&haveUmemArgs == 0 {
+			if tt.have&abi.HaveUmemArgs == 0 {
 				w.Length = 0
 			}
 		}))

@@ -13,10 +13,11 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/loader"
 )
 
-// An MR goes from system memory to a GPU's and back, under its keys. Each time what it was on ends, and
-// what it is on begins, with the placement of that.
+// An MR moves from system memory to a GPU's memory and back, and keeps its keys. Each time the record
+// of the old buffer ends, and a record of the new buffer begins, with that buffer's placement.
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 7.3 7.2
@@ -27,7 +28,7 @@ func TestVMInPlaceTraced(t *testing.T) {
 	gpu := testenv.SoftGPUs(t, "personality=amdgpu")[0]
 	tr := open(t, mine()) // it holds the GPU's driver
 	for _, h := range tr.Hooks() {
-		if h.Function == reregDMABuf && !h.Attached() {
+		if h.Function == loader.ReregDMABuf && !h.Attached() {
 			t.Fatal(h.Absent)
 		}
 	}

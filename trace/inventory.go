@@ -9,25 +9,26 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/pciaddr"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
+	"github.com/gpurdma/gpurdma/trace/internal/inventory"
 )
 
-// Identities of what was there before tracing began have this bit.
+// existedBit is set in the identities of attachments that existed before the tracer.
 const existedBit = 1 << 63
 
-// inventory looks for attachments that exist already. They are followed from
-// now on, and what cannot be known of them stays unknown: up to 6.12 the table
-// that an attachment keeps is read; later ones keep none.
+// inventory looks for attachments that exist already. The tracer follows them from now on.
+// Facts that the kernel does not keep stay unknown: up to 6.12 an attachment keeps its scatter
+// table, which the inventory reads; on later kernels it keeps none.
 func (t *Tracer) inventory() {
-	var found []*wireRecord
-	look, err := t.loader.openLister()
+	var found []*abi.Record
+	look, err := t.loader.OpenLister()
 	if err == nil {
 		defer look.Close()
-		found, err = look.list()
+		found, err = inventory.Passes(look.Pass)
 	}
 	whole := err == nil
 	if err != nil {
@@ -38,7 +39,7 @@ func (t *Tracer) inventory() {
 		pids = append(slices.Clone(pids), os.Getpid())
 	}
 	mine := t.ownedBy(pids)
-	mrs, err := listMRs(t.cfg.Sys)
+	mrs, err := inventory.ListMRs(t.cfg.Sys)
 	if err != nil && !errors.Is(err, unix.EPROTONOSUPPORT) { // without ib_core there are none
 		t.unread = append(t.unread, &dmabuf.Error{Op: "inventory", Device: "rdma netlink", Err: err})
 	}
@@ -48,16 +49,16 @@ func (t *Tracer) inventory() {
 	if t.cfg.listed != nil {
 		t.cfg.listed()
 	}
-	var followed []*wireRecord
+	var followed []*abi.Record
 	for _, w := range found {
 		bufs[w.Inode] = true
-		if w.Have&haveAttach == 0 || seen[w.Attach] || !mine(w.Inode) {
+		if w.Have&abi.HaveAttach == 0 || seen[w.Attach] || !mine(w.Inode) {
 			continue
 		}
 		seen[w.Attach] = true
 		n++
 		w.Head.ID = existedBit | n
-		follow, err := t.loader.follow(w)
+		follow, err := t.loader.Follow(w)
 		if err != nil {
 			t.unread = append(t.unread, &dmabuf.Error{Op: "inventory", Device: fmt.Sprintf("dma-buf %d", w.Inode), Err: err})
 			continue
@@ -68,16 +69,16 @@ func (t *Tracer) inventory() {
 	}
 	for _, w := range t.stillThere(look, followed, whole) {
 		t.join.record(w)
-		t.join.note(w.Head.ID, mrs.of)
+		t.join.note(w.Head.ID, mrs)
 	}
 	t.kernelBufs(bufs, mine, mrs, n, whole)
 	t.queue = append(t.queue, t.join.take()...)
 }
 
-// kernelBufs adds what only debugfs shows: buffers that no descriptor leads
+// kernelBufs adds the buffers that only debugfs shows: those that no descriptor leads
 // to, as an MR keeps its buffer after the descriptor was closed. n records have
-// identities already. whole: known are all that descriptors lead to.
-func (t *Tracer) kernelBufs(known map[uint64]bool, mine func(inode uint64) bool, mrs existingMRs, n uint64, whole bool) {
+// identities already. whole: known has all buffers that descriptors lead to.
+func (t *Tracer) kernelBufs(known map[uint64]bool, mine func(inode uint64) bool, mrs inventory.MRs, n uint64, whole bool) {
 	why := "no descriptor leads to it"
 	if !whole {
 		why = "the list of what descriptors lead to could not be read to its end"
@@ -104,7 +105,7 @@ func (t *Tracer) kernelBufs(known map[uint64]bool, mine func(inode uint64) bool,
 			if addr, err := pciaddr.Parse(device); err == nil {
 				r.Importer.PCI, r.Importer.IsPCI = addr.String(), true
 			}
-			if s := mrs.of(r.Importer, r.Buffer); s != "" {
+			if s := mrOf(&r, mrs); s != "" {
 				r.Incomplete = append(r.Incomplete, s)
 			}
 			e := &entry{rec: r}
@@ -114,10 +115,10 @@ func (t *Tracer) kernelBufs(known map[uint64]bool, mine func(inode uint64) bool,
 	}
 }
 
-// ownedBy picks buffers by the filters on inodes and processes. Who attached a
-// buffer is not recorded: it may be a process's if that holds it, or if nobody
-// does any more. In a container nobody is not seen: others hold there what it
-// cannot know of.
+// ownedBy picks buffers by the filters on inodes and processes. The kernel does not
+// record which process attached a buffer. One of pids may have done so if it holds the
+// buffer, or if no process holds it any more. In a container the tracer cannot see that no
+// process holds a buffer, since processes outside the container are hidden from it.
 func (t *Tracer) ownedBy(pids []int) func(inode uint64) bool {
 	holds := map[uint64]bool{} // whether one of pids is among a buffer's holders
 	if len(pids) > 0 {
@@ -134,86 +135,4 @@ func (t *Tracer) ownedBy(pids []int) func(inode uint64) bool {
 		mine, held := holds[inode]
 		return (mine || !held && orphans) && (len(t.cfg.Inodes) == 0 || slices.Contains(t.cfg.Inodes, inode))
 	}
-}
-
-// attachState and bufState are those of bpf/state.h.
-type attachState struct{ ID, DMABuf, Inode uint64 }
-
-// follow makes the programs report what happens to an attachment from now on.
-// It is false for one that they follow already.
-func (l *loader) follow(w *wireRecord) (bool, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	// Counted first, as the programs do.
-	if err := errors.Join(l.countKey(keysAttaches, w.Attach), l.countKey(keysBufs, w.DMABuf)); err != nil {
-		return false, err
-	}
-	err := l.core.Maps["attaches"].Update(w.Attach, attachState{w.Head.ID, w.DMABuf, w.Inode}, ebpf.UpdateNoExist)
-	if errors.Is(err, ebpf.ErrKeyExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, rootErr(err)
-	}
-	// What the programs have put there is newer: another buffer, at the same address.
-	err = l.core.Maps["bufs"].Update(w.DMABuf, w.Inode, ebpf.UpdateNoExist)
-	if errors.Is(err, ebpf.ErrKeyExist) {
-		err = nil
-	}
-	return true, rootErr(err)
-}
-
-// KEYS_ATTACHES and so on, and KEY_GROUPS, of bpf/state.h.
-const (
-	keysAttaches = 0
-	keysBufs     = 1
-	keysPIDs     = 3
-	keyGroups    = 2048
-)
-
-// follows reports whether the programs have the attachment as follow put it there: they
-// have seen no end of it, and no other one begin at its address.
-func (l *loader) follows(w *wireRecord) (bool, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var now attachState
-	err := l.core.Maps["attaches"].Lookup(w.Attach, &now)
-	if errors.Is(err, ebpf.ErrKeyNotExist) {
-		return false, nil
-	}
-	return now.ID == w.Head.ID, rootErr(err)
-}
-
-// unfollow undoes follow.
-func (l *loader) unfollow(w *wireRecord) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	m := l.core.Maps["attaches"]
-	var was attachState
-	err := m.LookupAndDelete(w.Attach, &was)
-	if err == nil && was.ID != w.Head.ID { // another one began there just now
-		err = m.Update(w.Attach, was, ebpf.UpdateNoExist)
-	}
-	if errors.Is(err, ebpf.ErrKeyNotExist) || errors.Is(err, ebpf.ErrKeyExist) {
-		return nil
-	}
-	return rootErr(err)
-}
-
-// countKey makes the programs look into a map for a key that is inserted from
-// here. They go on looking when it is gone: that they take it out they count as
-// if they had put it in, which is wrong by one, and only that we have counted it
-// keeps them from believing it.
-func (l *loader) countKey(kind uint32, key uint64) error {
-	const ours = uint32(1)
-	var counts [keyGroups]uint32
-	m := l.core.Maps["keys"]
-	if err := m.Lookup(ours, &counts); err != nil {
-		return rootErr(err)
-	}
-	if i := kind<<8 | uint32(key*0x9e3779b97f4a7c15>>56); counts[i] == 0 {
-		counts[i] = 1
-		return rootErr(m.Put(ours, &counts))
-	}
-	return nil
 }

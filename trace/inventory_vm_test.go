@@ -12,6 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
+	"github.com/gpurdma/gpurdma/trace/internal/inventory"
 )
 
 // A buffer with more MRs than the kernel's buffer for one object has room for, as of
@@ -26,7 +28,7 @@ func TestVMInventoryOfMany(t *testing.T) {
 		handles = append(handles, d.register(t, popular).Handle)
 	}
 	handles = append(handles, d.register(t, plain).Handle)
-	const listed, more = maxAttachments, 2
+	const listed, more = inventory.MaxAttachments, 2
 	for range listed + more {
 		handles = append(handles, d.register(t, crowded).Handle)
 	}
@@ -122,8 +124,9 @@ func TestVMInventoryOfAPart(t *testing.T) {
 	}
 }
 
-// What ends after it was listed and before it is followed is not reported, as its end
-// would never be; what only lost its descriptors meanwhile is.
+// The inventory does not report an attachment that ends after it was listed and before it is
+// followed, since its end would never be reported. It reports an attachment whose buffer only
+// lost its descriptors in that time.
 func TestVMInventoryMeanwhile(t *testing.T) {
 	testenv.VM(t)
 	d := openDevice(t)
@@ -182,8 +185,9 @@ func TestVMInventoryMeanwhile(t *testing.T) {
 	followsNothing(t, tr)
 }
 
-// What ends after it was listed may have another one on the same buffer at its address
-// once it is followed, that lives or has ended too: it is not what was listed.
+// An attachment ends after it was listed. When it is to be followed, there is another one at
+// its address and on the same buffer, which lives or has ended too. The inventory does not
+// take it for the one that was listed.
 func TestVMInventoryAddressAgain(t *testing.T) {
 	testenv.VM(t)
 	const n = 24
@@ -240,8 +244,8 @@ func TestVMInventoryAddressAgain(t *testing.T) {
 func followsNothing(t *testing.T, tr *Tracer) {
 	t.Helper()
 	var key uint64
-	var state attachState
-	for it := tr.loader.core.Maps["attaches"].Iterate(); it.Next(&key, &state); {
+	var state abi.AttachState
+	for it := tr.loader.Map("attaches").Iterate(); it.Next(&key, &state); {
 		t.Errorf("still followed: %+v", state)
 	}
 }

@@ -67,7 +67,7 @@ func TestVMIOMMUFD(t *testing.T) {
 	later.NoInventory = false
 	check("found", open(t, later), Found)
 
-	// What it cannot import is refused in its name.
+	// A buffer that iommufd cannot import is refused, and the refusal names iommufd.
 	other := alloc(t, "udmabuf", size)
 	err = other.Segments()[0].Buf.Do(func(fd int) error { return space.mapFile(fd, size) })
 	if err != unix.EOPNOTSUPP {

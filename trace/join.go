@@ -4,13 +4,14 @@ package trace
 
 import (
 	"container/list"
-	"fmt"
 	"slices"
 
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
+	"github.com/gpurdma/gpurdma/trace/internal/inventory"
 )
 
-// entry is a record that lives, with what its verdict is made from.
+// entry is a record that lives, with the evidence for its verdict.
 type entry struct {
 	rec      Record
 	in       placement.Inputs
@@ -50,14 +51,14 @@ type joiner struct {
 	order  *list.List              // of identities, oldest first
 	onBuf  map[bufferID]*list.List // the same, by buffer: a process's end releases many
 	looked uint64                  // at how many records moves and releases have looked
-	early  map[uint64][]*wireEvent
+	early  map[uint64][]*abi.Event
 	nEarly int
 	newest uint64               // identity of the newest record
 	blind  uint64               // newest identity that early events were given up for
 	lostAt uint64               // when a loss was last noticed
-	lost   string               // what it was
+	lost   string               // the events that were lost then
 	moved  map[uint64]moveState // by dma-buf, until it is released
-	called map[uint64][]string  // who called, by the identity of a record that comes next
+	called map[uint64][]string  // the calling functions, by the identity of a record that comes next
 	out    []*update
 	evict  uint64 // records given up for lack of room
 	orphan uint64 // early events given up
@@ -79,21 +80,21 @@ type update struct {
 func newJoiner(c *converter, max int) *joiner {
 	return &joiner{
 		conv: c, max: max, live: map[uint64]*entry{}, order: list.New(), onBuf: map[bufferID]*list.List{},
-		early: map[uint64][]*wireEvent{}, moved: map[uint64]moveState{}, called: map[uint64][]string{},
+		early: map[uint64][]*abi.Event{}, moved: map[uint64]moveState{}, called: map[uint64][]string{},
 	}
 }
 
 // handle takes one decoded event.
 func (j *joiner) handle(ev any) {
 	switch ev := ev.(type) {
-	case *wireRecord:
+	case *abi.Record:
 		j.record(ev)
-	case *wireEvent:
+	case *abi.Event:
 		j.event(ev)
-	case *wireCallers:
+	case *abi.Callers:
 		j.callers(ev)
-	case *wireExport:
-		if ev.Event.Head.Type == eventExport {
+	case *abi.Export:
+		if ev.Event.Head.Type == abi.EventExport {
 			j.exported(ev)
 		}
 	}
@@ -115,24 +116,25 @@ func (j *joiner) emit(kind EventKind, when uint64, e *entry) {
 	j.out = append(j.out, u)
 }
 
-// decide makes the verdict. An address that is in no table may be in one that
-// came meanwhile, and another device may have one's addresses now.
+// decide makes the verdict. If the memory map lacks one of the addresses, or a BAR is no longer
+// where the map has it, decide reads the map again: a device may have been added, or another
+// device may have the addresses now.
 func (j *joiner) decide(in placement.Inputs) placement.Placement {
-	p := placement.Decide(in, j.conv.machine.get())
+	p := placement.Decide(in, j.conv.machine.Get())
 	for _, q := range p.Places {
-		if !j.conv.machine.holds(q) && j.conv.machine.again() {
-			return placement.Decide(in, j.conv.machine.get())
+		if !j.conv.machine.Holds(q) && j.conv.machine.Again() {
+			return placement.Decide(in, j.conv.machine.Get())
 		}
 	}
 	return p
 }
 
-func (j *joiner) record(w *wireRecord) {
-	if w.Kind == kindMap {
+func (j *joiner) record(w *abi.Record) {
+	if w.Kind == abi.KindMap {
 		j.remap(w)
 		return
 	}
-	if w.Kind != kindInventory && w.Head.ID > j.newest {
+	if w.Kind != abi.KindInventory && w.Head.ID > j.newest {
 		j.newest = w.Head.ID
 		if j.newest%maxEarly == 0 {
 			j.settle()
@@ -140,7 +142,7 @@ func (j *joiner) record(w *wireRecord) {
 	}
 	e := &entry{
 		rec: j.conv.record(w), in: j.conv.inputs(w), attach: w.Attach, dmabuf: w.DMABuf,
-		cached: w.Have&haveCached != 0, sgt: w.SGT, mappedAt: w.MappedAt, tracksMR: w.Have&haveMR != 0,
+		cached: w.Have&abi.HaveCached != 0, sgt: w.SGT, mappedAt: w.MappedAt, tracksMR: w.Have&abi.HaveMR != 0,
 	}
 	callers := j.called[w.Head.ID]
 	delete(j.called, w.Head.ID)
@@ -158,9 +160,9 @@ func (j *joiner) record(w *wireRecord) {
 		return
 	}
 	switch {
-	case w.Have&haveUntracked != 0:
+	case w.Have&abi.HaveUntracked != 0:
 		e.in.Lost = "there was no room to follow it"
-	case w.Kind != kindInventory && w.Head.ID <= j.blind:
+	case w.Kind != abi.KindInventory && w.Head.ID <= j.blind:
 		e.in.Lost = "what happened before its call came back"
 	case j.missedBy(w):
 		e.in.Lost = j.lost
@@ -169,18 +171,18 @@ func (j *joiner) record(w *wireRecord) {
 		e.in.Moved = true
 		e.rec.Moves++
 	}
-	if !registration(w.Kind) || w.Have&haveAttach != 0 {
+	if !registration(w.Kind) || w.Have&abi.HaveAttach != 0 {
 		j.keep(w.Head.ID, e, w.Head.Time)
 	}
 	switch {
-	case w.Kind == kindInventory:
+	case w.Kind == abi.KindInventory:
 		j.emit(Existing, w.Head.Time, e)
 	case registration(w.Kind):
 		j.emit(Registered, w.Head.Time, e)
 	default:
 		j.emit(Attached, w.Head.Time, e)
 	}
-	// What another thread did before this call came back.
+	// Events of other threads, which came before this call returned.
 	events := j.early[w.Head.ID]
 	delete(j.early, w.Head.ID)
 	j.nEarly -= len(events)
@@ -189,13 +191,13 @@ func (j *joiner) record(w *wireRecord) {
 	}
 }
 
-// note adds to what is not known of a record that has just come.
-func (j *joiner) note(id uint64, what func(*Importer, *Buffer) string) {
+// note adds to a record that has just come which MRs it may belong to.
+func (j *joiner) note(id uint64, mrs inventory.MRs) {
 	e := j.live[id]
 	if e == nil {
 		return
 	}
-	s := what(e.rec.Importer, e.rec.Buffer)
+	s := mrOf(&e.rec, mrs)
 	if s == "" {
 		return
 	}
@@ -205,11 +207,6 @@ func (j *joiner) note(id uint64, what func(*Importer, *Buffer) string) {
 			u.rec.Incomplete = slices.Clone(e.rec.Incomplete)
 		}
 	}
-}
-
-func registration(kind uint32) bool {
-	r := Record{Call: calls[kind]}
-	return r.Registration()
 }
 
 // keep follows a record from now on. The oldest one makes room for it.
@@ -246,7 +243,7 @@ func (j *joiner) drop(id uint64, e *entry) {
 	}
 }
 
-// eachOn calls fn for the records on a buffer, oldest first. fn may end them.
+// eachOn calls fn for the records on a buffer, oldest first. fn may end these records.
 func (j *joiner) eachOn(b bufferID, fn func(id uint64, e *entry)) {
 	l := j.onBuf[b]
 	if l == nil {
@@ -260,9 +257,9 @@ func (j *joiner) eachOn(b bufferID, fn func(id uint64, e *entry)) {
 	}
 }
 
-// remap takes a mapping of an attachment that was made before: by a page
+// remap takes in a new mapping of an attachment that was made before: by a page
 // fault, after a move, or by an importer that attaches and maps in two steps.
-func (j *joiner) remap(w *wireRecord) {
+func (j *joiner) remap(w *abi.Record) {
 	e := j.live[w.Head.ID]
 	if e == nil {
 		e = &entry{rec: j.conv.record(w), attach: w.Attach, dmabuf: w.DMABuf}
@@ -274,15 +271,15 @@ func (j *joiner) remap(w *wireRecord) {
 		j.keep(w.Head.ID, e, w.Head.Time)
 	}
 	in := j.conv.inputs(w)
-	if w.Have&haveCached != 0 && w.SGT == e.sgt && in.Resources.Empty() {
-		// The same table again: the evidence was seen when it was made.
+	if w.Have&abi.HaveCached != 0 && w.SGT == e.sgt && in.Resources.Empty() {
+		// The scatter table is the same: the evidence was seen when it was made.
 		in.Resources, in.MapType = e.in.Resources, e.in.MapType
 	}
 	if in.Reach == placement.MapTypeUnseen {
 		in.Reach = e.in.Reach // the exporter asks when it is attached
 	}
 	in.Preexisting, in.Lost = e.in.Preexisting, e.in.Lost
-	e.in, e.sgt, e.mappedAt, e.cached = in, w.SGT, w.MappedAt, w.Have&haveCached != 0
+	e.in, e.sgt, e.mappedAt, e.cached = in, w.SGT, w.MappedAt, w.Have&abi.HaveCached != 0
 	e.rec.Entries, e.rec.Ranges, e.rec.demoter = int(w.Nents), int(w.NRanges), demoter(w)
 	if w.Ret < 0 {
 		j.emit(MapRefused, w.Head.Time, e)
@@ -294,163 +291,33 @@ func (j *joiner) remap(w *wireRecord) {
 	j.emit(Mapped, w.Head.Time, e)
 }
 
-func (j *joiner) event(ev *wireEvent) {
-	switch ev.Head.Type {
-	case eventMove:
-		j.move(ev)
-		return
-	case eventRelease:
-		j.release(ev)
-		return
-	}
-	id := ev.Head.ID
-	e := j.live[id]
-	if e == nil {
-		j.wait(id, ev)
-		return
-	}
-	switch ev.Head.Type {
-	case eventUnmap:
-		// Up to 6.12 the table lives as long as the attachment. In a
-		// deregistration it is the end, which says itself where the bytes were.
-		if e.cached || ev.Flags&eventInDereg != 0 {
-			return
-		}
-		e.in.Mapped, e.in.Moved, e.in.Preexisting = false, false, false
-		j.emit(Unmapped, ev.Head.Time, e)
-	case eventPin:
-		if ev.Ret == 0 {
-			e.rec.Pinned = true
-			if e.rec.Importer != nil {
-				i := *e.rec.Importer // events that were handed out have the old one
-				j.conv.pinned(&i)
-				e.rec.Importer = &i
-			}
-		}
-	case eventUnpin:
-		e.rec.Pinned = false
-	case eventRevoke:
-		// The exporter's word comes first. Without one it is an importer that
-		// cleans up, after a refusal or at the end.
-		if !e.in.Moved {
-			return
-		}
-		j.emit(Revoked, ev.Head.Time, e)
-	case eventDetach:
-		how := "detached"
-		if ev.Flags&eventInDereg != 0 {
-			how = "deregistered" // an MR that is not known
-		}
-		if !e.tracksMR {
-			j.end(id, e, ev, how)
-		}
-	case eventDereg:
-		if ev.Ret == 0 {
-			j.end(id, e, ev, "deregistered")
-		}
-	}
-}
-
-func (j *joiner) end(id uint64, e *entry, ev *wireEvent, how string) {
-	switch {
-	case ev.Flags&eventExiting != 0:
-		how = endedByExit
-	case ev.Flags&eventInRereg != 0:
-		how = "re-registered"
-	}
-	e.rec.Ended, e.rec.EndedAt = how, j.conv.time(ev.Head.Time)
-	j.drop(id, e)
-	j.emit(Released, ev.Head.Time, e)
-}
-
-// wait keeps an event whose record has not come yet: its call is still running
-// in another thread. Identities are counted up, so one far behind the newest
-// belongs to a record that is lost, filtered out or given up. What existed before
-// has its record from the beginning: without one it has ended, or was given up.
-func (j *joiner) wait(id uint64, ev *wireEvent) {
-	if id&existedBit != 0 {
-		j.orphan++
-		return
-	}
-	if id+maxEarly < j.newest || j.nEarly >= maxEarly {
-		j.giveUp(id, 1)
-		return
-	}
-	j.early[id] = append(j.early[id], ev)
-	j.nEarly++
-}
-
-// settle forgets events that waited in vain.
-func (j *joiner) settle() {
-	for id, list := range j.early {
-		if id+maxEarly < j.newest {
-			j.nEarly -= len(list)
-			j.giveUp(id, len(list))
-			delete(j.early, id)
-		}
-	}
-}
-
-// giveUp forgets early events. Should their record come all the same, it has
-// missed them; so may have those before it.
-func (j *joiner) giveUp(id uint64, n int) {
-	j.orphan += uint64(n)
-	j.blind = max(j.blind, id)
-}
-
-// move marks everything that is mapped from a buffer.
-func (j *joiner) move(ev *wireEvent) {
-	if len(j.moved) >= j.max {
-		clear(j.moved) // their releases were lost
-	}
-	j.moved[ev.DMABuf] = moveState{ev.Inode, ev.Head.Time}
-	j.eachOn(bufferID{ev.DMABuf, ev.Inode}, func(_ uint64, e *entry) {
-		if !e.in.Mapped || e.mappedAt > ev.Head.Time {
-			return
-		}
-		e.in.Moved = true
-		e.rec.Moves++
-		j.emit(Moved, ev.Head.Time, e)
-	})
-}
-
-// release: the kernel frees the buffer. Whoever still seems to use it ended
-// unseen.
-func (j *joiner) release(ev *wireEvent) {
-	delete(j.moved, ev.DMABuf)
-	j.eachOn(bufferID{ev.DMABuf, ev.Inode}, func(id uint64, e *entry) {
-		e.rec.Incomplete = append(e.rec.Incomplete, "its end was not seen; the buffer is gone")
-		j.end(id, e, ev, "buffer released")
-	})
-}
-
-// callers keeps who led to a record, which is sent a moment later by the same thread.
-// One whose record is filtered out stays until there are too many.
-func (j *joiner) callers(c *wireCallers) {
+// callers keeps the functions that led to a record, which the same thread sends a moment
+// later. Callers whose record is filtered out stay until there are too many.
+func (j *joiner) callers(c *abi.Callers) {
 	if len(j.called) >= maxEarly {
 		clear(j.called)
 	}
-	j.called[c.Event.Head.ID] = c.names()
+	j.called[c.Event.Head.ID] = c.Names()
 }
 
-func (j *joiner) exported(x *wireExport) {
-	exporter := text(x.Exporter[:])
+func (j *joiner) exported(x *abi.Export) {
+	exporter := abi.Text(x.Exporter[:])
 	j.out = append(j.out, &update{kind: Exported, time: x.Event.Head.Time, rec: Record{
-		Call: "export", PID: int(x.Event.TGID), TID: int(x.Event.TID), Comm: text(x.Comm[:]), FD: -1, Start: j.conv.time(x.Event.Head.Time),
-		Buffer:    &Buffer{Inode: x.Event.Inode, Size: x.Size, Exporter: exporter, Driver: text(x.Owner[:]), NIC: exporter == nicExporter},
+		Call: "export", PID: int(x.Event.TGID), TID: int(x.Event.TID), Comm: abi.Text(x.Comm[:]), FD: -1, Start: j.conv.time(x.Event.Head.Time),
+		Buffer:    &Buffer{Inode: x.Event.Inode, Size: x.Size, Exporter: exporter, Driver: abi.Text(x.Owner[:]), NIC: exporter == nicExporter},
 		Placement: placement.Placement{Memory: placement.NotMapped, Reason: "exported just now"},
 	}})
 }
 
-// missedBy says whether a call was under way when a loss was noticed.
-func (j *joiner) missedBy(w *wireRecord) bool {
-	return w.Kind != kindInventory && j.lost != "" && w.Start <= j.lostAt
+// missedBy reports whether a call was under way when a loss was noticed.
+func (j *joiner) missedBy(w *abi.Record) bool {
+	return w.Kind != abi.KindInventory && j.lost != "" && w.Start <= j.lostAt
 }
 
-// lose is told what was lost since the last call, and the time now, by the
-// programs' clock. Whatever lived or ended meanwhile may have missed it: those
-// verdicts become Unknown, those about to be handed out too, and those of calls that
-// have begun and are not back.
+// lose takes in that events were lost since the last call. what names them, now is the time by
+// the programs' clock. Each of them may have concerned any record that lived or ended since
+// then. The verdicts of those records become Unknown, also where they are about to be handed
+// out, and so do the verdicts of calls that have begun and have not returned.
 func (j *joiner) lose(what string, now uint64) {
 	j.lost, j.lostAt = what, now
 	for _, e := range j.live {
@@ -517,30 +384,31 @@ func (j *joiner) records() []Record {
 	return out
 }
 
-// lossWords says what was lost between two readings of the counters, as far
-// as it can matter to a record that is followed. A lost record can: it may be
-// the new mapping of an attachment.
-func lossWords(before, after [eventTypes]uint64) string {
-	words := ""
-	for t := range eventTypes {
-		n := after[t] - before[t]
-		if n == 0 {
-			continue
-		}
-		switch t {
-		case eventExport, eventModule, eventCallers:
-			continue
-		}
-		if words != "" {
-			words += ", "
-		}
-		words += fmt.Sprintf("%d %s", n, eventNames[t])
+// besides are the other importers that live on a record's buffer.
+func (j *joiner) besides(e *entry) []string {
+	b, ok := e.buffer()
+	if !ok || j.onBuf[b] == nil {
+		return nil
 	}
-	return words
+	var list []string
+	for el := j.onBuf[b].Front(); el != nil; el = el.Next() {
+		r := &j.live[el.Value.(uint64)].rec
+		name := r.RDMADevice
+		if name == "" && r.Importer != nil {
+			name = r.Importer.Device
+		}
+		if name == "" || r.RDMADevice == e.rec.RDMADevice && r.RDMADevice != "" || slices.Contains(list, name) {
+			continue
+		}
+		list = append(list, name)
+	}
+	return list
 }
 
-var eventNames = [eventTypes]string{
-	eventRecord: "records", eventExport: "exports", eventMove: "moves", eventUnmap: "unmaps", eventPin: "pins",
-	eventUnpin: "unpins", eventRevoke: "revocations", eventDetach: "detaches", eventDereg: "deregistrations",
-	eventRelease: "releases", eventModule: "modules", eventCallers: "callers", eventTracking: "objects that could not be followed",
+// mrOf says which MRs a record's attachment may belong to, "" if it seems to be no MR's.
+func mrOf(r *Record, mrs inventory.MRs) string {
+	if r.Importer == nil || r.Buffer == nil {
+		return ""
+	}
+	return mrs.Of(r.Importer.PCI, r.Buffer.Size)
 }

@@ -3,141 +3,13 @@
 package trace
 
 import (
-	"fmt"
-	"slices"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
 )
-
-// A machine with a GPU's BAR and some RAM, for sequences of events that no
-// virtual machine produces: CUDA, mlx5, IOMMUs.
-const (
-	testBAR      = 0x38_0000_0000
-	testRAM      = 0x1_0000_0000
-	testCoherent = 0x40_0000_0000
-)
-
-func testJoiner(max int) *joiner {
-	m := &placement.Machine{
-		BARs: []placement.BAR{{Device: "0000:03:00.0", Index: 1, GPU: true, Range: placement.Range{Start: testBAR, Size: 1 << 34}}},
-		RAM:  []placement.Range{{Start: testRAM, Size: 1 << 36}},
-		Coherent: []placement.Coherent{{
-			Name: "NVIDIA GH200 memory", Range: placement.Range{Start: testCoherent, Size: 96 << 30},
-		}},
-	}
-	names := map[uint64]symbol{
-		0x10: {name: "mlx5_ib_dmabuf_attach_ops", module: "mlx5_ib"}, 0x11: {name: "mlx5_ib_dmabuf_invalidate_cb", module: "mlx5_ib"},
-		0x20: {name: "ib_umem_dmabuf_attach_pinned_ops", module: "ib_uverbs"}, 0x21: {name: "ib_umem_dmabuf_unsupported_move_notify", module: "ib_uverbs"},
-		0x31: {name: "ib_umem_dmabuf_revoke_locked", module: "ib_core"},
-	}
-	return newJoiner(&converter{
-		boot: time.Unix(0, 0), machine: &machineTable{m: m, read: time.Now().Add(time.Hour)},
-		symbol:  func(a uint64) symbol { return names[a] },
-		detours: newDetours("/nonexistent"),
-		op:      func(c uint16) string { return []string{"", "amdgpu_dma_buf_pin", "xe_dma_buf_map"}[c] },
-	}, max)
-}
-
-func set(dst []byte, s string) { copy(dst, s) }
-
-// clock gives every event a later time.
-type clock uint64
-
-func (c *clock) tick() uint64 { *c += 10; return uint64(*c) }
-
-// made is a registration that went well.
-func made(c *clock, id uint64, change ...func(*wireRecord)) *wireRecord {
-	w := &wireRecord{
-		Start: c.tick(), Kind: kindRegDMABuf, TGID: 100, TID: 101, FD: 7, Length: 0x10000,
-		Have:   haveArgs | haveFD | haveBuf | haveAttach | haveMap | haveMR | haveDriverOp,
-		DMABuf: 0xb000 + id<<16, Inode: 1000 + id, Size: 0x10000,
-		Attach: 0xa000 + id<<16, ImporterOps: 0x10, ImporterCB: 0x11, SGT: 0xc000 + id<<16,
-		Nents: 1, OrigNents: 1, NRanges: 1, MR: 0xd000 + id<<16, LKey: uint32(id) << 8, RKey: uint32(id)<<8 | 1, MRLength: 0x10000,
-	}
-	w.MappedAt = c.tick()
-	w.Head = wireHead{Type: eventRecord, ID: id, Time: c.tick()}
-	set(w.IBDev[:], "mlx5_0")
-	set(w.Exporter[:], "amdgpu")
-	set(w.Owner[:], "amdgpu")
-	set(w.Dev.Name[:], "0000:05:00.0")
-	set(w.Dev.PCI[:], "0000:05:00.0")
-	inBAR(w)
-	for _, f := range change {
-		f(w)
-	}
-	return w
-}
-
-func dmaIs(w *wireRecord, kind int, start uint64) {
-	w.DMA = wireTally{Entries: 1}
-	w.DMA.Bytes[kind], w.DMA.Low[kind], w.DMA.High[kind] = 0x10000, start, start+0x10000
-	w.Ranges[0] = wireRange{Start: start, Size: 0x10000}
-}
-
-func inBAR(w *wireRecord) { dmaIs(w, int(placement.KindBAR), testBAR) }
-func inRAM(w *wireRecord) { dmaIs(w, int(placement.KindRAM), testRAM) }
-
-// translated puts the mapping behind an IOMMU.
-func translated(w *wireRecord) {
-	dmaIs(w, int(placement.KindOther), 0xfff0_0000)
-	w.Have |= haveIOMMU | haveIOMMUType
-	w.Dev.IOMMUType = iommuPaging
-}
-
-// physical is what dma_map_resource was given.
-func physical(w *wireRecord) {
-	w.NResources = 1
-	w.Resources[0] = wireResource{Phys: testBAR, DMA: w.Ranges[0].Start, Size: 0x10000}
-	k := int(placement.KindBAR)
-	w.Res.Bytes[k], w.Res.Low[k], w.Res.High[k] = 0x10000, testBAR, testBAR+0x10000
-}
-
-func happens(c *clock, typ uint32, w *wireRecord) *wireEvent {
-	return &wireEvent{
-		Head: wireHead{Type: typ, ID: w.Head.ID, Time: c.tick()}, Object: w.Attach, DMABuf: w.DMABuf, Inode: w.Inode,
-	}
-}
-
-// remapped is a mapping of the same attachment.
-func remapped(c *clock, w *wireRecord, change ...func(*wireRecord)) *wireRecord {
-	n := *w
-	n.Kind, n.Start, n.MappedAt = kindMap, c.tick(), c.tick()
-	n.Head.Time = c.tick()
-	for _, f := range change {
-		f(&n)
-	}
-	return &n
-}
-
-func verdictOf(t *testing.T, j *joiner, id uint64) placement.Memory {
-	t.Helper()
-	e := j.live[id]
-	if e == nil {
-		t.Fatalf("record %d does not live", id)
-	}
-	return j.decide(e.in).Memory
-}
-
-func kindsOf(events []Event) string {
-	var kinds []EventKind
-	for _, e := range events {
-		kinds = append(kinds, e.Kind)
-	}
-	return fmt.Sprint(kinds)
-}
-
-func wantKinds(t *testing.T, j *joiner, want ...EventKind) []Event {
-	t.Helper()
-	events := j.take()
-	if got := kindsOf(events); got != fmt.Sprint(want) {
-		t.Fatalf("events %s, want %v", got, want)
-	}
-	return events
-}
 
 func TestJoinLife(t *testing.T) {
 	var c clock
@@ -152,23 +24,23 @@ func TestJoinLife(t *testing.T) {
 		t.Errorf("importer %+v", e.Record.Importer)
 	}
 	// Evicted: told, unmapped, mapped again in system memory by a page fault.
-	j.handle(happens(&c, eventMove, w))
+	j.handle(happens(&c, abi.EventMove, w))
 	if m := verdictOf(t, j, 1); m != placement.Stale {
 		t.Errorf("after a move: %v", m)
 	}
-	j.handle(happens(&c, eventUnmap, w))
+	j.handle(happens(&c, abi.EventUnmap, w))
 	if m := verdictOf(t, j, 1); m != placement.NotMapped {
 		t.Errorf("after unmapping: %v", m)
 	}
-	j.handle(remapped(&c, w, inRAM, func(w *wireRecord) { w.Have &^= haveIOMMU; w.NResources = 0; w.Res = wireTally{} }))
+	j.handle(remapped(&c, w, inRAM, func(w *abi.Record) { w.Have &^= abi.HaveIOMMU; w.NResources = 0; w.Res = abi.Tally{} }))
 	if m := verdictOf(t, j, 1); m != placement.SystemMemory {
 		t.Errorf("after the second mapping: %v", m)
 	}
-	in := happens(&c, eventUnmap, w)
-	in.Flags = eventInDereg
+	in := happens(&c, abi.EventUnmap, w)
+	in.Flags = abi.EventInDereg
 	j.handle(in)
-	j.handle(happens(&c, eventDetach, w))
-	j.handle(happens(&c, eventDereg, w))
+	j.handle(happens(&c, abi.EventDetach, w))
+	j.handle(happens(&c, abi.EventDereg, w))
 	events := wantKinds(t, j, Moved, Unmapped, Mapped, Released)
 	if r := events[3].Record; r.Ended != "deregistered" || r.Moves != 1 || r.Placement.Memory != placement.SystemMemory {
 		t.Errorf("the end: %+v", r)
@@ -186,17 +58,17 @@ func TestJoinLife(t *testing.T) {
 func TestJoinAddressReuse(t *testing.T) {
 	var c clock
 	j := testJoiner(100)
-	same := func(w *wireRecord) { w.Attach, w.MR, w.DMABuf, w.SGT = 0xa, 0xd, 0xb, 0xc }
+	same := func(w *abi.Record) { w.Attach, w.MR, w.DMABuf, w.SGT = 0xa, 0xd, 0xb, 0xc }
 	first := made(&c, 1, same)
 	j.handle(first)
 	second := made(&c, 2, same, inRAM)
 	j.handle(second) // the first one's end is late
-	j.handle(happens(&c, eventDereg, first))
+	j.handle(happens(&c, abi.EventDereg, first))
 	if j.live[1] != nil || j.live[2] == nil {
 		t.Fatal("the end of the first ended the second")
 	}
 	// A move of the first one's buffer says nothing about the second's.
-	move := happens(&c, eventMove, first)
+	move := happens(&c, abi.EventMove, first)
 	j.handle(move)
 	if m := verdictOf(t, j, 2); m != placement.SystemMemory {
 		t.Errorf("%v: a move of another buffer at the same address", m)
@@ -209,8 +81,8 @@ func TestJoinReorder(t *testing.T) {
 	var c clock
 	j := testJoiner(100)
 	w := made(&c, 5)
-	j.handle(happens(&c, eventMove, w))
-	j.handle(happens(&c, eventRevoke, w))
+	j.handle(happens(&c, abi.EventMove, w))
+	j.handle(happens(&c, abi.EventRevoke, w))
 	j.handle(w)
 	wantKinds(t, j, Registered, Revoked)
 	if m := verdictOf(t, j, 5); m != placement.Stale {
@@ -218,7 +90,7 @@ func TestJoinReorder(t *testing.T) {
 	}
 	// A move between the mapping and the end of the call.
 	w = made(&c, 6)
-	m := happens(&c, eventMove, w)
+	m := happens(&c, abi.EventMove, w)
 	m.Head.Time = w.MappedAt + 1
 	j.handle(m)
 	j.handle(w)
@@ -227,7 +99,7 @@ func TestJoinReorder(t *testing.T) {
 	}
 	// And one before the mapping does not matter.
 	w = made(&c, 7)
-	m = happens(&c, eventMove, w)
+	m = happens(&c, abi.EventMove, w)
 	m.Head.Time = w.MappedAt - 1
 	j.handle(m)
 	j.handle(w)
@@ -247,7 +119,7 @@ func TestJoinEarlyGivenUp(t *testing.T) {
 	if m := verdictOf(t, j, 4+maxEarly); m != placement.PeerToPeer {
 		t.Errorf("%v before anything was given up", m)
 	}
-	j.handle(happens(&c, eventDereg, slow))
+	j.handle(happens(&c, abi.EventDereg, slow))
 	j.handle(slow)
 	if m := verdictOf(t, j, 3); m != placement.Unknown {
 		t.Errorf("deregistered before its call came back, which was forgotten: %v", m)
@@ -258,21 +130,21 @@ func TestJoinEarlyGivenUp(t *testing.T) {
 	}
 }
 
-// Events of what existed before, and is followed no more, wait for nobody, and do
-// not spoil what comes.
+// Events of an attachment that existed before the tracer and is no longer followed are not kept
+// for a later record, and do not change the verdicts of later records.
 func TestJoinEarlyExisting(t *testing.T) {
 	var c clock
 	j := testJoiner(10)
 	old := made(&c, existedBit|1)
 	for range maxEarly + 10 {
-		j.handle(happens(&c, eventUnmap, old))
+		j.handle(happens(&c, abi.EventUnmap, old))
 	}
 	if j.nEarly != 0 || len(j.early) != 0 || j.orphan != maxEarly+10 {
 		t.Errorf("%d events wait, %d are orphans", j.nEarly, j.orphan)
 	}
 	slow := made(&c, 2)
-	j.handle(happens(&c, eventMove, slow))
-	j.handle(happens(&c, eventRevoke, slow))
+	j.handle(happens(&c, abi.EventMove, slow))
+	j.handle(happens(&c, abi.EventRevoke, slow))
 	j.handle(made(&c, 3))
 	j.handle(slow)
 	if m := verdictOf(t, j, 3); m != placement.PeerToPeer {
@@ -292,9 +164,9 @@ func TestJoinLoss(t *testing.T) {
 	j.handle(made(&c, 2))
 	gone := made(&c, 3)
 	j.handle(gone)
-	j.handle(happens(&c, eventDereg, gone))
-	var before, after [eventTypes]uint64
-	after[eventMove] = 2
+	j.handle(happens(&c, abi.EventDereg, gone))
+	var before, after [abi.EventTypes]uint64
+	after[abi.EventMove] = 2
 	j.lose(lossWords(before, after), uint64(c))
 	for _, e := range j.take() {
 		if p := e.Record.Placement; p.Memory != placement.Unknown {
@@ -304,12 +176,12 @@ func TestJoinLoss(t *testing.T) {
 	if m := verdictOf(t, j, 1); m != placement.Unknown {
 		t.Errorf("a record older than the loss: %v", m)
 	}
-	// What is mapped afterwards is whole.
+	// A record after the loss has a verdict again.
 	j.handle(made(&c, 4))
 	if m := verdictOf(t, j, 4); m != placement.PeerToPeer {
 		t.Errorf("a record younger than the loss: %v", m)
 	}
-	after[eventExport], before[eventMove] = 5, 2
+	after[abi.EventExport], before[abi.EventMove] = 5, 2
 	if w := lossWords(before, after); w != "" {
 		t.Errorf("lost exports matter to nobody: %q", w)
 	}
@@ -318,7 +190,7 @@ func TestJoinLoss(t *testing.T) {
 func TestJoinRefused(t *testing.T) {
 	var c clock
 	j := testJoiner(100)
-	w := made(&c, 1, func(w *wireRecord) { w.Ret = -int32(unix.EBUSY) })
+	w := made(&c, 1, func(w *abi.Record) { w.Ret = -int32(unix.EBUSY) })
 	j.handle(w)
 	e := wantKinds(t, j, Refused)[0]
 	if e.Record.Placement.Memory != placement.NotMapped || e.Record.Placement.Errno != int(unix.EBUSY) {
@@ -330,7 +202,7 @@ func TestJoinRefused(t *testing.T) {
 	// A dereg that fails ends nothing.
 	w = made(&c, 2)
 	j.handle(w)
-	d := happens(&c, eventDereg, w)
+	d := happens(&c, abi.EventDereg, w)
 	d.Ret = -int32(unix.EBUSY)
 	j.handle(d)
 	if j.live[2] == nil {
@@ -341,10 +213,10 @@ func TestJoinRefused(t *testing.T) {
 // A call without a descriptor is a question, and no refusal.
 func TestJoinProbe(t *testing.T) {
 	j := testJoiner(100)
-	j.handle(refused(unix.EBADF, func(w *wireRecord) { nothing(w); w.FD = -1 }, ret{funcGet, unix.EBADF, 0}))
-	j.handle(refused(unix.EBADF, nothing, ret{funcGet, unix.EBADF, 0}))
+	j.handle(refused(unix.EBADF, func(w *abi.Record) { nothing(w); w.FD = -1 }, ret{abi.FuncGet, unix.EBADF, 0}))
+	j.handle(refused(unix.EBADF, nothing, ret{abi.FuncGet, unix.EBADF, 0}))
 	// Whose driver has no such op says so.
-	j.handle(refused(unix.EOPNOTSUPP, func(w *wireRecord) { nothing(w); w.FD = -1 }))
+	j.handle(refused(unix.EOPNOTSUPP, func(w *abi.Record) { nothing(w); w.FD = -1 }))
 	wantKinds(t, j, Probed, Refused, Refused)
 }
 
@@ -373,7 +245,7 @@ func TestJoinMovesUnseen(t *testing.T) {
 	j := testJoiner(100)
 	j.conv.unmoved = true
 	j.handle(made(&c, 1, translated, physical))
-	j.handle(made(&c, 2, translated, physical, func(w *wireRecord) { w.Have |= havePin }))
+	j.handle(made(&c, 2, translated, physical, func(w *abi.Record) { w.Have |= abi.HavePin }))
 	if m := verdictOf(t, j, 1); m != placement.Unknown {
 		t.Errorf("one that may be moved: %v", m)
 	}
@@ -388,27 +260,30 @@ func TestJoinRevoked(t *testing.T) {
 	j := testJoiner(100)
 	w := made(&c, 1)
 	j.handle(w)
-	j.handle(happens(&c, eventMove, w))
-	j.handle(happens(&c, eventRevoke, w))
-	j.handle(happens(&c, eventUnmap, w))
+	j.handle(happens(&c, abi.EventMove, w))
+	j.handle(happens(&c, abi.EventRevoke, w))
+	j.handle(happens(&c, abi.EventUnmap, w))
 	events := wantKinds(t, j, Registered, Moved, Revoked, Unmapped)
 	if events[2].Record.Placement.Memory != placement.Stale || events[3].Record.Placement.Memory != placement.NotMapped {
 		t.Errorf("%v, then %v", events[2].Record.Placement, events[3].Record.Placement)
 	}
 }
 
-// What is not mapped cannot be revoked: an importer that was refused cleans up.
+// The revocation of a buffer that is not mapped is none: an importer that was refused cleans up.
 func TestJoinRevokedUnmapped(t *testing.T) {
 	var c clock
 	j := testJoiner(100)
-	w := made(&c, 1, func(w *wireRecord) { w.Kind, w.Have = kindAttach, w.Have&^(haveMR|haveMap); w.DMA = wireTally{} })
+	w := made(&c, 1, func(w *abi.Record) {
+		w.Kind, w.Have = abi.KindAttach, w.Have&^(abi.HaveMR|abi.HaveMap)
+		w.DMA = abi.Tally{}
+	})
 	j.handle(w)
-	j.handle(happens(&c, eventRevoke, w))
+	j.handle(happens(&c, abi.EventRevoke, w))
 	if m := verdictOf(t, j, 1); m != placement.NotMapped {
 		t.Errorf("%v", m)
 	}
-	d := happens(&c, eventDetach, w)
-	d.Flags = eventInDereg
+	d := happens(&c, abi.EventDetach, w)
+	d.Flags = abi.EventInDereg
 	j.handle(d)
 	if r := wantKinds(t, j, Attached, Released)[1].Record; r.Ended != "deregistered" {
 		t.Errorf("ended: %q", r.Ended)
@@ -420,9 +295,9 @@ func TestJoinRevokedUnmapped(t *testing.T) {
 func TestJoinDemotion(t *testing.T) {
 	var c clock
 	j := testJoiner(100)
-	barred := func(w *wireRecord) {
+	barred := func(w *abi.Record) {
 		w.NOthers, w.NBarred, w.OpPin = 3, 2, 1
-		w.Have |= haveP2P
+		w.Have |= abi.HaveP2P
 		set(w.Barred[:], "0000:06:00.0")
 	}
 	w := made(&c, 1, barred)
@@ -434,7 +309,7 @@ func TestJoinDemotion(t *testing.T) {
 	if r := wantKinds(t, j, Mapped)[0].Record; r.DemotedBy != "0000:06:00.0 and 1 more" || r.Placement.Memory != placement.SystemMemory {
 		t.Errorf("demoted by %q: %v", r.DemotedBy, r.Placement)
 	}
-	j.handle(remapped(&c, w, inRAM, barred, func(w *wireRecord) { w.Have &^= haveP2P }))
+	j.handle(remapped(&c, w, inRAM, barred, func(w *abi.Record) { w.Have &^= abi.HaveP2P }))
 	if r := wantKinds(t, j, Mapped)[0].Record; r.DemotedBy != "" {
 		t.Errorf("an importer that may not use peer-to-peer itself was demoted by %q", r.DemotedBy)
 	}
@@ -447,18 +322,18 @@ func TestJoinPinLater(t *testing.T) {
 		var c clock
 		j := testJoiner(100)
 		j.conv.optional = optional
-		w := made(&c, 1, func(w *wireRecord) { w.Kind = kindAttach; w.Have &^= haveMR })
+		w := made(&c, 1, func(w *abi.Record) { w.Kind = abi.KindAttach; w.Have &^= abi.HaveMR })
 		j.handle(w)
 		if r := wantKinds(t, j, Attached)[0].Record; r.Importer.Mode != ModeDynamic || r.Pinned {
 			t.Errorf("%+v", r.Importer)
 		}
-		refused := happens(&c, eventPin, w)
+		refused := happens(&c, abi.EventPin, w)
 		refused.Ret = -int32(unix.EBUSY)
 		j.handle(refused)
 		if r := j.records()[0]; r.Importer.Mode != ModeDynamic || r.Pinned {
 			t.Errorf("a refused pin: %+v", r.Importer)
 		}
-		j.handle(happens(&c, eventPin, w))
+		j.handle(happens(&c, abi.EventPin, w))
 		if r := j.records()[0]; r.Importer.Mode != want || !r.Pinned {
 			t.Errorf("optional %v: %+v", optional, r.Importer)
 		}
@@ -470,26 +345,26 @@ func TestJoinPinLater(t *testing.T) {
 func TestJoinCachedMapping(t *testing.T) {
 	var c clock
 	j := testJoiner(100)
-	w := made(&c, 1, translated, physical, func(w *wireRecord) {
-		w.Kind = kindAttach
-		w.Have |= haveCached
-		w.Have &^= haveMR
+	w := made(&c, 1, translated, physical, func(w *abi.Record) {
+		w.Kind = abi.KindAttach
+		w.Have |= abi.HaveCached
+		w.Have &^= abi.HaveMR
 	})
 	j.handle(w)
-	j.handle(remapped(&c, w, func(w *wireRecord) { w.NResources, w.Res = 0, wireTally{} }))
+	j.handle(remapped(&c, w, func(w *abi.Record) { w.NResources, w.Res = 0, abi.Tally{} }))
 	if m := verdictOf(t, j, 1); m != placement.PeerToPeer {
 		t.Errorf("the cached table, mapped: %v", m)
 	}
-	j.handle(happens(&c, eventUnmap, w))
+	j.handle(happens(&c, abi.EventUnmap, w))
 	if m := verdictOf(t, j, 1); m != placement.PeerToPeer {
 		t.Errorf("the cached table, unmapped, which does nothing: %v", m)
 	}
 	// Another table is another mapping, without evidence.
-	j.handle(remapped(&c, w, func(w *wireRecord) { w.NResources, w.Res, w.SGT = 0, wireTally{}, 0xeeee }))
+	j.handle(remapped(&c, w, func(w *abi.Record) { w.NResources, w.Res, w.SGT = 0, abi.Tally{}, 0xeeee }))
 	if m := verdictOf(t, j, 1); m != placement.Unknown {
 		t.Errorf("a new table: %v", m)
 	}
-	j.handle(happens(&c, eventDetach, w))
+	j.handle(happens(&c, abi.EventDetach, w))
 	wantKinds(t, j, Attached, Mapped, Mapped, Released)
 }
 
@@ -498,67 +373,10 @@ func TestJoinRelease(t *testing.T) {
 	j := testJoiner(100)
 	w := made(&c, 1)
 	j.handle(w)
-	j.handle(happens(&c, eventRelease, w)) // its dereg was lost
+	j.handle(happens(&c, abi.EventRelease, w)) // its dereg was lost
 	events := wantKinds(t, j, Registered, Released)
 	if r := events[1].Record; len(r.Incomplete) == 0 || r.Ended != "buffer released" {
 		t.Errorf("%+v", r)
-	}
-}
-
-// A process that is killed with many registrations on buffers of their own, while
-// others live, costs a look at each of its own.
-func TestJoinManyBuffers(t *testing.T) {
-	var c clock
-	const n = 3000
-	j := testJoiner(2 * n)
-	var list []*wireRecord
-	for id := uint64(1); id <= n; id++ {
-		w := made(&c, id)
-		list = append(list, w)
-		j.handle(w)
-	}
-	j.take()
-	for _, w := range list[:n/2] {
-		j.handle(happens(&c, eventMove, w))
-		j.handle(happens(&c, eventDereg, w))
-		j.handle(happens(&c, eventRelease, w))
-	}
-	for _, w := range list[n/2:] { // whose deregistrations were lost
-		j.handle(happens(&c, eventRelease, w))
-	}
-	if j.looked != n {
-		t.Errorf("%d looks at records, for %d moves and %d releases that ended one", j.looked, n/2, n/2)
-	}
-	if len(j.live) != 0 || j.order.Len() != 0 || len(j.onBuf) != 0 {
-		t.Errorf("%d records live, %d in order, on %d buffers", len(j.live), j.order.Len(), len(j.onBuf))
-	}
-	if got := len(j.take()); got != 2*n-n/2 {
-		t.Errorf("%d events", got)
-	}
-}
-
-// Records on one buffer are each told of its move and its end, in their order.
-func TestJoinOneBuffer(t *testing.T) {
-	var c clock
-	j := testJoiner(3)
-	on := func(w *wireRecord) { w.DMABuf, w.Inode = 0xb, 7 }
-	first := made(&c, 1, on)
-	for id := uint64(1); id <= 4; id++ { // the first is given up
-		j.handle(made(&c, id, on))
-	}
-	j.handle(made(&c, 3, on)) // a number again: the newer one counts
-	j.take()
-	j.handle(happens(&c, eventMove, first))
-	j.handle(happens(&c, eventRelease, first))
-	var ids []uint64
-	for _, e := range wantKinds(t, j, Moved, Moved, Moved, Released, Released, Released) {
-		ids = append(ids, e.Record.ID)
-	}
-	if want := []uint64{2, 4, 3, 2, 4, 3}; !slices.Equal(ids, want) {
-		t.Errorf("of records %v, want %v", ids, want)
-	}
-	if len(j.onBuf) != 0 {
-		t.Errorf("%d buffers are left", len(j.onBuf))
 	}
 }
 
@@ -567,8 +385,8 @@ func TestJoinProcessExit(t *testing.T) {
 	j := testJoiner(100)
 	w := made(&c, 1)
 	j.handle(w)
-	d := happens(&c, eventDereg, w)
-	d.Flags = eventExiting
+	d := happens(&c, abi.EventDereg, w)
+	d.Flags = abi.EventExiting
 	j.handle(d)
 	if r := j.take()[1].Record; r.Ended != "process exit" {
 		t.Errorf("ended by %q", r.Ended)
@@ -578,11 +396,11 @@ func TestJoinProcessExit(t *testing.T) {
 func TestJoinMapRefused(t *testing.T) {
 	var c clock
 	j := testJoiner(100)
-	w := made(&c, 1, func(w *wireRecord) { w.Kind = kindAttach; w.Have &^= haveMR | haveMap })
+	w := made(&c, 1, func(w *abi.Record) { w.Kind = abi.KindAttach; w.Have &^= abi.HaveMR | abi.HaveMap })
 	j.handle(w)
-	j.handle(remapped(&c, w, func(w *wireRecord) {
+	j.handle(remapped(&c, w, func(w *abi.Record) {
 		w.Ret, w.NSteps = -int32(unix.EINVAL), 1
-		w.Steps[0] = wireStep{Func: funcMap, Ret: -int32(unix.EINVAL)}
+		w.Steps[0] = abi.Step{Func: abi.FuncMap, Ret: -int32(unix.EINVAL)}
 	}))
 	e := wantKinds(t, j, Attached, MapRefused)[1]
 	if p := e.Record.Placement; p.Memory != placement.NotMapped || p.Errno != int(unix.EINVAL) {
@@ -592,52 +410,9 @@ func TestJoinMapRefused(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	// The record itself has not failed: its next mapping may succeed.
-	j.handle(remapped(&c, w, func(w *wireRecord) { w.Have |= haveMap }))
+	j.handle(remapped(&c, w, func(w *abi.Record) { w.Have |= abi.HaveMap }))
 	if r := wantKinds(t, j, Mapped)[0].Record; r.Failed() || r.Placement.Memory != placement.PeerToPeer {
 		t.Errorf("mapped after a refusal: %+v", r)
-	}
-}
-
-// Bounded state, whatever comes.
-func TestJoinBounds(t *testing.T) {
-	var c clock
-	j := testJoiner(50)
-	for id := uint64(1); id <= 100_000; id++ {
-		w := made(&c, id)
-		if id%3 != 0 { // a third of the records is lost
-			j.handle(w)
-		}
-		j.handle(happens(&c, eventMove, w))
-		if id%2 == 0 { // half of the ends too
-			j.handle(happens(&c, eventDereg, w))
-		}
-		j.take()
-	}
-	if len(j.live) > 50 || j.order.Len() != len(j.live) {
-		t.Errorf("%d records live, %d in order", len(j.live), j.order.Len())
-	}
-	if j.nEarly > maxEarly || len(j.early) > maxEarly || len(j.moved) > 50 {
-		t.Errorf("%d events wait for %d records, %d moves", j.nEarly, len(j.early), len(j.moved))
-	}
-	if j.evict == 0 || j.orphan == 0 {
-		t.Error("nothing was counted as given up")
-	}
-}
-
-// A record that is given up for lack of room says so: nobody need wait for its
-// end.
-func TestJoinGivenUp(t *testing.T) {
-	var c clock
-	j := testJoiner(2)
-	for id := uint64(1); id <= 3; id++ {
-		j.handle(made(&c, id))
-	}
-	events := wantKinds(t, j, Registered, Registered, GivenUp, Registered)
-	if r := events[2].Record; r.ID != 1 || r.Ended != "" || r.Placement.Memory != placement.PeerToPeer {
-		t.Errorf("%+v", r)
-	}
-	if j.evict != 1 || j.live[1] != nil || j.live[3] == nil {
-		t.Errorf("%d given up, %d live", j.evict, len(j.live))
 	}
 }
 
@@ -646,7 +421,7 @@ func TestJoinFind(t *testing.T) {
 	j := testJoiner(10)
 	j.handle(made(&c, 1))
 	j.handle(made(&c, 2))
-	other := made(&c, 3, func(w *wireRecord) { w.Kind, w.Have, w.Inode = kindAttach, w.Have&^haveMR, 1001 })
+	other := made(&c, 3, func(w *abi.Record) { w.Kind, w.Have, w.Inode = abi.KindAttach, w.Have&^abi.HaveMR, 1001 })
 	j.handle(other) // a display's, on the first one's buffer
 	for _, row := range []struct {
 		key  placement.Key
@@ -670,9 +445,9 @@ func FuzzDecode(f *testing.F) {
 	w := made(&c, 1)
 	f.Add(recordBytes(w))
 	f.Add([]byte{})
-	f.Add([]byte{eventMove, 0, 0, 0})
+	f.Add([]byte{abi.EventMove, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		ev, err := decode(data)
+		ev, err := abi.Decode(data)
 		if err != nil {
 			return
 		}

@@ -15,16 +15,16 @@ import (
 )
 
 // A kretprobe follows a function in a bounded number of threads at once, and
-// misses its return in the others: each record that is lost for it is counted,
-// and what lived meanwhile is Unknown.
+// misses its return in the others. Each record that is lost this way is counted,
+// and the verdicts of records that lived at that time are Unknown.
 func TestVMKretprobesMissed(t *testing.T) {
 	const threads, most = 64, 4
 	c := mine()
-	c.rdmaWithoutBTF = true
+	c.tests.RDMAWithoutBTF = true
 	tr := open(t, c)
 	d := openDevice(t)
-	// They all wait for the lock of one buffer, in the middle of the call. To map it
-	// takes longer than a thread may run before it is the others' turn.
+	// All threads wait for the lock of one buffer, in the middle of the call. To map the
+	// buffer takes longer than the kernel lets one thread run without a break.
 	lived, b := alloc(t, "drm:vgem", 1<<20), alloc(t, "drm:vgem", 64<<20)
 	before := d.register(t, lived)
 	defer d.DestroyMR(before.Handle)
@@ -51,7 +51,7 @@ func TestVMKretprobesMissed(t *testing.T) {
 	for i := range threads {
 		crowd.Add(1)
 		wg.Go(func() {
-			// The thread ends with this: its number is nobody else's meanwhile.
+			// A locked thread ends with its goroutine: until then no other one has its number.
 			runtime.LockOSThread()
 			<-ready
 			for range most {
@@ -59,8 +59,8 @@ func TestVMKretprobesMissed(t *testing.T) {
 			}
 			crowd.Done()
 			<-last
-			// What a missed exit left behind is found by the thread's next call,
-			// or by its end, which the process's first thread has with the process.
+			// A missed exit leaves an entry behind. It is found at the thread's next call, or at
+			// its end. The process's first thread ends only with the process.
 			if i%2 == 0 && unix.Gettid() != unix.Getpid() {
 				return
 			}
@@ -83,7 +83,7 @@ func TestVMKretprobesMissed(t *testing.T) {
 	got := map[EventKind]int{}
 	for _, e := range all(t, tr) {
 		got[e.Kind]++
-		// One of which a program was skipped looks like one that is not mapped.
+		// A registration without the event of its mapping looks as if it were not mapped.
 		if m := e.Record.Placement.Memory; e.Kind == Registered && m != placement.SystemMemory && m != placement.Unknown {
 			t.Errorf("%s: %v", e.Kind, &e.Record)
 		}

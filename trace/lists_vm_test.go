@@ -64,8 +64,8 @@ var translatedRows = []listRow{
 	{list: testenv.HalvesP2PMem, dev: "edu1", memory: placement.Mixed, proof: placement.StructPage},
 }
 
-// Scatter lists that no driver of the testbed makes: what the importing device
-// writes is where the verdict says.
+// Scatter lists that no driver of the testbed makes: the bytes that the importing device
+// writes are where the verdict says.
 //
 //testbed:machine fabric+EPYC
 //testbed:machine-arm64 fabric
@@ -255,8 +255,8 @@ func (row listRow) check(t *testing.T, tr *Tracer, imp *testenv.Importer, buf *o
 	}
 }
 
-// Where the DMA API copies, since the device does not reach all of RAM, its bytes
-// do not get to the memory that it was given before somebody lets them.
+// The DMA API copies the bytes of a device that does not reach all of RAM. They are in the
+// buffer's memory only after the driver has synchronized it for the CPU.
 //
 //testbed:machine fabric+EPYC
 //testbed:machine-arm64 fabric

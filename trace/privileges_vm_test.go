@@ -20,16 +20,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/trace/internal/loader"
 )
 
-// nobody has these capabilities and no others.
-func nobody(caps ...uintptr) *syscall.SysProcAttr {
+// unprivileged makes a process run as an ordinary user that has these capabilities and no others.
+func unprivileged(caps ...uintptr) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}, AmbientCaps: caps}
 }
 
-// watchParent traces the process that started this one, and says what that did.
+// watchParent traces the process that started this one, and prints its registrations.
 func watchParent() error {
-	c := Config{PIDs: []int{os.Getppid()}, rdmaWithoutBTF: os.Getenv(childEnv) == childWatchesByKprobes}
+	c := Config{PIDs: []int{os.Getppid()}, tests: loader.Tests{RDMAWithoutBTF: os.Getenv(childEnv) == childWatchesByKprobes}}
 	tr, err := Open(c)
 	if err != nil {
 		return err
@@ -58,9 +59,9 @@ func watchParent() error {
 	return errors.New("it saw no end")
 }
 
-// The capabilities that are said to suffice do: for somebody who is not root, and
-// who sees another's registrations whole. Without one of them it is named, and
-// none that is there.
+// A user who is not root and has the documented capabilities can trace, and sees another
+// process's registrations whole. If one capability is missing, the error names it, and none of
+// the others.
 func TestVMPrivileges(t *testing.T) {
 	testenv.VM(t)
 	names := map[uintptr]string{unix.CAP_BPF: "CAP_BPF", unix.CAP_PERFMON: "CAP_PERFMON", unix.CAP_SYS_ADMIN: "CAP_SYS_ADMIN"}
@@ -68,7 +69,7 @@ func TestVMPrivileges(t *testing.T) {
 	for _, without := range every {
 		t.Run("without "+names[without], func(t *testing.T) {
 			others := slices.DeleteFunc(slices.Clone(every), func(c uintptr) bool { return c == without })
-			text, status := tried(t, childOpens, nobody(others...))
+			text, status := tried(t, childOpens, unprivileged(others...))
 			if status != 1 {
 				t.Errorf("status %d", status)
 			}
@@ -85,7 +86,7 @@ func TestVMPrivileges(t *testing.T) {
 			d, b := openDevice(t), alloc(t, "drm:vgem", 1<<20)
 			cmd := exec.Command(anybodys(t))
 			cmd.Env = append(os.Environ(), childEnv+"="+what)
-			cmd.SysProcAttr, cmd.Stderr = nobody(every...), os.Stderr
+			cmd.SysProcAttr, cmd.Stderr = unprivileged(every...), os.Stderr
 			pipe, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)

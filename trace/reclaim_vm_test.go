@@ -6,10 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
 )
 
-// What a thread has left that ended unseen is given back and counted as lost; what
-// those have that live is theirs.
+// The tracer frees the slots of a thread whose end it has not seen, and counts their records as
+// lost. The slots of threads that live stay taken.
 func TestVMReclaim(t *testing.T) {
 	tr := open(t, mine())
 	d, b := openDevice(t), alloc(t, "drm:vgem", 1<<20)
@@ -19,29 +21,26 @@ func TestVMReclaim(t *testing.T) {
 	}
 	dead := uint64(done.Process.Pid)
 	threads := []uint64{dead<<32 | dead, uint64(os.Getpid())<<32 | dead, uint64(os.Getpid())<<32 | uint64(os.Getpid())}
-	for what := range uint32(ownersTypes) {
-		var owners wireOwners
+	for what := range uint32(abi.OwnersTypes) {
+		var owners abi.Owners
 		for n, thread := range threads {
 			owners.Thread[100+n] = thread
 			owners.Taken[thread*0x9e3779b97f4a7c15>>58]++ // spread(), group_of()
 		}
-		if err := tr.loader.core.Maps["owners"].Put(what, &owners); err != nil {
+		if err := tr.loader.Map("owners").Put(what, &owners); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := tr.loader.core.Maps["pids"].Put(dead, uint8(1)); err != nil {
+	if err := tr.loader.Map("pids").Put(dead, uint8(1)); err != nil {
 		t.Fatal(err)
 	}
 	before := tr.Loss()
-	tr.loader.mu.Lock()
-	err := tr.loader.reclaimAll()
-	tr.loader.mu.Unlock()
-	if err != nil {
+	if err := tr.loader.ReclaimAll(); err != nil {
 		t.Fatal(err)
 	}
-	for what := range uint32(ownersTypes) {
-		var owners wireOwners
-		if err := tr.loader.core.Maps["owners"].Lookup(what, &owners); err != nil {
+	for what := range uint32(abi.OwnersTypes) {
+		var owners abi.Owners
+		if err := tr.loader.Map("owners").Lookup(what, &owners); err != nil {
 			t.Fatal(err)
 		}
 		left, taken := 0, uint32(0)
@@ -59,15 +58,15 @@ func TestVMReclaim(t *testing.T) {
 		if left != 1 || taken != 1 || owners.Taken[threads[2]*0x9e3779b97f4a7c15>>58] != 1 {
 			t.Errorf("%d slots are left, %d counted: %v", left, taken, owners.Taken)
 		}
-		if err := tr.loader.core.Maps["owners"].Put(what, &wireOwners{}); err != nil {
+		if err := tr.loader.Map("owners").Put(what, &abi.Owners{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var one uint8
-	if err := tr.loader.core.Maps["pids"].Lookup(dead, &one); err == nil {
+	if err := tr.loader.Map("pids").Lookup(dead, &one); err == nil {
 		t.Error("a process that is gone is followed")
 	}
-	if err := tr.loader.core.Maps["pids"].Lookup(uint64(os.Getpid()), &one); err != nil {
+	if err := tr.loader.Map("pids").Lookup(uint64(os.Getpid()), &one); err != nil {
 		t.Errorf("this one is not: %v", err)
 	}
 	mr := d.register(t, b)

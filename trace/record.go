@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/refusal"
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
 )
 
 // Call is what a record is about.
@@ -30,8 +31,8 @@ const (
 )
 
 var calls = map[uint32]Call{
-	kindRegDMABuf: RegDMABufMR, kindRegMR: RegMR, kindRereg: ReregMR, kindReregDMABuf: ReregDMABufMR,
-	kindAttach: Attachment, kindUmem: Attachment, kindMap: Mapping, kindInventory: Found,
+	abi.KindRegDMABuf: RegDMABufMR, abi.KindRegMR: RegMR, abi.KindRereg: ReregMR, abi.KindReregDMABuf: ReregDMABufMR,
+	abi.KindAttach: Attachment, abi.KindUmem: Attachment, abi.KindMap: Mapping, abi.KindInventory: Found,
 }
 
 // Mode is how an importer holds a buffer.
@@ -56,7 +57,7 @@ type Buffer struct {
 	NIC      bool   `json:"nic,omitempty"`    // memory of an RDMA device's own (UVERBS_OBJECT_DMABUF, Linux 7.1 and later)
 }
 
-// nicExporter is the exporter's name of what RDMA devices export of themselves.
+// nicExporter is the exporter's name of memory of an RDMA device's own.
 const nicExporter = "ib_uverbs"
 
 // Importer is the device that a buffer is attached to.
@@ -69,7 +70,7 @@ type Importer struct {
 	Operations  string           `json:"operations,omitempty"`
 	Module      string           `json:"module,omitempty"` // that the operations belong to
 	PeerAllowed placement.Answer `json:"peer2peer"`        // after the exporter's attach; never proof
-	PeerWanted  placement.Answer `json:"allow_peer2peer"`  // what the importer asked for
+	PeerWanted  placement.Answer `json:"allow_peer2peer"`  // as the importer asked for
 	IOMMU       string           `json:"iommu"`            // "none", "IOMMU", "unknown"
 }
 
@@ -98,7 +99,7 @@ type Step struct {
 type Record struct {
 	ID     uint64 `json:"id"`
 	Call   Call   `json:"call"`
-	Use    Use    `json:"use,omitempty"` // what the buffer was attached for
+	Use    Use    `json:"use,omitempty"` // the purpose of the attachment
 	PID    int    `json:"pid"`           // in the initial PID namespace
 	TID    int    `json:"tid"`
 	Comm   string `json:"comm"`
@@ -139,17 +140,17 @@ type Record struct {
 	EndedAt    time.Time `json:"ended_at,omitzero"`
 	Existed    bool      `json:"existed,omitempty"`    // before tracing began
 	Outside    bool      `json:"outside,omitempty"`    // by a process that the filters leave out: another importer of a buffer that is followed
-	Incomplete []string  `json:"incomplete,omitempty"` // what is not known of it, and why
+	Incomplete []string  `json:"incomplete,omitempty"` // the facts that are not known, and why
 
 	driverOp placement.Answer // the driver has reg_user_mr_dmabuf
 	distance int32
 	provider string
-	detour   string // what would let peer-to-peer pass
+	detour   string // the remedy that would let peer-to-peer pass
 	finding  *refusal.Finding
 	demoter  string
 }
 
-// endedByExit is Record.Ended of what nobody released.
+// endedByExit is Record.Ended of a registration that ended with its process.
 const endedByExit = "process exit"
 
 // Failed reports that the call was refused.
@@ -167,6 +168,12 @@ const probeWords = "the descriptor was -1: the program asked only whether the dr
 // importer's attachment.
 func (r *Record) Registration() bool {
 	return r.Call == RegDMABufMR || r.Call == RegMR || r.Call == ReregMR || r.Call == ReregDMABufMR
+}
+
+// registration reports that a record of this kind is a registration's.
+func registration(kind uint32) bool {
+	r := Record{Call: calls[kind]}
+	return r.Registration()
 }
 
 // String is one line.
@@ -209,17 +216,17 @@ type EventKind string
 const (
 	Registered EventKind = "registered"  // a registration succeeded
 	Refused    EventKind = "refused"     // a registration or attachment failed
-	Probed     EventKind = "probed"      // refused as was meant: the descriptor was -1 ([Record.Probe])
+	Probed     EventKind = "probed"      // refused as the program expected: the descriptor was -1 ([Record.Probe])
 	Attached   EventKind = "attached"    // another importer attached
 	Mapped     EventKind = "mapped"      // mapped, or mapped again
 	MapRefused EventKind = "map refused" // Errno and Steps are that mapping's
-	Moved      EventKind = "moved"       // what was known of the placement is stale
+	Moved      EventKind = "moved"       // the buffer's memory moved: the placement is stale
 	Unmapped   EventKind = "unmapped"    // outside of a deregistration
 	Revoked    EventKind = "revoked"
 	Released   EventKind = "released" // deregistered or detached
 	Exported   EventKind = "exported" // a dma-buf was made (Config.Exports)
 	Existing   EventKind = "existing" // found when tracing began
-	GivenUp    EventKind = "given up" // lives, and is followed no more: too many do (Config.MaxRecords)
+	GivenUp    EventKind = "given up" // lives on, but the tracer follows it no longer: too many live (Config.MaxRecords)
 )
 
 // Event is a change of a record.

@@ -11,9 +11,10 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/loader"
 )
 
-// What the kernel refuses is explained by the function that refused.
+// A refusal is explained by the kernel function that refused first.
 func TestVMRefusals(t *testing.T) {
 	tr := shared(t)
 	d := openDevice(t)
@@ -25,7 +26,8 @@ func TestVMRefusals(t *testing.T) {
 	}
 	defer null.Close()
 	const closed = 1 << 18
-	// What uverbs itself refuses is told by the arguments, which its types lead to.
+	// A refusal by uverbs itself is explained by the call's arguments, which are read with the
+	// module's types.
 	byUverbs, hidden := StageUverbs, !testenv.HasTypes("ib_uverbs")
 	if hidden {
 		byUverbs = StageDriver
@@ -117,7 +119,7 @@ func TestVMExporterHooksAreBounded(t *testing.T) {
 	watched, left := 0, 0
 	for _, h := range open(t, c).Hooks() {
 		switch {
-		case h.What != whatExporterOps:
+		case h.What != loader.WhatExporterOps:
 		case h.Attached():
 			watched++
 		default:

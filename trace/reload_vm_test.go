@@ -54,37 +54,33 @@ func noRDMA(t *testing.T) {
 func TestVMUverbsComesMeanwhile(t *testing.T) {
 	noRDMA(t)
 	c := mine()
-	c.meanwhile = func() { sh(t, bringRDMA) }
+	c.tests.Meanwhile = func() { sh(t, bringRDMA) }
 	tr := open(t, c)
 	if !tr.RDMA() {
 		t.Error("RDMA is not attached")
 	}
 	registeredBy(t, tr)
-	// What is attached to by its types stays.
+	// fentry and fexit programs keep their module loaded.
 	if err := unix.DeleteModule("ib_core", unix.O_NONBLOCK); err == nil {
 		t.Error("ib_core went")
 	}
 }
 
-// A kprobe does not hold its module. One that goes and comes again, as when a vendor's
-// stack is restarted, is attached to again.
+// A kprobe does not keep its module loaded. The tracer attaches again to a module that is
+// unloaded and loaded again, as when a vendor's stack is restarted.
 func TestVMReloadedWithoutBTF(t *testing.T) {
 	noRDMA(t)
 	sh(t, bringRDMA)
 	c := mine()
-	c.rdmaWithoutBTF = true
+	c.tests.RDMAWithoutBTF = true
 	tr := open(t, c)
 	registers(t, tr)
 	watched := probes(tr)
 	for range 2 {
 		sh(t, dropRDMA)
 		sh(t, bringRDMA)
-		now := tr.loader.rdmaNow()
 		for ctx := within(t); ; time.Sleep(10 * time.Millisecond) {
-			tr.loader.mu.Lock()
-			again := tr.loader.have["rdma"] && tr.loader.rdma == now
-			tr.loader.mu.Unlock()
-			if again {
+			if tr.loader.RDMACurrent() {
 				break
 			}
 			if ctx.Err() != nil {
@@ -113,11 +109,12 @@ func probes(tr *Tracer) (n int) {
 	return n
 }
 
-// The reader does not wait for what a module brings to be attached to; Close does.
+// The reader does not wait until programs are attached to a module's functions. Close does.
 func TestVMReaderGoesOn(t *testing.T) {
-	tr := open(t, mine())
+	c, goOn := mine(), make(chan struct{})
+	c.tests.ModuleCame = func() { <-goOn } // as if it took long
+	tr := open(t, c)
 	sh(t, "modprobe -r tun")
-	tr.loader.work.Lock() // as if it took long
 	sh(t, "modprobe tun")
 	if err := tr.Flush(within(t)); err != nil { // now it has read of it
 		t.Errorf("the reader stands still: %v", err)
@@ -128,9 +125,9 @@ func TestVMReaderGoesOn(t *testing.T) {
 	select {
 	case err := <-closed:
 		t.Errorf("closed while programs are attached: %v", err)
-	case <-tr.loader.quit:
+	case <-tr.loader.Stopped():
 	}
-	tr.loader.work.Unlock()
+	close(goOn)
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}

@@ -30,11 +30,11 @@ type Summary struct {
 	Events   map[EventKind]uint64 `json:"events"`   // by kind
 	Memory   map[string]uint64    `json:"memory"`   // registrations, by the verdict when they were made
 	Refusals map[string]uint64    `json:"refusals"` // refused calls, by stage and errno
-	// Latency of whole registrations first, then of each function in them:
-	// the time from the return before to its own.
+	// Latency has whole registrations first, then each function in them, whose
+	// time is that from the previous function's return to its own.
 	Latency []Latency `json:"latency"`
-	// Unreleased are registrations that nobody deregistered: they live still,
-	// or their process left it to its end. At most 64 of each are kept.
+	// Unreleased are registrations without a deregistration: they live still, or the
+	// kernel released them when their process ended. At most 64 of each are kept.
 	Unreleased  []Unreleased `json:"unreleased"`
 	NUnreleased uint64       `json:"unreleased_count"`
 	Loss        Loss         `json:"loss"`
@@ -81,7 +81,7 @@ func (s *Stats) Add(e Event) {
 	}
 }
 
-// time takes a record's steps apart: they are returns, in order.
+// time adds the duration of each step: the steps are returns, in order.
 func (s *Stats) time(r *Record) {
 	s.call.Add(r.Duration)
 	var last time.Duration
@@ -147,7 +147,7 @@ func summary(name string, h *histogram.Histogram) Latency {
 	return Latency{Function: name, Count: h.Count(), P50: h.Quantile(500), P99: h.Quantile(990), Max: h.Max()}
 }
 
-// MarshalJSON adds what Explain says of a record that failed.
+// MarshalJSON adds the explanation of a record that failed.
 func (e Event) MarshalJSON() ([]byte, error) {
 	type plain Event
 	out := struct {

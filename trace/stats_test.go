@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
 )
 
 func TestStats(t *testing.T) {
@@ -28,7 +29,7 @@ func TestStats(t *testing.T) {
 	s.Add(Event{Kind: Registered, Record: good(99, 8000, placement.PeerToPeer)})
 	s.Add(Event{Kind: Registered, Record: good(100, 16000, placement.PeerToPeer)})
 	bad := Record{Call: RegDMABufMR, Errno: unix.EBUSY, Steps: []Step{
-		{Function: "softgpu_pin", Err: unix.EBUSY, stage: funcExporterPin}, {Function: "REG_DMABUF_MR", Err: unix.EBUSY, stage: funcHandler},
+		{Function: "softgpu_pin", Err: unix.EBUSY, stage: abi.FuncExporterPin}, {Function: "REG_DMABUF_MR", Err: unix.EBUSY, stage: abi.FuncHandler},
 	}}
 	s.Add(Event{Kind: Refused, Record: bad})
 	gone := good(1, 1000, placement.SystemMemory)
@@ -64,8 +65,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// A program reads why a call failed, without knowing the stages' numbers.
-// What the kernel skipped is counted by what was not seen for it.
+// Runs that the kernel skipped are counted under the events that were not seen.
 func TestMissedWords(t *testing.T) {
 	before := map[string]uint64{"mappings": 2, "registrations": 1}
 	after := map[string]uint64{"mappings": 5, "registrations": 1, "deregistrations": 4}
@@ -81,8 +81,9 @@ func TestMissedWords(t *testing.T) {
 	}
 }
 
+// A program reads from the JSON why a call failed, without knowing the stages' numbers.
 func TestEventJSON(t *testing.T) {
-	bad := Record{Call: RegDMABufMR, Errno: unix.EBUSY, Steps: []Step{{Function: "softgpu_pin", Err: unix.EBUSY, stage: funcExporterPin}}}
+	bad := Record{Call: RegDMABufMR, Errno: unix.EBUSY, Steps: []Step{{Function: "softgpu_pin", Err: unix.EBUSY, stage: abi.FuncExporterPin}}}
 	text, err := json.Marshal(Event{Kind: Refused, Record: bad})
 	if err != nil {
 		t.Fatal(err)

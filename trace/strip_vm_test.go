@@ -78,7 +78,7 @@ func TestVMStrippedBTF(t *testing.T) {
 		}
 	})
 	hooksWithoutTypes(t, stripped)
-	// What is not known is not guessed at.
+	// Without the arguments of a call, the explanation does not guess which one is wrong.
 	tr := shared(t)
 	d, b := openDevice(t), alloc(t, "drm:vgem", 1<<20)
 	err := b.Segments()[0].Buf.Do(func(fd int) error {

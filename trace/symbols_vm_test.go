@@ -3,7 +3,6 @@
 package trace
 
 import (
-	"bytes"
 	"maps"
 	"slices"
 	"testing"
@@ -11,6 +10,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/trace/internal/loader"
+	"github.com/gpurdma/gpurdma/trace/internal/symbols"
 )
 
 // The kernel's iterator over symbols tells what /proc/kallsyms does.
@@ -21,17 +22,17 @@ func TestVMSymbols(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, asked := newSymbols(""), newSymbols("")
-	if err := asked.use(cache, kernel); err != nil || asked.list == nil {
-		t.Fatalf("%+v, %v: Linux 6.0 and later have it", asked.list, err)
+	text, asked := symbols.New(""), symbols.New("")
+	if err := asked.Use(cache, kernel); err != nil || !asked.Listed() {
+		t.Fatalf("not used, %v: Linux 6.0 and later have it", err)
 	}
-	defer asked.close()
+	defer asked.Close()
 	names := map[string]bool{"vmemmap_base": true, "dma_buf_pin": true, "rdma_restrack_add": true, "not_in_any_kernel": true}
-	want, err := text.find(names, true)
+	want, err := text.Find(names, loader.ExporterOps)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := asked.find(names, true)
+	got, err := asked.Find(names, loader.ExporterOps)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,54 +45,29 @@ func TestVMSymbols(t *testing.T) {
 		}
 	}
 	// Rust's names are longer than any that is asked for, and are cut.
-	maps.DeleteFunc(text.named, func(_ uint64, s symbol) bool { return len(s.name) >= 127 })
-	maps.DeleteFunc(asked.named, func(_ uint64, s symbol) bool { return len(s.name) >= 127 })
-	if len(text.named) < 20 {
-		t.Errorf("only %d symbols are remembered", len(text.named))
+	remembered := func(t *symbols.Table) map[uint64]symbols.Symbol {
+		all := t.Remembered()
+		maps.DeleteFunc(all, func(_ uint64, s symbols.Symbol) bool { return len(s.Name) >= 127 })
+		return all
 	}
-	for addr, sym := range text.named {
-		if asked.named[addr] != sym {
-			t.Errorf("%#x: %+v, the kernel says %+v", addr, sym, asked.named[addr])
+	inText, byKernel := remembered(text), remembered(asked)
+	if len(inText) < 20 {
+		t.Errorf("only %d symbols are remembered", len(inText))
+	}
+	for addr, sym := range inText {
+		if byKernel[addr] != sym {
+			t.Errorf("%#x: %+v, the kernel says %+v", addr, sym, byKernel[addr])
 		}
 	}
-	if len(asked.named) != len(text.named) {
-		t.Errorf("%d are remembered of the text, %d of the kernel's", len(text.named), len(asked.named))
+	if len(byKernel) != len(inText) {
+		t.Errorf("%d are remembered of the text, %d of the kernel's", len(inText), len(byKernel))
 	}
 	for _, n := range []string{"dma_buf_pin", "rdma_restrack_add"} {
-		if sym := asked.name(want[n].addr); sym != want[n] || sym.name == "" {
-			t.Errorf("%s is at %#x, where the kernel has %+v", n, want[n].addr, sym)
+		if sym := asked.Name(want[n].Addr); sym != want[n] || sym.Name == "" {
+			t.Errorf("%s is at %#x, where the kernel has %+v", n, want[n].Addr, sym)
 		}
 	}
-	if sym := asked.name(1); sym != (symbol{}) {
+	if sym := asked.Name(1); sym != (symbols.Symbol{}) {
 		t.Errorf("there is %+v at 1", sym)
-	}
-}
-
-func BenchmarkSymbols(b *testing.B) {
-	cache := btf.NewCache()
-	kernel, err := cache.Kernel()
-	if err != nil {
-		b.Skip(err)
-	}
-	filter := newNameFilter(map[string]bool{"vmemmap_base": true}, slices.Concat(importerWords, exporterWords))
-	text, asked := newSymbols(""), newSymbols("")
-	if err := asked.use(cache, kernel); err != nil {
-		b.Skip(err)
-	}
-	defer asked.close()
-	for name, s := range map[string]*symbols{"text": text, "kernel": asked} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				n := 0
-				if err := s.each(filter, func(r rawSymbol) bool {
-					if bytes.Contains(r.name, []byte("gem")) {
-						n++
-					}
-					return true
-				}); err != nil || n == 0 {
-					b.Fatal(n, err)
-				}
-			}
-		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
 )
 
 // The rows of the decision table that no machine of the testbed can produce
@@ -21,7 +22,8 @@ type part struct {
 	size  uint64
 }
 
-func (t *wireTally) add(p part) {
+// add counts a part, as the walk does.
+func add(t *abi.Tally, p part) {
 	k := int(p.kind)
 	if t.Bytes[k] == 0 || p.start < t.Low[k] {
 		t.Low[k] = p.start
@@ -32,13 +34,13 @@ func (t *wireTally) add(p part) {
 }
 
 // addressed makes the DMA addresses of a mapping, as the walk counts them.
-func addressed(parts ...part) func(*wireRecord) {
-	return func(w *wireRecord) {
-		w.DMA, w.Ranges, w.NRanges = wireTally{}, [maxRanges]wireRange{}, 0
+func addressed(parts ...part) func(*abi.Record) {
+	return func(w *abi.Record) {
+		w.DMA, w.Ranges, w.NRanges = abi.Tally{}, [abi.MaxRanges]abi.Range{}, 0
 		for _, p := range parts {
-			w.DMA.add(p)
-			if w.NRanges < maxRanges {
-				w.Ranges[w.NRanges] = wireRange{Start: p.start, Size: p.size}
+			add(&w.DMA, p)
+			if w.NRanges < abi.MaxRanges {
+				w.Ranges[w.NRanges] = abi.Range{Start: p.start, Size: p.size}
 			}
 			w.NRanges++
 		}
@@ -47,23 +49,23 @@ func addressed(parts ...part) func(*wireRecord) {
 }
 
 // paged gives it pages.
-func paged(parts ...part) func(*wireRecord) {
-	return func(w *wireRecord) {
-		w.Pages = wireTally{}
+func paged(parts ...part) func(*abi.Record) {
+	return func(w *abi.Record) {
+		w.Pages = abi.Tally{}
 		for _, p := range parts {
-			w.Pages.add(p)
+			add(&w.Pages, p)
 		}
 	}
 }
 
 // resources are what the exporter handed to dma_map_resource.
-func resources(parts ...part) func(*wireRecord) {
-	return func(w *wireRecord) {
-		w.Res, w.NResources = wireTally{}, 0
+func resources(parts ...part) func(*abi.Record) {
+	return func(w *abi.Record) {
+		w.Res, w.NResources = abi.Tally{}, 0
 		for _, p := range parts {
-			w.Res.add(p)
-			if w.NResources < maxResources {
-				w.Resources[w.NResources] = wireResource{Phys: p.start, Size: p.size}
+			add(&w.Res, p)
+			if w.NResources < abi.MaxResources {
+				w.Resources[w.NResources] = abi.Resource{Phys: p.start, Size: p.size}
 			}
 			w.NResources++
 		}
@@ -80,14 +82,14 @@ func scattered(kind placement.Kind, start, size uint64, n int) (list []part) {
 
 const kib = 1 << 10
 
-func cut(w *wireRecord) { w.Have |= haveWalkCut }
+func cut(w *abi.Record) { w.Have |= abi.HaveWalkCut }
 
 // cuda is NVIDIA's exporter: static, its BAR mapped whatever peer2peer says.
-func cuda(w *wireRecord) {
+func cuda(w *abi.Record) {
 	w.Exporter, w.Owner = [24]byte{}, [24]byte{}
 	set(w.Exporter[:], "nvidia")
 	set(w.Owner[:], "nvidia")
-	w.Have &^= haveP2P
+	w.Have &^= abi.HaveP2P
 }
 
 func TestSyntheticVerdicts(t *testing.T) {
@@ -98,7 +100,7 @@ func TestSyntheticVerdicts(t *testing.T) {
 	type bytes map[placement.Kind]uint64
 	for _, row := range []struct {
 		name   string
-		change []func(*wireRecord)
+		change []func(*abi.Record)
 		memory placement.Memory
 		proof  placement.Proof
 		direct placement.Answer
@@ -106,58 +108,61 @@ func TestSyntheticVerdicts(t *testing.T) {
 		words  []string
 	}{
 		{name: "BAR, no IOMMU", memory: placement.PeerToPeer, proof: placement.DMAAddress, places: bytes{placement.KindBAR: 64 * kib}},
-		{name: "silent fallback to RAM", change: []func(*wireRecord){inRAM},
+		{name: "silent fallback to RAM", change: []func(*abi.Record){inRAM},
 			memory: placement.SystemMemory, proof: placement.DMAAddress, direct: placement.No, places: bytes{placement.KindRAM: 64 * kib}},
-		{name: "identity domain", change: []func(*wireRecord){func(w *wireRecord) { w.Have |= haveIOMMU | haveIOMMUType; w.Dev.IOMMUType = iommuPassThrough }},
+		{name: "identity domain", change: []func(*abi.Record){func(w *abi.Record) {
+			w.Have |= abi.HaveIOMMU | abi.HaveIOMMUType
+			w.Dev.IOMMUType = abi.IOMMUPassThrough
+		}},
 			memory: placement.PeerToPeer, proof: placement.DMAAddress, places: bytes{placement.KindBAR: 64 * kib}},
-		{name: "IOMMU of unknown kind", change: []func(*wireRecord){func(w *wireRecord) { w.Have |= haveIOMMU }},
+		{name: "IOMMU of unknown kind", change: []func(*abi.Record){func(w *abi.Record) { w.Have |= abi.HaveIOMMU }},
 			memory: placement.Unknown, words: []string{"whether an IOMMU"}},
-		{name: "operations of the device's own (Xen), or windows of the bus", change: []func(*wireRecord){inRAM, func(w *wireRecord) { w.Have |= haveOtherDMA }},
+		{name: "operations of the device's own (Xen), or windows of the bus", change: []func(*abi.Record){inRAM, func(w *abi.Record) { w.Have |= abi.HaveOtherDMA }},
 			memory: placement.Unknown, words: []string{"whether an IOMMU"}},
-		{name: "operations of a translating IOMMU", change: []func(*wireRecord){translated, physical, func(w *wireRecord) { w.Have |= haveOtherDMA }},
+		{name: "operations of a translating IOMMU", change: []func(*abi.Record){translated, physical, func(w *abi.Record) { w.Have |= abi.HaveOtherDMA }},
 			memory: placement.PeerToPeer, proof: placement.PhysicalAddress},
-		{name: "only an IOVA", change: []func(*wireRecord){translated}, memory: placement.Unknown, words: []string{"IOMMU translates"}},
-		{name: "peer2peer is not proof", change: []func(*wireRecord){translated, func(w *wireRecord) { w.Have |= haveP2P | haveAllowP2P }}, memory: placement.Unknown},
+		{name: "only an IOVA", change: []func(*abi.Record){translated}, memory: placement.Unknown, words: []string{"IOMMU translates"}},
+		{name: "peer2peer is not proof", change: []func(*abi.Record){translated, func(w *abi.Record) { w.Have |= abi.HaveP2P | abi.HaveAllowP2P }}, memory: placement.Unknown},
 
-		{name: "CUDA: BAR1 under an IOMMU, peer2peer clear", change: []func(*wireRecord){translated, cuda, physical},
+		{name: "CUDA: BAR1 under an IOMMU, peer2peer clear", change: []func(*abi.Record){translated, cuda, physical},
 			memory: placement.PeerToPeer, proof: placement.PhysicalAddress, places: bytes{placement.KindBAR: 64 * kib}, words: []string{"0000:03:00.0 BAR 1"}},
-		{name: "CUDA: more segments than are kept", change: []func(*wireRecord){translated, cuda,
+		{name: "CUDA: more segments than are kept", change: []func(*abi.Record){translated, cuda,
 			addressed(scattered(placement.KindOther, 0xfff0_0000, 4*kib, 1000)...), resources(scattered(placement.KindBAR, testBAR, 4*kib, 1000)...)},
 			memory: placement.PeerToPeer, proof: placement.PhysicalAddress, places: bytes{placement.KindBAR: 4000 * kib}},
-		{name: "CUDA on Grace: pages of coherent memory", change: []func(*wireRecord){translated, cuda, addressed(iova(64 * kib)), paged(grace(64 * kib))},
+		{name: "CUDA on Grace: pages of coherent memory", change: []func(*abi.Record){translated, cuda, addressed(iova(64 * kib)), paged(grace(64 * kib))},
 			memory: placement.CoherentGPUMemory, proof: placement.StructPage, places: bytes{placement.KindCoherent: 64 * kib}, words: []string{"GH200"}},
-		{name: "CUDA on Grace, no IOMMU", change: []func(*wireRecord){cuda, addressed(grace(64 * kib))},
+		{name: "CUDA on Grace, no IOMMU", change: []func(*abi.Record){cuda, addressed(grace(64 * kib))},
 			memory: placement.CoherentGPUMemory, proof: placement.DMAAddress, places: bytes{placement.KindCoherent: 64 * kib}},
 
-		{name: "mixed, by address", change: []func(*wireRecord){addressed(vram(48*kib), ram(16*kib))},
+		{name: "mixed, by address", change: []func(*abi.Record){addressed(vram(48*kib), ram(16*kib))},
 			memory: placement.Mixed, proof: placement.DMAAddress, direct: placement.No,
 			places: bytes{placement.KindBAR: 48 * kib, placement.KindRAM: 16 * kib}, words: []string{"49152 bytes in 0000:03:00.0 BAR 1", "16384 bytes in RAM"}},
-		{name: "mixed, more ranges than are kept", change: []func(*wireRecord){addressed(append(scattered(placement.KindRAM, testRAM, 4*kib, 500), scattered(placement.KindBAR, testBAR, 8*kib, 3)...)...)},
+		{name: "mixed, more ranges than are kept", change: []func(*abi.Record){addressed(append(scattered(placement.KindRAM, testRAM, 4*kib, 500), scattered(placement.KindBAR, testBAR, 8*kib, 3)...)...)},
 			memory: placement.Mixed, proof: placement.DMAAddress, direct: placement.No,
 			places: bytes{placement.KindRAM: 2000 * kib, placement.KindBAR: 24 * kib}, words: []string{"24576 bytes", "2048000 bytes"}},
-		{name: "mixed under an IOMMU, resources and pages", change: []func(*wireRecord){translated, addressed(iova(64 * kib)), resources(vram(48 * kib)), paged(ram(16 * kib))},
+		{name: "mixed under an IOMMU, resources and pages", change: []func(*abi.Record){translated, addressed(iova(64 * kib)), resources(vram(48 * kib)), paged(ram(16 * kib))},
 			memory: placement.Mixed, proof: placement.PhysicalAddress, direct: placement.No,
 			places: bytes{placement.KindBAR: 48 * kib, placement.KindRAM: 16 * kib}},
-		{name: "resources account for a part, the rest is an IOVA", change: []func(*wireRecord){translated, addressed(iova(64 * kib)), resources(vram(48 * kib))},
+		{name: "resources account for a part, the rest is an IOVA", change: []func(*abi.Record){translated, addressed(iova(64 * kib)), resources(vram(48 * kib))},
 			memory: placement.Unknown, words: []string{"49152 bytes"}},
 
-		{name: "bounced: SG_DMA_SWIOTLB", change: []func(*wireRecord){inRAM, func(w *wireRecord) { w.DMAFlags = sgSwiotlb }},
+		{name: "bounced: SG_DMA_SWIOTLB", change: []func(*abi.Record){inRAM, func(w *abi.Record) { w.DMAFlags = sgSwiotlb }},
 			memory: placement.Bounced, direct: placement.No, words: []string{"SG_DMA_SWIOTLB"}},
-		{name: "bounced: addresses beside the pages (6.1 has no flag)", change: []func(*wireRecord){addressed(ram(64 * kib)),
-			paged(part{placement.KindRAM, testRAM + 1<<30, 64 * kib}), func(w *wireRecord) { w.Displaced = 64 * kib }},
+		{name: "bounced: addresses beside the pages (6.1 has no flag)", change: []func(*abi.Record){addressed(ram(64 * kib)),
+			paged(part{placement.KindRAM, testRAM + 1<<30, 64 * kib}), func(w *abi.Record) { w.Displaced = 64 * kib }},
 			memory: placement.Bounced, proof: placement.DMAAddress, direct: placement.No, words: []string{"65536 bytes"}},
-		{name: "addresses beside the pages under an IOMMU are IOVAs", change: []func(*wireRecord){translated, addressed(iova(64 * kib)), paged(ram(64 * kib)), func(w *wireRecord) { w.Displaced = 64 * kib }},
+		{name: "addresses beside the pages under an IOMMU are IOVAs", change: []func(*abi.Record){translated, addressed(iova(64 * kib)), paged(ram(64 * kib)), func(w *abi.Record) { w.Displaced = 64 * kib }},
 			memory: placement.SystemMemory, proof: placement.StructPage, direct: placement.No, places: bytes{placement.KindRAM: 64 * kib}},
 
-		{name: "truncated in RAM", change: []func(*wireRecord){addressed(ram(16 * kib)), cut}, memory: placement.Unknown, words: []string{"first 16384 bytes"}},
-		{name: "truncated in VRAM", change: []func(*wireRecord){addressed(vram(16 * kib)), cut}, memory: placement.Unknown, words: []string{"first 16384 bytes"}},
-		{name: "truncated behind both kinds", change: []func(*wireRecord){addressed(vram(16*kib), ram(16*kib)), cut},
+		{name: "truncated in RAM", change: []func(*abi.Record){addressed(ram(16 * kib)), cut}, memory: placement.Unknown, words: []string{"first 16384 bytes"}},
+		{name: "truncated in VRAM", change: []func(*abi.Record){addressed(vram(16 * kib)), cut}, memory: placement.Unknown, words: []string{"first 16384 bytes"}},
+		{name: "truncated behind both kinds", change: []func(*abi.Record){addressed(vram(16*kib), ram(16*kib)), cut},
 			memory: placement.Mixed, proof: placement.DMAAddress, direct: placement.No, words: []string{"of its beginning"}},
-		{name: "truncated behind both kinds of IOVA", change: []func(*wireRecord){translated, addressed(iova(16 * kib)), cut}, memory: placement.Unknown},
-		{name: "a chain that led nowhere", change: []func(*wireRecord){addressed(vram(16 * kib)), func(w *wireRecord) { w.Have |= haveBadChain }}, memory: placement.Unknown},
+		{name: "truncated behind both kinds of IOVA", change: []func(*abi.Record){translated, addressed(iova(16 * kib)), cut}, memory: placement.Unknown},
+		{name: "a chain that led nowhere", change: []func(*abi.Record){addressed(vram(16 * kib)), func(w *abi.Record) { w.Have |= abi.HaveBadChain }}, memory: placement.Unknown},
 
-		{name: "no room to follow it", change: []func(*wireRecord){func(w *wireRecord) { w.Have |= haveUntracked }}, memory: placement.Unknown, words: []string{"no room"}},
-		{name: "attached, not mapped", change: []func(*wireRecord){func(w *wireRecord) { w.Have &^= haveMap }}, memory: placement.NotMapped, direct: placement.No},
+		{name: "no room to follow it", change: []func(*abi.Record){func(w *abi.Record) { w.Have |= abi.HaveUntracked }}, memory: placement.Unknown, words: []string{"no room"}},
+		{name: "attached, not mapped", change: []func(*abi.Record){func(w *abi.Record) { w.Have &^= abi.HaveMap }}, memory: placement.NotMapped, direct: placement.No},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var c clock
@@ -192,18 +197,18 @@ func TestSyntheticPageFaults(t *testing.T) {
 	if r.Importer.Mode != ModeDynamic || r.Importer.Module != "mlx5_ib" || r.Placement.Memory != placement.PeerToPeer {
 		t.Errorf("%+v: %v", r.Importer, r.Placement)
 	}
-	fault := func(change ...func(*wireRecord)) *wireRecord {
+	fault := func(change ...func(*abi.Record)) *abi.Record {
 		n := remapped(&c, w, change...)
 		n.TGID, n.TID = 0, 77 // a kworker
 		n.NSteps = 1
-		n.Steps[0] = wireStep{Func: funcMap, Ret: n.Ret, Time: c.tick()}
+		n.Steps[0] = abi.Step{Func: abi.FuncMap, Ret: n.Ret, Time: c.tick()}
 		return n
 	}
-	j.handle(happens(&c, eventMove, w))
-	j.handle(happens(&c, eventUnmap, w))
+	j.handle(happens(&c, abi.EventMove, w))
+	j.handle(happens(&c, abi.EventUnmap, w))
 	j.handle(fault(addressed(part{placement.KindOther, 0xfff0_0000, 64 * kib}), resources(), paged(part{placement.KindRAM, testRAM, 64 * kib})))
-	j.handle(happens(&c, eventMove, w))
-	j.handle(fault(func(w *wireRecord) { w.Ret = -int32(unix.ENOMEM); w.Have &^= haveMap }))
+	j.handle(happens(&c, abi.EventMove, w))
+	j.handle(fault(func(w *abi.Record) { w.Ret = -int32(unix.ENOMEM); w.Have &^= abi.HaveMap }))
 	events := wantKinds(t, j, Moved, Unmapped, Mapped, Moved, MapRefused)
 	for i, want := range []placement.Memory{placement.Stale, placement.NotMapped, placement.SystemMemory, placement.Stale, placement.NotMapped} {
 		if p := events[i].Record.Placement; p.Memory != want {
@@ -231,19 +236,20 @@ func TestSyntheticPageFaultOfUnseen(t *testing.T) {
 func TestSyntheticDevxUmem(t *testing.T) {
 	var c clock
 	j := testJoiner(10)
-	w := made(&c, 1, func(w *wireRecord) {
-		w.Kind, w.ImporterOps, w.ImporterCB = kindAttach, 0x20, 0x21
-		w.Have &^= haveMR | haveMap | haveArgs | haveDriverOp
+	w := made(&c, 1, func(w *abi.Record) {
+		w.Kind, w.ImporterOps, w.ImporterCB = abi.KindAttach, 0x20, 0x21
+		w.Have &^= abi.HaveMR | abi.HaveMap | abi.HaveArgs | abi.HaveDriverOp
 		w.IBDev = [64]byte{}
 	})
 	j.handle(w)
-	j.handle(happens(&c, eventPin, w))
-	j.handle(remapped(&c, w, func(w *wireRecord) { w.Have |= haveMap }))
-	// ib_umem_release revokes, which is no revocation: nobody has moved anything.
-	j.handle(happens(&c, eventRevoke, w))
-	j.handle(happens(&c, eventUnmap, w))
-	j.handle(happens(&c, eventUnpin, w))
-	j.handle(happens(&c, eventDetach, w))
+	j.handle(happens(&c, abi.EventPin, w))
+	j.handle(remapped(&c, w, func(w *abi.Record) { w.Have |= abi.HaveMap }))
+	// ib_umem_release calls the function of a revocation. It is none, since the exporter has
+	// announced no move.
+	j.handle(happens(&c, abi.EventRevoke, w))
+	j.handle(happens(&c, abi.EventUnmap, w))
+	j.handle(happens(&c, abi.EventUnpin, w))
+	j.handle(happens(&c, abi.EventDetach, w))
 	events := wantKinds(t, j, Attached, Mapped, Unmapped, Released)
 	r := events[1].Record
 	if r.Registration() || r.Importer.Mode != ModePinned || !r.Pinned || r.Placement.Memory != placement.PeerToPeer {
@@ -257,8 +263,8 @@ func TestSyntheticDevxUmem(t *testing.T) {
 // Whatever is lost inside a record's life makes its verdict Unknown, and its
 // later mappings too: the lost event may be of any of them.
 func TestSyntheticLoss(t *testing.T) {
-	for lost := uint32(eventRecord); lost < eventTypes; lost++ {
-		if lost == eventExport || lost == eventModule || lost == eventCallers {
+	for lost := uint32(abi.EventRecord); lost < abi.EventTypes; lost++ {
+		if lost == abi.EventExport || lost == abi.EventModule || lost == abi.EventCallers {
 			continue // no placement depends on these
 		}
 		t.Run(eventNames[lost], func(t *testing.T) {
@@ -267,7 +273,7 @@ func TestSyntheticLoss(t *testing.T) {
 			w := made(&c, 1, translated, physical)
 			j.handle(w)
 			j.take()
-			var before, after [eventTypes]uint64
+			var before, after [abi.EventTypes]uint64
 			after[lost] = 3
 			j.lose(lossWords(before, after), uint64(c))
 			j.handle(remapped(&c, w))

@@ -13,35 +13,38 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
+	"github.com/gpurdma/gpurdma/trace/internal/loader"
+	"github.com/gpurdma/gpurdma/trace/internal/symbols"
 )
 
 // counted is a tracer without a kernel, whose counters are these.
-func counted(lost *[eventTypes]uint64, missed map[string]uint64) *Tracer {
+func counted(lost *[abi.EventTypes]uint64, missed map[string]uint64) *Tracer {
 	t := &Tracer{
 		cfg: Config{}.withDefaults(), join: testJoiner(10), wake: make(chan struct{}, 1),
-		lostCount:   func() ([eventTypes]uint64, error) { return *lost, nil },
+		lostCount:   func() ([abi.EventTypes]uint64, error) { return *lost, nil },
 		missedCount: func() map[string]uint64 { return maps.Clone(missed) },
 	}
 	t.changed = sync.NewCond(&t.mu)
 	return t
 }
 
-// What the kernel skipped before a record was sent makes that record Unknown, in
-// whatever way it is handed out: without the program that sees the mapping, it looks
-// like one that is not mapped.
+// A run that the kernel skipped before a record was sent makes the record's verdict Unknown,
+// by whatever method the tracer returns it. If the skipped program is the one that sees the
+// mapping, the record looks as if it were not mapped.
 func TestSkippedRunIsUnknown(t *testing.T) {
 	var c clock
-	var lost [eventTypes]uint64
+	var lost [abi.EventTypes]uint64
 	missed := map[string]uint64{}
 	tr := counted(&lost, missed)
-	unmapped := func(w *wireRecord) { w.Have &^= haveMap }
+	unmapped := func(w *abi.Record) { w.Have &^= abi.HaveMap }
 	want := func(what string, p placement.Placement, want placement.Memory) {
 		t.Helper()
 		if p.Memory != want {
 			t.Errorf("%s: %v (%s)", what, p, p.Reason)
 		}
 	}
-	one := func(id uint64, change ...func(*wireRecord)) placement.Placement {
+	one := func(id uint64, change ...func(*abi.Record)) placement.Placement {
 		t.Helper()
 		c = clock(monotonic()) // it began after whatever was lost
 		tr.join.handle(made(&c, id, change...))
@@ -66,17 +69,17 @@ func TestSkippedRunIsUnknown(t *testing.T) {
 	}
 	tr.deliver(true)
 	want("delivered later", tr.Pending()[0].Record.Placement, placement.Unknown)
-	lost[eventMove]++
+	lost[abi.EventMove]++
 	tr.join.handle(made(&c, 5))
 	for _, r := range tr.Records() {
 		want(fmt.Sprintf("record %d, after a loss", r.ID), r.Placement, placement.Unknown)
 	}
 }
 
-// Who asks during a round is answered by the next one, which waits for nothing; one
-// that did not reach the end answers nobody.
+// A Flush during a round is answered by the next round, which does not wait for an event. A
+// round that did not reach the end of the ring answers no Flush.
 func TestAskedMeanwhile(t *testing.T) {
-	var lost [eventTypes]uint64
+	var lost [abi.EventTypes]uint64
 	tr := counted(&lost, map[string]uint64{})
 	round := func(what string, wait, drained bool, served uint64) {
 		t.Helper()
@@ -99,9 +102,10 @@ func TestAskedMeanwhile(t *testing.T) {
 	round("nobody asked again", true, true, 1)
 }
 
-// That a module came may be lost, or skipped, as anything else: then all are looked at.
+// The event of a loaded module may be lost, or its program skipped. The tracer then looks at
+// all modules.
 func TestLostModule(t *testing.T) {
-	var lost [eventTypes]uint64
+	var lost [abi.EventTypes]uint64
 	missed := map[string]uint64{}
 	tr := counted(&lost, missed)
 	woken := func(what string, want bool, name string) {
@@ -115,40 +119,41 @@ func TestLostModule(t *testing.T) {
 			got = true
 		default:
 		}
-		if got != want || tr.came.has(name) != want {
+		if got != want || tr.came.Has(name) != want {
 			t.Errorf("%s: woken %v, %+v", what, got, tr.came)
 		}
-		tr.came = modules{}
+		tr.came = loader.Modules{}
 	}
 	woken("nothing", false, "ib_uverbs")
-	lost[eventModule]++
+	lost[abi.EventModule]++
 	woken("lost", true, "ib_uverbs")
 	woken("known already", false, "ib_uverbs")
-	missed[moduleHook.what]++
+	missed[loader.WhatModules]++
 	woken("skipped", true, "ib_uverbs")
 	tr.mu.Lock()
 	tr.moduleCame("one")
 	tr.moduleCame("two")
 	tr.mu.Unlock()
 	woken("two came", true, "two")
-	for n := range maxNames + 10 {
-		tr.came.add(fmt.Sprint(n))
+	for n := range 100 {
+		tr.came.Add(fmt.Sprint(n))
 	}
-	if !tr.came.has("any") {
-		t.Errorf("%d modules by name", len(tr.came.names))
+	if !tr.came.Has("any") {
+		t.Errorf("modules by name: %+v", tr.came)
 	}
 }
 
-// The reader does not wait for what a module brings to be attached to, and the end
-// waits for who attaches.
+// The reader does not wait until programs are attached to a module's functions. The end of the
+// tracer does.
 func TestReaderGoesOn(t *testing.T) {
 	var c clock
-	var lost [eventTypes]uint64
+	var lost [abi.EventTypes]uint64
 	tr := counted(&lost, nil)
-	tr.loader, tr.late = newLoader(tr.cfg, newSymbols("")), make(chan struct{})
-	tr.loader.work.Lock() // as if it took long
+	goOn := make(chan struct{})
+	tr.cfg.tests.ModuleCame = func() { <-goOn } // as if it took long
+	tr.loader, tr.late = loader.New(tr.cfg.loading(), symbols.New("")), make(chan struct{})
 	go tr.attachLater()
-	came := &wireExport{Event: wireEvent{Head: wireHead{Type: eventModule}}}
+	came := &abi.Export{Event: abi.Event{Head: abi.Head{Type: abi.EventModule}}}
 	set(came.Exporter[:], "some_module")
 	for id := range uint64(3) {
 		tr.take(came, nil)
@@ -158,13 +163,14 @@ func TestReaderGoesOn(t *testing.T) {
 	if got := kindsOf(tr.Pending()); got != fmt.Sprint([]EventKind{Registered, Registered, Registered}) {
 		t.Errorf("while a module is attached to: %s", got)
 	}
-	tr.loader.stop()
-	tr.loader.work.Unlock()
+	tr.loader.Stop()
+	close(goOn)
 	<-tr.late
-	tr.loader.close()
+	tr.loader.Close()
 }
 
-// Who waits for ib_uverbs learns of it, of the end, and of its own context's.
+// AwaitRDMA returns when ib_uverbs is attached to, when the tracer is closed, and when its
+// context ends.
 func TestAwaitRDMA(t *testing.T) {
 	tr := &Tracer{}
 	tr.changed = sync.NewCond(&tr.mu)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/loader"
 )
 
 // kernelWithout are the kernel's types, with other names for those that it shall
@@ -37,9 +38,10 @@ func kernelWithout(t *testing.T, names ...string) *btf.Spec {
 	return s
 }
 
-// Without the modules' type information theirs are looked for in the kernel's own,
-// and one that has fewer than Debian's is traced too. What is then hidden is said to
-// be, and asked for it is Unknown. Where the bytes are needs no type of a module's.
+// Where the RDMA modules have no type information, the tracer looks for their types in the
+// kernel's, and it also works with a kernel that has fewer of them than Debian's. Hooks names the
+// facts that stay hidden, and Prove answers Unknown for a key that needs them. The verdict on
+// where the bytes are needs no type of a module.
 func TestVMUnknownTypes(t *testing.T) {
 	testenv.VM(t)
 	const keys, device = "keys are not seen", "names of devices are not seen"
@@ -57,7 +59,7 @@ func TestVMUnknownTypes(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			c := mine()
-			c.rdmaWithoutBTF, c.kernelTypes = true, kernelWithout(t, row.missing...)
+			c.tests.RDMAWithoutBTF, c.tests.KernelTypes = true, kernelWithout(t, row.missing...)
 			tr := open(t, c)
 			noKeys, noDevice := slices.Contains(row.hides, keys), slices.Contains(row.hides, device)
 			d, b := openDevice(t), alloc(t, "drm:vgem", 1<<20)
@@ -94,7 +96,7 @@ func TestVMUnknownTypes(t *testing.T) {
 			}
 			told := false
 			for _, h := range tr.Hooks() {
-				told = told || h.Function == restrack && !h.Attached() && h.What == "keys of MRs"
+				told = told || h.Function == loader.Restrack && !h.Attached() && h.What == "keys of MRs"
 			}
 			if told != noKeys {
 				t.Errorf("that keys are not seen is said: %v", told)

@@ -2,7 +2,9 @@
 
 package trace
 
-import "strings"
+import (
+	"strings"
+)
 
 // Use is what a buffer was attached for.
 type Use string
@@ -17,7 +19,7 @@ const (
 	UseWQ                Use = "WQ"                 // the buffer of a work queue
 	UseCompletionCounter Use = "completion counter" // the counter's memory (Linux 7.3)
 	UseDEVXUmem          Use = "DEVX umem"          // memory that a program hands to mlx5's firmware itself
-	UseRDMA              Use = "RDMA object"        // something of the RDMA core's whose call has no name here
+	UseRDMA              Use = "RDMA object"        // an object of the RDMA core that another call makes
 	UseIOMMUFD           Use = "iommufd"            // an address space of iommufd's: a virtual machine, or a driver in user space
 	UseVFIO              Use = "VFIO"
 	UseOther             Use = "other importer" // Importer.Module says which
@@ -59,8 +61,8 @@ var usesByFunction = map[string]Use{
 	"ib_uverbs_ex_create_wq": UseWQ,
 }
 
-// useOf is what the functions that led to an attachment of the RDMA core's say it is
-// for, the innermost first: "ib_uverbs_handler_UVERBS_METHOD_CQ_CREATE [ib_uverbs]".
+// useOf is the purpose of an attachment of the RDMA core's, by the functions that led to it,
+// the innermost first: "ib_uverbs_handler_UVERBS_METHOD_CQ_CREATE [ib_uverbs]".
 func useOf(callers []string) Use {
 	for _, name := range callers {
 		name, _, _ = strings.Cut(name, " ")
@@ -77,8 +79,8 @@ func useOf(callers []string) Use {
 	return UseRDMA
 }
 
-// useOfImporter is what the importer's operations say. Those of the RDMA core say of
-// a registration's attachment what they say of a CQ's.
+// useOfImporter is the purpose of an attachment by the importer's operations. Those of the RDMA
+// core are the same for a registration and for a CQ, so they leave it unknown.
 func useOfImporter(i *Importer) Use {
 	switch {
 	case i == nil, i.Operations == "" && i.Module == "":
@@ -91,23 +93,4 @@ func useOfImporter(i *Importer) Use {
 		return UseUnknown
 	}
 	return UseOther
-}
-
-// use is what a record's buffer was attached for. There are callers where the RDMA core
-// attached it, unless they were lost.
-func (c *converter) use(w *wireRecord, i *Importer, callers []string) Use {
-	switch {
-	case registration(w.Kind):
-		return UseMR
-	case len(callers) > 0:
-		return useOf(callers)
-	case w.Kind == kindInventory, w.Kind == kindMap: // its attachment was not seen: a driver with operations of its own may have made an MR of it
-		if u := useOfImporter(i); u != UseOther {
-			return u
-		}
-		return UseUnknown
-	case w.Kind == kindUmem: // its callers were lost: it may be a registration that began before the tracer
-		return UseUnknown
-	}
-	return useOfImporter(i)
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
+	"github.com/gpurdma/gpurdma/trace/internal/symbols"
 )
 
 func TestUseOf(t *testing.T) {
@@ -54,14 +56,14 @@ func TestUseOfImporter(t *testing.T) {
 }
 
 // umem is an attachment by the RDMA core outside of registrations.
-func umem(w *wireRecord) {
-	w.Kind = kindUmem
-	w.Have &^= haveMR | haveMap | haveArgs | haveDriverOp
-	w.Have |= haveUmemArgs
+func umem(w *abi.Record) {
+	w.Kind = abi.KindUmem
+	w.Have &^= abi.HaveMR | abi.HaveMap | abi.HaveArgs | abi.HaveDriverOp
+	w.Have |= abi.HaveUmemArgs
 }
 
-func calledBy(w *wireRecord, names ...string) *wireCallers {
-	c := &wireCallers{Event: wireEvent{Head: wireHead{Type: eventCallers, ID: w.Head.ID, Time: w.Start}}}
+func calledBy(w *abi.Record, names ...string) *abi.Callers {
+	c := &abi.Callers{Event: abi.Event{Head: abi.Head{Type: abi.EventCallers, ID: w.Head.ID, Time: w.Start}}}
 	for i, name := range names {
 		set(c.Name[i][:], name)
 	}
@@ -75,7 +77,7 @@ func TestSyntheticCQBuffer(t *testing.T) {
 	cq := made(&c, 1, umem)
 	j.handle(calledBy(cq, "ib_umem_get_cq_buf [ib_core]", "ib_uverbs_handler_UVERBS_METHOD_CQ_CREATE [ib_uverbs]"))
 	j.handle(cq)
-	j.handle(remapped(&c, cq, func(w *wireRecord) { w.Have |= haveMap }))
+	j.handle(remapped(&c, cq, func(w *abi.Record) { w.Have |= abi.HaveMap }))
 	for _, e := range wantKinds(t, j, Attached, Mapped) {
 		r := e.Record
 		if r.Use != UseCQ || r.Registration() || r.Call != Attachment || r.RDMADevice != "mlx5_0" || r.Length != 0x10000 {
@@ -87,7 +89,7 @@ func TestSyntheticCQBuffer(t *testing.T) {
 		t.Errorf("found as an MR: %v", &e.rec)
 	}
 	// An MR of the same buffer is found, and not the CQ's.
-	mr := made(&c, 2, func(w *wireRecord) { w.DMABuf, w.Inode = cq.DMABuf, cq.Inode })
+	mr := made(&c, 2, func(w *abi.Record) { w.DMABuf, w.Inode = cq.DMABuf, cq.Inode })
 	j.handle(mr)
 	if e := j.find(placement.Key{Inode: cq.Inode}); e == nil || e.rec.ID != 2 || e.rec.Use != UseMR {
 		t.Errorf("found %+v", e)
@@ -114,39 +116,24 @@ func TestSyntheticCallersLost(t *testing.T) {
 	}
 }
 
-// What iommufd has attached before tracing began is no MR; what the RDMA core has, may be.
+// An attachment from before the tracer is no MR if iommufd made it. If the RDMA core made it, it
+// may be an MR.
 func TestSyntheticFoundImporters(t *testing.T) {
-	for ops, want := range map[symbol]Use{
-		{name: "iopt_dmabuf_attach_revoke_ops", module: "iommufd"}:    UseIOMMUFD,
-		{name: "ib_umem_dmabuf_attach_pinned_ops", module: "ib_core"}: UseUnknown,
-		{name: "mlx5_ib_dmabuf_attach_ops", module: "mlx5_ib"}:        UseUnknown,
+	for ops, want := range map[symbols.Symbol]Use{
+		{Name: "iopt_dmabuf_attach_revoke_ops", Module: "iommufd"}:    UseIOMMUFD,
+		{Name: "ib_umem_dmabuf_attach_pinned_ops", Module: "ib_core"}: UseUnknown,
+		{Name: "mlx5_ib_dmabuf_attach_ops", Module: "mlx5_ib"}:        UseUnknown,
 	} {
 		var c clock
 		j := testJoiner(10)
-		j.conv.symbol = func(uint64) symbol { return ops }
-		w := made(&c, existedBit|1, func(w *wireRecord) { w.Kind = kindInventory; w.Have &^= haveMR | haveMap })
+		j.conv.symbol = func(uint64) symbols.Symbol { return ops }
+		w := made(&c, existedBit|1, func(w *abi.Record) { w.Kind = abi.KindInventory; w.Have &^= abi.HaveMR | abi.HaveMap })
 		j.handle(w)
 		if r := wantKinds(t, j, Existing)[0].Record; r.Use != want {
-			t.Errorf("%s: %q, want %q", ops.name, r.Use, want)
+			t.Errorf("%s: %q, want %q", ops.Name, r.Use, want)
 		}
 		if e := j.find(placement.Key{Inode: w.Inode}); (e != nil) != (want == UseUnknown) {
-			t.Errorf("%s: found %v", ops.name, e)
+			t.Errorf("%s: found %v", ops.Name, e)
 		}
-	}
-}
-
-func TestDecodeCallers(t *testing.T) {
-	var c clock
-	w := calledBy(made(&c, 7), "inner", "outer [module]")
-	data := callersBytes(w)
-	ev, err := decode(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := ev.(*wireCallers); got.Event.Head.ID != 7 || len(got.names()) != 2 || got.names()[1] != "outer [module]" {
-		t.Errorf("%+v", got)
-	}
-	if _, err := decode(data[:len(data)-1]); err == nil {
-		t.Error("callers that were cut were accepted")
 	}
 }

@@ -60,8 +60,8 @@ func notAnMR(t *testing.T, r Record, want Use, nic string) {
 }
 
 // Buffers of CQs and QPs and completion counters that the RDMA core of 7.3 attaches are
-// named, and are no MR's: what is asked of an MR on the same buffer is not answered with
-// theirs.
+// named, and are no MRs: Prove for an MR on the same buffer does not answer with their
+// placement.
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 7.3
@@ -171,8 +171,8 @@ func makeUses(t *testing.T, tr *Tracer, d device, node, nic string, ino uint64, 
 	return nil
 }
 
-// A NIC exports its own memory, and its buffer says so: whoever imports it gets the
-// NIC's BAR. An MR of it is an MR.
+// A NIC exports its own memory, and the record's buffer says so. Importers of it reach the NIC's
+// BAR. An MR of it is reported as an MR.
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 7.3
@@ -245,7 +245,7 @@ func TestVMNICMemory(t *testing.T) {
 		t.Error(err)
 	}
 
-	// The core's own exporter lets nobody pin: rxe, which does, is refused.
+	// The RDMA core's exporter refuses all pins, and so refuses rxe, which pins.
 	rxe := openNIC(t, "rxe0")
 	testenv.SetImporter(t, "rxe0", "pinned")
 	if _, err := rxe.RegDMABufMR(uverbs.DMABufMR{PD: rxe.pd, FD: int32(buf.Fd()), Access: accessAll, Length: page}); err == nil {

@@ -81,7 +81,7 @@ func TestVMRegMR(t *testing.T) {
 		mustHave(t, f.Detail, row.words...)
 	}
 
-	// Host memory is nobody's business, refused or not.
+	// Registrations of host memory are not reported, whether they succeed or fail.
 	host, err := d.regMR(t, node, regMR{addr: page, iova: uint64(uintptr(page)), length: 64})
 	if err != nil {
 		t.Fatal(err)

@@ -46,8 +46,8 @@ func driveBy(t *testing.T, driver, function string) {
 	})
 }
 
-// The real vfio-pci exports a BAR: what the DMA engine of the importing device
-// writes through the mapping is found in the BAR, and where the verdict says.
+// The real vfio-pci exports a BAR: the bytes that the DMA engine of the importing device
+// writes through the mapping are in the BAR, at the place that the verdict names.
 //
 //testbed:machine fabric+EPYC+iommu
 //testbed:kernel 7.2

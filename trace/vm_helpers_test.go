@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
 )
 
 // exporter is a source of dma-bufs that the testbed has.
@@ -125,8 +126,8 @@ var theTracer *Tracer
 func shared(t testing.TB) *Tracer {
 	t.Helper()
 	testenv.VM(t)
-	// A test with a tracer of its own may have made more events than this one,
-	// which nobody was reading meanwhile, has room for.
+	// No test reads the shared tracer while another one uses a tracer of its own, which may make
+	// more events than the shared one has room for.
 	if theTracer != nil && theTracer.Loss().Any() {
 		endShared(t)
 	}
@@ -161,13 +162,13 @@ func endShared(t testing.TB) {
 // setWalk changes how many entries of a scatter list are read.
 func setWalk(t testing.TB, tr *Tracer, limit uint32) {
 	t.Helper()
-	var c wireConfig
-	m := tr.loader.core.Maps["config"]
-	if err := m.Lookup(uint32(0), c.bytes()); err != nil {
+	var c abi.Config
+	m := tr.loader.Map("config")
+	if err := m.Lookup(uint32(0), c.Bytes()); err != nil {
 		t.Fatal(err)
 	}
 	c.Walk = limit
-	if err := tr.loader.setConfig(c); err != nil {
+	if err := tr.loader.SetConfig(c); err != nil {
 		t.Fatal(err)
 	}
 }

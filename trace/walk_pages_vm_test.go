@@ -16,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
 )
 
 // The walk against what the kernel says of the pages (/proc/self/pagemap): lists
@@ -65,7 +66,7 @@ func TestVMWalkPages(t *testing.T) {
 			}
 			in := r.Placement.Evidence
 			// 7.2 makes one entry of pages that are neighbours.
-			if r.Entries != n && r.Entries != len(want) || r.Ranges != len(want) || !slices.Equal(in.DMA.Ranges, want[:min(len(want), maxRanges)]) {
+			if r.Entries != n && r.Entries != len(want) || r.Ranges != len(want) || !slices.Equal(in.DMA.Ranges, want[:min(len(want), abi.MaxRanges)]) {
 				t.Errorf("%d pages %s: %d entries in %d ranges %v, want %d: %v", n, order.name, r.Entries, r.Ranges, in.DMA.Ranges, len(want), want)
 			}
 			if size := uint64(n * page); in.DMA.Bytes != size || in.Pages.Bytes != size || in.DMA.Unread {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace/internal/abi"
 )
 
 // Linux 6.1 verifies a bpf_loop callback with what the stack holds at first,
@@ -23,7 +24,7 @@ func TestVMWalk(t *testing.T) {
 	if r.Ranges > r.Entries || r.Ranges == 0 {
 		t.Errorf("%d entries made %d ranges", r.Entries, r.Ranges)
 	}
-	if in.DMA.Dropped != (r.Ranges > maxRanges) || len(in.DMA.Ranges) != min(r.Ranges, maxRanges) {
+	if in.DMA.Dropped != (r.Ranges > abi.MaxRanges) || len(in.DMA.Ranges) != min(r.Ranges, abi.MaxRanges) {
 		t.Errorf("%d of %d ranges kept, dropped: %v", len(in.DMA.Ranges), r.Ranges, in.DMA.Dropped)
 	}
 	if in.DMA.Bytes != size || in.Pages.Bytes != size || in.DMA.Unread {
