@@ -195,6 +195,21 @@ func (l Layout) Bounds(source int) (_ Extent, ok bool) {
 	return Extent{Source: source, Off: e.low, Len: e.high - e.low}, true
 }
 
+// Stride returns the lowest block of a layout that repeats one block, and a distance of which all
+// repetitions are multiples. The distance is at least the block's length; if there is no such one, or
+// the layout takes other blocks as well, ok is false.
+func (l Layout) Stride() (block Extent, stride int64, ok bool) {
+	if l.root == nil {
+		return Extent{}, 0, false
+	}
+	length, stride := l.root.period()
+	if length == 0 || stride < length {
+		return Extent{}, 0, false
+	}
+	b := l.root.bounds[0]
+	return Extent{Source: b.source, Off: b.low, Len: length}, stride, true
+}
+
 // Extents are the layout's bytes in order, neighbours merged.
 func (l Layout) Extents() iter.Seq[Extent] { return l.Part(0, l.Size()) }
 

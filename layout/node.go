@@ -322,3 +322,29 @@ func (u *union) list() []bounds {
 	slices.SortFunc(list, func(a, b bounds) int { return cmp.Compare(a.source, b.source) })
 	return list
 }
+
+// period returns the length of the one block that a node repeats, and the greatest common divisor of
+// the distances. The length is 0 if there are several blocks.
+func (n *node) period() (length, stride int64) {
+	switch {
+	case n.kind == kindWeave && len(n.strands) == 1:
+		if n.count > 1 {
+			stride = commonDivisor(n.strands[0].Stride, 0)
+		}
+		return n.strands[0].Len, stride
+	case n.kind == kindRepeat:
+		length, stride = n.kids[0].period()
+		return length, commonDivisor(stride, n.stride)
+	case n.kind == kindList && len(n.extents) == 1:
+		return n.extents[0].Len, 0
+	}
+	return 0, 0
+}
+
+// commonDivisor returns the greatest common divisor of two distances, without a sign.
+func commonDivisor(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return max(a, -a)
+}

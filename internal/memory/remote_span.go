@@ -49,10 +49,39 @@ func (r *RemoteSpan) Check(op string, need ibvfd.Access) error {
 type Bytes struct {
 	Memory uint64 // its name
 	Lo, Hi uint64 // the first address, and the one after the last
+	// Blocks of Width bytes begin at Lo, and at multiples of Period from there. If Period is 0, the bytes
+	// are all from Lo to Hi.
+	Width, Period uint64
 }
 
-// Overlaps reports whether two have bytes in common.
-func (b Bytes) Overlaps(c Bytes) bool { return b.Memory == c.Memory && b.Lo < c.Hi && c.Lo < b.Hi }
+// Overlaps reports whether two have bytes in common. It returns true where it does not know: for
+// blocks that lie at different distances.
+func (b Bytes) Overlaps(c Bytes) bool {
+	if b.Memory != c.Memory || b.Lo >= c.Hi || c.Lo >= b.Hi {
+		return false
+	}
+	// All blocks of one are at the same place in periods of the common divisor.
+	period := commonDivisor(b.Period, c.Period)
+	if period == 0 || b.width() >= period || c.width() >= period {
+		return true
+	}
+	from := (c.Lo%period + period - b.Lo%period) % period
+	return from < b.width() || from+c.width() > period
+}
+
+func (b Bytes) width() uint64 {
+	if b.Period == 0 {
+		return b.Hi - b.Lo
+	}
+	return b.Width
+}
+
+func commonDivisor(a, b uint64) uint64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
 
 // fewBlocks is the number of blocks of a layout that AppendBytes looks at one by one.
 const fewBlocks = 8
@@ -67,7 +96,7 @@ func (r *RemoteSpan) AppendBytes(list []Bytes) []Bytes {
 			return
 		}
 		lo, hi := r.Buf.spaces[x.Source].Bounds(x.Off, x.Len)
-		list = append(list, Bytes{r.Buf.memory[x.Source], lo, hi})
+		list = append(list, Bytes{Memory: r.Buf.memory[x.Source], Lo: lo, Hi: hi})
 	}
 	l := r.Buf.layout
 	switch x, ok := l.Single(); {
@@ -82,6 +111,10 @@ func (r *RemoteSpan) AppendBytes(list []Bytes) []Bytes {
 			if x, ok := l.Bounds(i); ok {
 				add(x)
 			}
+		}
+		if block, stride, ok := l.Stride(); ok && len(r.Buf.spaces[block.Source].Memory) == 1 {
+			last := &list[len(list)-1]
+			last.Width, last.Period = uint64(block.Len), uint64(stride)
 		}
 	}
 	return list

@@ -34,7 +34,9 @@ func (s *scheduler) push(j *job) {
 			continue
 		}
 		p := &s.pushed[i]
-		p.at.Lo, p.at.Hi = min(p.at.Lo, b.Lo), max(p.at.Hi, b.Hi)
+		if p.at != b {
+			p.at = memory.Bytes{Memory: b.Memory, Lo: min(p.at.Lo, b.Lo), Hi: max(p.at.Hi, b.Hi)}
+		}
 		p.of, p.mark, p.old = &j.Memory, max(p.mark, j.mark), false
 	}
 }
