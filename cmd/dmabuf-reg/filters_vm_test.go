@@ -95,7 +95,7 @@ func TestVMTraceFilters(t *testing.T) {
 		if asLines {
 			begun, where = "tracing; Ctrl-C", stderr
 		}
-		for end := time.Now().Add(testenv.Limit(2 * time.Minute)); !strings.Contains(contents(t, where), begun); time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(testenv.Limit(10 * time.Minute)); !strings.Contains(contents(t, where), begun); time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("%v has not begun: %s", r.Args[1:], contents(t, stderr))
 			}
