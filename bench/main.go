@@ -46,7 +46,7 @@ func main() {
 	flag.BoolVar(&opt.lists, "script-lists", true, "tracing: let the bpftrace script read scatter lists, as our programs do")
 	ops := flag.String("ops", "write,read,send", "traffic: operations to compare")
 	what := flag.String("what", "rate,latency", "traffic: what to compare of it")
-	flag.StringVar(&opt.through, "through", throughIbvfd, "traffic: what is compared with perftest: ibvfd, endpoint (the engine below package gpurdma), or fabric (package gpurdma)")
+	flag.StringVar(&opt.through, "through", throughIbvfd, "traffic: the package to compare with perftest: ibvfd, endpoint (the engine below package gpurdma), or fabric (package gpurdma)")
 	tests := flag.String("tests", "build/bin", "binding: where the packages' test binaries are")
 	budget := flag.Duration("budget", 7*time.Minute, "traffic: when to stop, after fewer rounds if need be")
 	sides := map[string]func(args []string) error{"side": sideMain, "rails-side": railsSideMain}
