@@ -37,7 +37,7 @@ type exported struct {
 	id     uint64
 	span   Spans
 	access ibvfd.Access
-	tasks  sync.WaitGroup // exports over later rails; none is added when the name is withdrawn
+	tasks  sync.WaitGroup  // exports over later rails; none is added when the name is withdrawn
 	life   context.Context // of memory with a name
 	stop   context.CancelFunc
 }
