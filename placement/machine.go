@@ -73,7 +73,7 @@ type BAR struct {
 
 // Coherent is GPU memory that the CPU addresses as memory of its own.
 type Coherent struct {
-	Name string `json:"name"` // what the platform calls it: an iomem name, a NUMA node
+	Name string `json:"name"` // the platform's name for it: an iomem name, a NUMA node
 	Range
 }
 
