@@ -86,8 +86,8 @@ func main() {
 		os.Exit(2)
 	}
 
-	// Not for tracing, where what is measured is a user's tracer with a user's timers; nor
-	// where no NIC is needed, as those programs hardly sleep and their processor time counts.
+	// Not for tracing, which measures a user's tracer with a user's timers; nor for binding,
+	// whose programs hardly sleep, and of which only the processor time is measured.
 	if *only != "tracing" && *only != "binding" {
 		if err := startLate(); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)

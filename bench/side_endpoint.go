@@ -29,8 +29,8 @@ type application struct {
 	mine     *memory.RemoteBuffer
 	msg      rma.Msg
 	done     [pollBatch]operation.Completion
-	came     int // messages that were received, and not asked for yet
-	ended    int // completions of what was posted, likewise
+	came     int // received messages that this side has not taken yet
+	ended    int // completions of posted operations, likewise
 	lastByte [1]byte
 }
 
@@ -233,7 +233,7 @@ func (a *application) poll() error {
 	return err
 }
 
-// one polls until one of what is counted is there, and takes it.
+// one polls until count is above 0, and takes one from it.
 func (a *application) one(count *int) error {
 	for *count == 0 {
 		if err := a.poll(); err != nil {

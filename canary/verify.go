@@ -413,7 +413,7 @@ func (s *session) compareGuards(ctx context.Context, window, x span, moved patte
 		s.compare(ctx, "guard behind the range", span{x.end(), window.end() - x.end()}, moved.complement(), moved))
 }
 
-// judge books what a comparison verified and returns what it found wrong.
+// judge counts the bytes that a comparison verified, and returns its mismatch.
 func (s *session) judge(c *comparer) error {
 	s.rep.VerifiedBytes += c.verified
 	m := c.mismatch(s.older())

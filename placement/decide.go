@@ -192,8 +192,8 @@ func lowest(places []Place, k Kind) uint64 {
 	return low
 }
 
-// unread judges a walk that ended early. Two kinds of memory among what was
-// seen prove Mixed; one kind proves nothing about the rest.
+// unread judges a walk that ended early. Two kinds of memory in the part that was
+// read prove Mixed; one kind proves nothing about the rest.
 func unread(in Inputs, m *Machine) Placement {
 	v := in.DMA
 	if !in.Pages.Empty() {
@@ -213,7 +213,7 @@ func unread(in Inputs, m *Machine) Placement {
 	return q
 }
 
-// guess says what is likely where only an IOVA is known.
+// guess returns the likely placement where only an IOVA is known.
 func guess(in Inputs) Placement {
 	why := "only device addresses were seen, and an IOMMU translates them"
 	if in.Translation == TranslationUnknown {

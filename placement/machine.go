@@ -95,7 +95,7 @@ type Place struct {
 	High   uint64 `json:"high"` // first address behind the highest
 }
 
-// MarshalJSON leaves the index out of what is no BAR, or several.
+// MarshalJSON leaves out the index if the place is no BAR, or several.
 func (p Place) MarshalJSON() ([]byte, error) {
 	type plain Place
 	v := struct {
