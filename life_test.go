@@ -285,7 +285,7 @@ func TestDeadlineOfMany(t *testing.T) {
 	w, theirs, remote := waiting(t)
 	compared := 0
 	for round := 0; compared < testenv.Count(20); round++ {
-		const early = 15 * time.Millisecond // what the NIC has then has landed at the deadline
+		const early = 15 * time.Millisecond // work requests that are posted by then have landed at the deadline
 		ctx, cancel := context.WithTimeout(limited(t), 2*early)
 		var all, posted sync.WaitGroup
 		for i := range int64(8) {

@@ -13,7 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/layout"
 )
 
-// nothing has bytes that nobody reads.
+// nothing is a source without bytes.
 type nothing struct{}
 
 func (nothing) Each(int64, int64, func([]byte)) error { return nil }

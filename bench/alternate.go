@@ -92,8 +92,8 @@ var clockStart = time.Now()
 // side registers and deregisters n times and returns each round's duration.
 type side func(n int) ([]time.Duration, error)
 
-// alternate runs the three sides in turns. Who goes first rotates, so that a
-// drift of the machine does not favour one.
+// alternate runs the three sides in turns. Each round begins with the next side, so
+// that a drift of the machine does not favour one.
 func alternate(ctx context.Context, opt options, r row, sides ...side) (row, error) {
 	n, err := slicePasses(opt.slice, sides[1])
 	if err != nil {

@@ -15,9 +15,8 @@ import (
 	"time"
 )
 
-// bareLoop is a benchmark of a package's tests: what can be measured without a NIC.
-// Its result is processor time, of which a busy machine takes less away than of the
-// clock's.
+// bareLoop is a benchmark of a package's tests that needs no NIC. Its result is
+// processor time, which other load on the machine disturbs less than the clock's time.
 type bareLoop struct {
 	what string
 	test string // the test binary, in the directory of -tests
@@ -29,13 +28,13 @@ type bareLoop struct {
 
 var bareLoops = []bareLoop{
 	{"post and poll 64: fill, post, poll, look", "ibvfd.test", "PostAndPoll/^batch=64$/^Go$", "cpu-ns/WR", "PostAndPoll/^batch=64$/^C$", 0},
-	{"post and poll 64: what the binding is of it", "ibvfd.test", "PostAndPoll/^batch=64$/^binding$", "cpu-ns/WR", "PostAndPoll/^batch=64$/^C$", 15},
+	{"post and poll 64: the binding's share", "ibvfd.test", "PostAndPoll/^batch=64$/^binding$", "cpu-ns/WR", "PostAndPoll/^batch=64$/^C$", 15},
 	{"layout lowered, 10,000 blocks of a list", "lower.test", "Lower/^list$/^10000$", "cpu-ns/op", "", 1e6},
 	{"layout lowered, 10,000 blocks of a list over 64 MRs", "lower.test", "Lower/^list-64-MRs$/^10000$", "cpu-ns/op", "", 1e6},
 	{"layout lowered, 10,000 interleaved blocks", "lower.test", "Lower/^interleaved$/^10000$", "cpu-ns/op", "", 1e6},
 }
 
-// bindingRow is what was seen of a loop.
+// bindingRow is the result of a loop.
 type bindingRow struct {
 	What    string  `json:"what"`
 	Unit    string  `json:"unit"`
@@ -62,8 +61,8 @@ func benchBinding(ctx context.Context, opt options, tests string, asJSON bool) i
 	return report(asJSON, "bench-binding/v1", rows, printBinding, err)
 }
 
-// compare runs the loop, its peer and the peer again, or the loop twice, in
-// turns that are a process each. Who goes first rotates.
+// compare runs the loop, its peer and the peer again, or the loop twice. Each turn is
+// a process of its own, and each round begins with the next side.
 func (l bareLoop) compare(ctx context.Context, opt options, tests string) (bindingRow, error) {
 	r := bindingRow{What: l.what, Unit: l.unit, Most: l.most}
 	sides := []string{l.run, l.run}

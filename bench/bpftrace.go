@@ -20,19 +20,19 @@ import (
 	"github.com/gpurdma/gpurdma/trace"
 )
 
-// script is a bpftrace program on the functions that our tracing is on: what
-// somebody would write who wants to know what happened in a registration, a line
-// for each return with its value and the time, and for what has no return of
-// interest a line for the call.
+// script is a bpftrace program on the functions that our tracing hooks. It prints the
+// course of a registration as an engineer's own script would: a line for each return,
+// with its value and the time, and a line for the call of a function whose return we do
+// not hook.
 type script struct {
 	probes string // of one process: $1 is its number
 	lines  int    // of one registration and deregistration, once it is known
 }
 
-// What the lines say beyond that, of what the types are known of. Without it, the
-// lines do not tell where the bytes are.
+// The lines of the two functions whose types bpftrace knows. They print more than the
+// value: without these fields the output does not show where the bytes are.
 const (
-	// Who exported, who imported.
+	// The exporter and the importing device.
 	attachLine = `printf("%llu %d dma_buf_dynamic_attach %lld %s %llu %s\n", nsecs, tid, (int64)retval, ` +
 		`str(args->dmabuf->exp_name), args->dmabuf->size, str(args->dev->kobj.name));`
 	// How many bytes are mapped, and between which addresses: by the scatter list,
@@ -117,7 +117,7 @@ const attachWithin = 5 * time.Minute
 // process does.
 func (s *script) start(ctx context.Context, l *loop) (*running, error) {
 	r := &running{cmd: exec.CommandContext(ctx, "bpftrace", "-B", "line", "-e", s.probes, strconv.Itoa(l.pid)), done: make(chan error, 1)}
-	r.cmd.Env = append(os.Environ(), "BPFTRACE_PERF_RB_PAGES=4096") // what is lost would cost nothing
+	r.cmd.Env = append(os.Environ(), "BPFTRACE_PERF_RB_PAGES=4096") // no lost lines: bpftrace would not pay for them
 	r.cmd.Stderr = &r.said
 	out, err := r.cmd.StdoutPipe()
 	if err != nil {

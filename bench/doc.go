@@ -5,7 +5,7 @@
 //
 // A pair of single measurements means nothing on a shared machine, so both
 // sides run in one process tree, in turns of at most 100 ms, for at least 30
-// rounds. What is printed is the median over the rounds of the ratio within a
-// round, with its spread, and beside it what the C program shows against a
-// second copy of itself: the noise band.
+// rounds. bench divides the two sides' results in each round, and prints the median
+// of these ratios with its spread. Beside it stands the noise band: the same ratio for
+// the C program and a second copy of itself.
 package main

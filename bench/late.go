@@ -11,14 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lateTimers is how much later than asked for the sleeps of what is compared may end.
-// Go's monitor thread sleeps for 20 us at a time, 70 us with what a kernel adds, until it
-// has found nothing to do for long enough, and shares the processor that is measured:
-// little to a processor of today, but of an emulated one's time up to an eighth.
+// lateTimers is the timer slack of the compared programs: how much later than asked for
+// their sleeps may end. Go's monitor thread sleeps for 20 us at a time, 70 us with the
+// kernel's slack, until it has found nothing to do for long enough, and shares the processor
+// that is measured. It takes little time of a processor of today, but up to an eighth of an
+// emulated one's.
 const lateTimers = 4 * time.Millisecond
 
-// startLate gives this program, C's side and those that it starts lateTimers. The
-// runtime's threads have the slack that the program began with: it begins anew, once.
+// startLate gives lateTimers to this program and to all that it starts, C's side too. The
+// runtime's threads have the slack that the program began with, so startLate executes the
+// program again, once.
 func startLate() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -36,7 +36,7 @@ func TestStartLate(t *testing.T) {
 		}
 	}
 	const early = 50_000
-	setSlack(early) // whoever started this may have had late ones
+	setSlack(early) // the test's parent process may have had late timers
 	defer setSlack(slack)
 	if now, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err != nil || now != early {
 		t.Skipf("the slack is %d, %v: of a real-time policy it cannot be set", now, err)

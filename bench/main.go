@@ -46,7 +46,7 @@ func main() {
 	flag.BoolVar(&opt.lists, "script-lists", true, "tracing: let the bpftrace script read scatter lists, as our programs do")
 	ops := flag.String("ops", "write,read,send", "traffic: operations to compare")
 	what := flag.String("what", "rate,latency", "traffic: what to compare of it")
-	flag.StringVar(&opt.through, "through", throughIbvfd, "traffic: what is compared with perftest: ibvfd, endpoint (the engine below package gpurdma), or fabric (package gpurdma)")
+	flag.StringVar(&opt.through, "through", throughIbvfd, "traffic: the package to compare with perftest: ibvfd, endpoint (the engine below package gpurdma), or fabric (package gpurdma)")
 	tests := flag.String("tests", "build/bin", "binding: where the packages' test binaries are")
 	budget := flag.Duration("budget", 7*time.Minute, "traffic: when to stop, after fewer rounds if need be")
 	sides := map[string]func(args []string) error{"side": sideMain, "rails-side": railsSideMain}
@@ -86,8 +86,8 @@ func main() {
 		os.Exit(2)
 	}
 
-	// Not for tracing, where what is measured is a user's tracer with a user's timers; nor
-	// where no NIC is needed, as those programs hardly sleep and their processor time counts.
+	// Not for tracing, which measures a user's tracer with a user's timers; nor for binding,
+	// whose programs hardly sleep, and of which only the processor time is measured.
 	if *only != "tracing" && *only != "binding" {
 		if err := startLate(); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)

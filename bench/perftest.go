@@ -68,13 +68,13 @@ func readPerftest(out string, t traffic) (float64, error) {
 }
 
 // bothSides runs a program as a server and, once it listens, as its client,
-// which is given the server's address. Both must end well. Each has a processor of its
-// own, where there are two: with both free to move, the kernel's choice of where a NIC
-// in software works for whom is most of what is measured. Go would count that one
-// processor, and have its monitor hand the only P on whenever a call into C is
-// interrupted for 20 us: it is told that there are two. That monitor would also wake up
-// on the same processor some 1,000 times a second, which startLate has seen to. A
-// program that is tied to one processor is to be started like this as well.
+// which is given the server's address. Both must end well. Each side has a processor of
+// its own, where there are two: if both could move, the results would depend mostly on
+// the processors that the kernel chooses for the software NIC's work. With one processor
+// Go would have one P, which its monitor hands on whenever a call into C is interrupted
+// for 20 us, so bothSides sets GOMAXPROCS to 2. The monitor would also wake up on the
+// same processor some 1,000 times a second; startLate prevents that. A program that is
+// tied to one processor must be started in the same way.
 func bothSides(ctx context.Context, program string, port int, args []string) (string, error) {
 	return bothSidesIn(ctx, program, port, args, nil)
 }
@@ -127,7 +127,7 @@ func bothSidesIn(ctx context.Context, program string, port int, args []string, e
 	return out.String(), nil
 }
 
-// listens reports whether somebody listens on a TCP port.
+// listens reports whether a process listens on a TCP port.
 func listens(port int) bool {
 	want := fmt.Sprintf(":%04X", port)
 	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {

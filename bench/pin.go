@@ -31,7 +31,7 @@ func startOn(last bool, cmd *exec.Cmd) error {
 		return err
 	}
 	err = cmd.Start()
-	if back := unix.SchedSetaffinity(0, &before); back != nil { // nobody else is to have such a thread
+	if back := unix.SchedSetaffinity(0, &before); back != nil { // else other goroutines would be confined too
 		if err == nil {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()

@@ -142,7 +142,8 @@ func (c *crowd) sleep(ctx context.Context) error {
 	return nil
 }
 
-// scaleTests are what is measured, and whether by processor time: what sleeps.
+// scaleTests are the operations that are measured. With cpu set the processor time counts,
+// as the operation sleeps.
 var scaleTests = []struct {
 	what  string
 	cpu   bool

@@ -120,7 +120,7 @@ type party struct {
 	remote hello
 }
 
-// hello is what the sides tell each other.
+// hello is the first message of each side to the other.
 type hello struct {
 	Endpoint ibvfd.Endpoint
 	Addr     uint64
@@ -148,7 +148,7 @@ func newParty(device string, t traffic) (s *party, err error) {
 		return s, err
 	}
 	s.closers = append(s.closers, pd)
-	// What goes out, and what comes in, as perftest's buffer.
+	// One half for sending and one for receiving, as in perftest's buffer.
 	page := os.Getpagesize()
 	half := (t.size + page - 1) / page * page
 	host, err := hostmem.Alloc(2 * half)
@@ -182,7 +182,7 @@ func newParty(device string, t traffic) (s *party, err error) {
 	return s, err
 }
 
-// closers are what a side has opened, in that order.
+// closers are the objects that a side has opened, in that order.
 type closers []io.Closer
 
 // close closes all of it, the last first.

@@ -17,9 +17,9 @@ import (
 	"github.com/gpurdma/gpurdma/internal/rma"
 )
 
-// application is one end of a connection as a program has it that imports
-// package engine. What the package offers for something is used for it: offers tell
-// the sides of each other, and memory that is looked at is read by Buffer.ReadAt.
+// application is one end of a connection, as a program makes it that imports package
+// engine. It uses the package's own means: the sides find each other's memory by offers,
+// and read memory that the NIC writes by Buffer.ReadAt.
 type application struct {
 	traffic
 	closers
@@ -29,8 +29,8 @@ type application struct {
 	mine     *memory.RemoteBuffer
 	msg      rma.Msg
 	done     [pollBatch]operation.Completion
-	came     int // messages that were received, and not asked for yet
-	ended    int // completions of what was posted, likewise
+	came     int // received messages that this side has not taken yet
+	ended    int // completions of posted operations, likewise
 	lastByte [1]byte
 }
 
@@ -68,7 +68,7 @@ func newApplication(device string, t traffic) (a *application, err error) {
 	return a, err
 }
 
-// endpointOptions make an endpoint do what perftest is told to.
+// endpointOptions are those that correspond to perftest's arguments.
 func (t traffic) endpointOptions(device string) (engine.EndpointOptions, error) {
 	gid, err := t.gidOf(device)
 	return engine.EndpointOptions{
@@ -79,7 +79,7 @@ func (t traffic) endpointOptions(device string) (engine.EndpointOptions, error) 
 	}, err
 }
 
-// gidOf is the GID at the index, by which perftest is told of it.
+// gidOf is the GID at the index that perftest gets as an argument.
 func (t traffic) gidOf(device string) (gid ibdev.GID, err error) {
 	c, err := ibvfd.Open(device)
 	if err != nil {
@@ -188,8 +188,8 @@ func (a *application) meet(ctx context.Context) (err error) {
 	return nil
 }
 
-// flagsOf are those of the i-th operation of a batch: the NIC is told of all
-// together, and the last makes a completion.
+// flagsOf are the flags of the i-th operation of a batch. The endpoint posts all of a
+// batch together, and only the last makes a completion.
 func (t traffic) flagsOf(i int) operation.Flags {
 	if i < t.batch-1 {
 		return operation.FlagMore
@@ -233,7 +233,7 @@ func (a *application) poll() error {
 	return err
 }
 
-// one polls until one of what is counted is there, and takes it.
+// one polls until count is above 0, and takes one from it.
 func (a *application) one(count *int) error {
 	for *count == 0 {
 		if err := a.poll(); err != nil {

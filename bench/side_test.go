@@ -10,7 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
-// A side does what it was told to, whichever it is.
+// A side parses the arguments that it was started with, as a server and as a client.
 func TestSideArguments(t *testing.T) {
 	for _, want := range []traffic{
 		{throughIbvfd, "write", false, 64, 1600, 128, 16, 1, 4096, 16},
@@ -30,7 +30,7 @@ func TestSideArguments(t *testing.T) {
 	}
 }
 
-// A batch is told to the NIC at once, and its last makes a completion.
+// A batch is posted together, and only its last operation makes a completion.
 func TestFlagsOfABatch(t *testing.T) {
 	flags := func(batch int) (list []operation.Flags) {
 		for i := range batch {

@@ -147,10 +147,10 @@ type turns struct {
 	traced, leftOut, bpftraced time.Duration
 }
 
-// compare alternates between no tracing, ours and the script's. Within a round
-// the same process registers the same buffer under each; a second one, which
-// the filter leaves out, has another buffer, as whoever attaches to a buffer
-// that is followed is of interest.
+// compare alternates between no tracing, ours and the script's. Within a round the same
+// process registers the same buffer under each. A second process, which the filter leaves
+// out, has a buffer of its own: the tracer reports every attachment to a buffer that it
+// follows.
 func (b *tracing) compare(ctx context.Context, spec string, size int64, withScript bool) (tracingRow, error) {
 	row := tracingRow{Exporter: spec, Size: size}
 	one, err := b.startLoop(ctx, spec, size)
@@ -175,7 +175,7 @@ func (b *tracing) compare(ctx context.Context, spec string, size int64, withScri
 	for round := range b.rounds {
 		var t turns
 		if err := b.round(ctx, round, &t, &r.untraced, &row, one, other, n, withScript && b.script != nil); err != nil {
-			// What was measured until then is no less true; ratio says of how many.
+			// The rounds before this one are valid; ratio says how many they are.
 			return r.sum(row), fmt.Errorf("round %d: %w", round, err)
 		}
 		r.add(t)
@@ -183,8 +183,8 @@ func (b *tracing) compare(ctx context.Context, spec string, size int64, withScri
 	return r.sum(row), nil
 }
 
-// round takes the turns. Who goes first rotates, so that a drift of the machine
-// does not favour one.
+// round takes the turns. Each round begins with the next side, so that a drift of the
+// machine does not favour one.
 func (b *tracing) round(ctx context.Context, round int, t *turns, untraced *samples, row *tracingRow, one, other *loop, n int, withScript bool) error {
 	blocks := []func() error{
 		func() error { return b.untracedTurn(t, untraced, one, other, n) },
@@ -311,8 +311,8 @@ func (w *watched) await(ctx context.Context, n int) error {
 	return nil
 }
 
-// end closes the tracer. What it did not see would cost nothing: it must have
-// seen every one of want registrations, and none of others.
+// end closes the tracer. A registration that the tracer missed would make it look
+// cheaper, so it must have seen want registrations, and lost no event.
 func (w *watched) end(ctx context.Context, want int) error {
 	flushed := w.tr.Flush(ctx)
 	loss := w.tr.Loss()

@@ -24,9 +24,9 @@ type tracingCost struct {
 	Maps     uint64        `json:"map_bytes"`      // of the kernel, while it traces
 }
 
-// costBatch is how many registrations are asked for before the tracer has seen
-// those before: what its buffer holds. How fast it must read to lose none depends
-// on the machine, and what a record costs does not.
+// costBatch is how many registrations the loop makes before cost waits until the tracer has
+// seen them all: its ring has room for as many. The speed at which it must read to lose none
+// depends on the machine; the cost of a record does not.
 const costBatch = 1000
 
 // cost has a small buffer registered n times and looks at this process: reading

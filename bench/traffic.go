@@ -182,9 +182,9 @@ var trafficPort = trafficPortFirst
 // portAfter returns the next port: one that another run has just had may not be free.
 func portAfter(port int) int { return trafficPortFirst + (port-trafficPortFirst+1)%1000 }
 
-// trafficSizes are the sizes of messages unless -sizes says others, from a cache
-// line to what is split up. Latencies are then measured of what is mostly waited
-// for one by one, which is not large.
+// trafficSizes are the sizes of messages unless -sizes says others, from a cache line to a
+// message of many packets. Latencies are then measured up to mostLatencySize: programs
+// seldom wait for large messages one by one.
 var trafficSizes = []int64{64, 4 << 10, 64 << 10, 4 << 20}
 
 const mostLatencySize = 4 << 10
@@ -264,7 +264,7 @@ func (t traffic) String() string {
 	return fmt.Sprintf("%s, %s, %d bytes", t.op, what, t.size)
 }
 
-// kindsOf are what is asked for: rates at all sizes, and latencies.
+// kindsOf returns the comparisons that the flags ask for: rates at all sizes, and latencies.
 func kindsOf(on traffic, opt options, ops, what []string) (list []*compared, err error) {
 	through := []string{throughIbvfd, throughEndpoint, throughFabric}
 	if !slices.Contains(through, on.through) {

@@ -50,8 +50,8 @@ func besideClient(f func() (float64, error)) (float64, error) {
 	return withWorkersAt(unboundWorkers, end(allowed, true), f)
 }
 
-// withWorkersAt runs f while all unbound workers are on one processor, and has file say
-// what it said before, whatever f does. Others that do the same wait.
+// withWorkersAt runs f while all unbound workers are on one processor, and restores file
+// afterwards, also if f fails. Another process that calls it waits.
 func withWorkersAt(file string, cpu int, f func() (float64, error)) (v float64, err error) {
 	lock, err := os.Open(file)
 	if err != nil {

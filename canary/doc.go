@@ -5,7 +5,7 @@
 //
 // A registration that succeeds says little: an offset that was dropped, a
 // segment that was left out or a key that covers a neighbour's memory all
-// "work" until somebody reads the data. [Verify] registers a buffer in several
+// "work" until a program reads the data. [Verify] registers a buffer in several
 // ways, moves random bytes into it by RDMA WRITE and out of it by RDMA READ
 // over a loopback queue pair, and compares them with what the buffer's own
 // view (mmap, or the vendor's copy call) shows.

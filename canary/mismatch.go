@@ -35,15 +35,15 @@ func (h *HexBytes) UnmarshalText(text []byte) (err error) {
 // Origin is a guess at where wrong bytes came from.
 type Origin string
 
-// What a Mismatch can tell of the bytes it found.
+// The origins that a Mismatch can recognise.
 const (
 	OriginUnknown Origin = "unknown"  // bytes of no pattern of this run
-	OriginStale   Origin = "stale"    // what was there before: the transfer did not reach them
+	OriginStale   Origin = "stale"    // the bytes from before the transfer, which did not reach them
 	OriginOlder   Origin = "older"    // bytes of an earlier pass of this run
 	OriginShifted Origin = "shifted"  // right bytes in the wrong place, by Shift
 	OriginSpilled Origin = "spilled"  // the transfer's bytes, past the end that it ought to keep
 	OriginZero    Origin = "zero"     // zeroes
-	OriginAllOnes Origin = "all ones" // what a failed PCIe read looks like
+	OriginAllOnes Origin = "all ones" // a failed PCIe read returns this
 )
 
 // Mismatch describes bytes that are not what they ought to be.
@@ -96,9 +96,9 @@ const (
 type comparer struct {
 	what     string
 	want     pattern
-	moved    pattern // what the transfer under test carries
+	moved    pattern // the bytes that the transfer under test carries
 	m        *Mismatch
-	got      []byte // sample of what stands at the first mismatch
+	got      []byte // a sample of the bytes at the first mismatch
 	verified int64
 	scratch  []byte
 }

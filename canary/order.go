@@ -26,7 +26,7 @@ type OrderOptions struct {
 	Stall time.Duration
 }
 
-// Ordering is what was seen of flags and their data.
+// Ordering counts the flags that arrived, and those that arrived before their data.
 type Ordering struct {
 	Rounds int   // flags that were seen, and the data looked at
 	Early  int   // of them, flags that were there before all of their data
@@ -147,8 +147,9 @@ func order(ctx context.Context, v View, flag int64, opt OrderOptions, src []byte
 	return o, nil
 }
 
-// await looks at the flag until it has the value. If sending ended and the flag is
-// not there it says what is instead. What sending ended with stays in sent.
+// await looks at the flag until it has the value. If sending has ended and the flag
+// does not have it, await returns the bytes that are there. The result of sending stays
+// in sent.
 func await(v View, flag int64, value uint64, sent chan error) (seen bool, missing *Mismatch, _ error) {
 	want, got := make([]byte, 8), make([]byte, 8)
 	binary.LittleEndian.PutUint64(want, value)

@@ -24,7 +24,7 @@ func (w *watched) ReadAt(p []byte, off int64) (int, error) {
 	if off == 0 {
 		select {
 		case w.looked <- struct{}{}:
-		default: // nobody has asked since
+		default: // no test has taken the last report yet
 		}
 	}
 	return w.memory.ReadAt(p, off)

@@ -83,8 +83,8 @@ func (p *plan) volume() (n int64) {
 // highIOVA is an address that no offset could be mistaken for.
 const highIOVA = 0x7ead_0000_0000
 
-// subRangeMax bounds the MR of the sub-range cases: what they prove does not
-// grow with it.
+// subRangeMax bounds the MR of the sub-range cases: a larger one proves nothing
+// more.
 const subRangeMax = 1 << 20
 
 // plans lays the cases over a buffer of size bytes.

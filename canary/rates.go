@@ -12,8 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// Rates are bytes per second, one transfer at a time: the best of a few, for the
-// first ones warm up what lies on the way.
+// Rates are bytes per second, one transfer at a time. Each is the best of a few
+// transfers, as the first ones warm up caches and links.
 type Rates struct{ Write, Read float64 }
 
 // CompareOptions tune Compare. The zero value is good.
@@ -22,14 +22,14 @@ type CompareOptions struct {
 	Rounds int
 	// Stall is how long one transfer may take; 0 means 30 s.
 	Stall time.Duration
-	// Moved is called after each transfer to or from the buffer, which is still
-	// registered, and whose time is already taken; nil is nobody.
+	// Moved, if set, is called after each transfer to or from the buffer. The buffer
+	// is still registered then, and the time of the call is not measured.
 	Moved func()
 }
 
 // Compare measures how fast c moves the bytes of buf, up to 1 MiB of them, and in
-// turn how fast it moves as many of host memory: what the NIC, its port and the
-// loopback pair cost is in both. The buffer's contents are lost.
+// turn how fast it moves as many of host memory. Both rates include the cost of the
+// NIC, its port and the loopback pair. The buffer's contents are lost.
 //
 // It makes and closes its own PD, CQ, loopback pairs and MRs on c.
 func Compare(ctx context.Context, c *ibvfd.Context, buf *gpualloc.Buffer, opt CompareOptions) (buffer, host Rates, err error) {

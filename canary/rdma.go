@@ -75,7 +75,7 @@ func newHostMR(pd *ibvfd.PD, size int, access ibvfd.Access) (*hostMR, error) {
 		Kind: ibvfd.HostMemory, Host: mem.Bytes(), Length: uint64(size), Access: access, Owner: mem,
 	})
 	if err != nil {
-		if refused := (*ibvfd.RegError)(nil); errors.As(err, &refused) { // nobody thinks of this memory
+		if refused := (*ibvfd.RegError)(nil); errors.As(err, &refused) { // the user does not know of this memory
 			refused.Detail = strings.TrimSuffix(fmt.Sprintf("of the test's own %d bytes at the other end, in host memory: %s", size, refused.Detail), ": ")
 		}
 		return nil, errors.Join(err, mem.Close())
@@ -96,8 +96,8 @@ func (h *hostMR) close() error {
 func (w *rdma) src() []byte { return w.out.mem.Bytes() }
 func (w *rdma) dst() []byte { return w.in.mem.Bytes() }
 
-// close is idempotent. It goes on after a failure: what cannot be closed must
-// not keep the rest open.
+// close is idempotent. If one resource does not close, it closes the others all the
+// same.
 func (w *rdma) close() error {
 	err := w.dropPairs()
 	for _, r := range slices.Backward(w.registered) {
@@ -119,7 +119,7 @@ func (w *rdma) close() error {
 // for both, rxe of Linux 6.12 on a busy machine got stuck about once in a
 // hundred runs, always in the first WRITE after a long READ: without an error
 // completion, while the NIC's duplicate_request counter went up with every
-// retry. What is proven of a registration does not depend on it.
+// retry. Two pairs prove as much of a registration as one.
 type pair struct{ qp, peer *ibvfd.QP }
 
 // dropPairs destroys the queue pairs: after it the NIC touches none of their

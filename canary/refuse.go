@@ -28,7 +28,7 @@ func (s *session) checkRefused(ctx context.Context, p *plan, r registered, c *Ca
 	if p.refuse == opRead {
 		local = s.wire.dst()
 		pass.complement().fill(local[at:at+n], p.beyond.off)
-		// What must not arrive.
+		// The READ must not fetch these bytes.
 		if err := s.fill(ctx, p.beyond, pass); err != nil {
 			return err
 		}

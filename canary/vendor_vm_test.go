@@ -64,9 +64,9 @@ func TestVMVendorRuntimes(t *testing.T) {
 	}
 }
 
-// Memory that somebody else allocated, from the middle of a page to the middle
-// of another: registered as package align says, each byte is at its own
-// address, and none beside it changes.
+// The caller's own memory, from the middle of a page to the middle of another:
+// registered as package align says, each byte is at its own address, and no
+// byte beside the range changes.
 func TestVMVendorMemoryOfTheCaller(t *testing.T) {
 	testenv.Need(t, "udmabuf", "6.12", testenv.Node("/dev/udmabuf"))
 	doubles(t)

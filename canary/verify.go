@@ -41,10 +41,10 @@ type Options struct {
 	Registered func(*Report)
 	// Witness, if set, is called once, after Registered and while the same
 	// registration lives: the NIC has just written nonce, random bytes that
-	// were nowhere before, into the middle of the buffer. Somebody who has no
-	// part in this can now look for them. An error fails the case. It is not
-	// called where the first case is one of refusals, or registers less than a
-	// nonce.
+	// were nowhere before, into the middle of the buffer. Another program, or
+	// another view of the memory, can now look for them. An error fails the case.
+	// Verify does not call Witness if the first case is one of refusals, or
+	// registers less than a nonce.
 	Witness func(ctx context.Context, nonce []byte) error
 
 	// Where in a page the buffer begins: memory that a caller owns need not
@@ -339,8 +339,8 @@ func (s *session) write(ctx context.Context, x span, r registered, p pattern, su
 	})
 }
 
-// read fetches x and compares it with p, and looks at the host memory beside
-// what the READ ought to fill.
+// read fetches x, compares it with p, and checks that the host memory beside the
+// READ's target has not changed.
 func (s *session) read(ctx context.Context, what string, x span, r registered, p pattern, sum *rate) error {
 	guard := p.complement()
 	data := newComparer(what, p, p)
@@ -413,7 +413,7 @@ func (s *session) compareGuards(ctx context.Context, window, x span, moved patte
 		s.compare(ctx, "guard behind the range", span{x.end(), window.end() - x.end()}, moved.complement(), moved))
 }
 
-// judge books what a comparison verified and returns what it found wrong.
+// judge counts the bytes that a comparison verified, and returns its mismatch.
 func (s *session) judge(c *comparer) error {
 	s.rep.VerifiedBytes += c.verified
 	m := c.mismatch(s.older())

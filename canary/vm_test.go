@@ -116,8 +116,8 @@ func TestVMSeedRepeatsARun(t *testing.T) {
 	}
 }
 
-// meddler is a buffer that somebody else writes to through a mapping of its
-// own, just before it is looked at.
+// meddler is a buffer that a second mapping writes to, just before the test's view
+// reads it.
 type meddler struct {
 	*gpualloc.Buffer
 	other *dmabuf.Mapping
@@ -300,7 +300,7 @@ func TestVMNothingIsLeftBehind(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	once() // what a first run caches for good is no leak
+	once() // a first run fills caches for good, which are no leak
 	fds, bufs := testenv.Descriptors(t), kernelBufs(t)
 	for range 5 {
 		once()

@@ -9,8 +9,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// wire is what the checks need of RDMA. The real one is rdma; tests put
-// faulty ones in its place, to see that every fault is found.
+// wire is the part of RDMA that the checks use. The real one is rdma; tests put
+// faulty ones in its place, to see that the checks find every fault.
 type wire interface {
 	// register makes a range of the buffer accessible to the peer. Its first
 	// byte is addressed by iova.

@@ -21,8 +21,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// nobody is the image's own user.
-const nobody = 65532
+// imageUser is the image's own user.
+const imageUser = 65532
 
 // Capabilities of the manifest.
 var capabilities = map[string]uintptr{"SYS_ADMIN": 21, "SYSLOG": 34}
@@ -83,8 +83,8 @@ func (p *pod) run(t *testing.T, userNamespace bool) (status int, stdout []byte) 
 	return status, out.Bytes()
 }
 
-// namespaces skips where nobody may have mounts of their own, and says whether it
-// takes a user namespace. AppArmor may allow one, and no mount in it.
+// namespaces skips the test where the process cannot have mounts of its own, and says
+// whether it needs a user namespace for them. AppArmor may allow one, and no mount in it.
 func namespaces(t *testing.T) (userNamespace bool) {
 	t.Helper()
 	var refused error
@@ -146,7 +146,7 @@ func TestPodOfMachines(t *testing.T) {
 			full := whole(t, image, root, skip)
 			user := 0
 			if truncated {
-				user = nobody
+				user = imageUser
 				forEverybody(t, root)
 			}
 			p := pod{Root: image, Mounts: onTree(t, root, t.TempDir()), User: user, Args: []string{"--json", skip}}
@@ -239,7 +239,7 @@ func TestPodOfThisMachine(t *testing.T) {
 		}
 	}
 	skip := "--skip=" + skipped(container(t, set).Args)
-	p := pod{Root: image, Mounts: mounts, User: nobody, Args: []string{"--json", skip}}
+	p := pod{Root: image, Mounts: mounts, User: imageUser, Args: []string{"--json", skip}}
 	status, out := p.run(t, userNamespace)
 	got, full := look(t, status, out), whole(t, image, "/", skip)
 	for pair := range got.direct {
@@ -253,7 +253,7 @@ func TestPodOfThisMachine(t *testing.T) {
 }
 
 // The manifest's own command line serves metrics and health, writes labels, and
-// ends at once when it is told to.
+// ends at once after SIGTERM.
 func TestPodServes(t *testing.T) {
 	userNamespace := namespaces(t)
 	_, set := manifest(t)

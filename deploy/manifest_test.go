@@ -21,8 +21,8 @@ import (
 // zeros is the digest that no image has.
 var zeros = strings.Repeat("0", 64)
 
-// manifest reads the manifest by Kubernetes' own types. What they do not have is
-// an error, as it is for kubectl.
+// manifest reads the manifest by Kubernetes' own types. A field that they do not have
+// is an error, as it is for kubectl.
 func manifest(t *testing.T) (*corev1.Namespace, *appsv1.DaemonSet) {
 	t.Helper()
 	text, err := os.ReadFile("kubernetes/p2pcheck.yaml")
@@ -110,7 +110,7 @@ func TestLeastPrivilege(t *testing.T) {
 			t.Errorf("docs/fleet.md does not say what `%s` is for", what)
 		}
 	}
-	// The same for who looks by hand.
+	// A user who runs p2pcheck by hand skips the same checks.
 	if skip := skipped(c.Args); !strings.Contains(string(doc), "--skip "+skip+" ") {
 		t.Errorf("docs/fleet.md has no --skip %s", skip)
 	}

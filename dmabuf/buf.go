@@ -97,9 +97,9 @@ func failed(op string, raw int, err error) *Error {
 }
 
 // fileSystem is the device number of the dma-bufs' file system, once one has
-// been seen. There is one, which the kernel mounts when it starts and nobody
+// been seen. There is one, which the kernel mounts when it starts and never
 // unmounts (dma_buf_init in drivers/dma-buf/dma-buf.c), so a file on that device
-// is a dma-buf. 0 is nobody's number.
+// is a dma-buf. No file system has the number 0.
 var fileSystem atomic.Uint64
 
 // identify proves that raw is a dma-buf and reads what never changes about it.

@@ -144,7 +144,7 @@ func TestIoctlErrors(t *testing.T) {
 	}
 }
 
-// What the arguments look like to the kernel.
+// The kernel gets the request numbers and arguments of its headers.
 func TestIoctlArguments(t *testing.T) {
 	sync := func(want uint64) ioctl.Step {
 		return ioctl.Step{Req: reqSync, Fill: func(arg unsafe.Pointer) {

@@ -36,13 +36,13 @@ type refusal struct {
 func (r *refusal) Error() string { return r.text + " (" + errno.Name(r.errno) + ")" }
 func (r *refusal) Unwrap() error { return r.errno }
 
-// Error is a failed operation: what was tried, on what, why it failed and what
-// to change. All rooms of this module use it.
+// Error is a failed operation: its name, its object, the reason of the failure and
+// the remedy. All rooms of this module use it.
 type Error struct {
 	Op     string // the kernel's or library's own name, "UDMABUF_CREATE"
-	Device string // what it was tried on: "/dev/udmabuf", "fd 7", "rxe0"
+	Device string // the object of the operation: "/dev/udmabuf", "fd 7", "rxe0"
 	Detail string // the numbers that matter: "offset 0x1000 + length 0x2000 > size 0x2000"
-	Remedy string // what the user can change, if anything
+	Remedy string // a change that the user can make; "" if there is none
 	Err    error  // a unix.Errno or a sentinel; Unwrap returns it
 }
 

@@ -52,7 +52,7 @@ func ExampleCreateUDMABuf() {
 	}
 }
 
-// Who holds which dma-buf, and what could not be looked at.
+// The processes that hold each dma-buf, and those whose files could not be read.
 func ExampleInventory() {
 	usage, unreadable, err := dmabuf.Inventory("", 0)
 	if err != nil {

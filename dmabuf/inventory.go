@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage is one dma-buf and who holds it.
+// Usage is one dma-buf and the processes that hold it.
 type Usage struct {
 	Inode    uint64  `json:"inode"`              // identity on this machine
 	Exporter string  `json:"exporter,omitempty"` // "" where only mappings are left
@@ -46,13 +46,12 @@ type Region struct {
 // by inode. proc is the root of procfs, "" for /proc; pid picks one process,
 // 0 all of them.
 //
-// What could not be read, for lack of privilege mostly, is in unreadable, one
-// error a process: a buffer missing from the list is then unknown, not absent.
-// A process that
-// ended meanwhile is no error. Buffers that only the kernel holds (an MR whose
-// descriptors are all closed) have no owner here: [KernelBufs] lists those.
-// Descriptor tables that a thread keeps apart from its process (CLONE_FILES
-// not set) are not looked at.
+// unreadable has an error for each process whose files could not be read, mostly
+// for lack of privilege. If there is one, a buffer that the list lacks is unknown,
+// not absent. A process that ended meanwhile is no error. Buffers that only the
+// kernel holds (an MR whose descriptors are all closed) have no owner here:
+// [KernelBufs] lists those. Inventory does not read descriptor tables that a
+// thread keeps apart from its process (CLONE_FILES not set).
 func Inventory(proc string, pid int) (usage []Usage, unreadable []error, err error) {
 	if proc == "" {
 		proc = "/proc"

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// KernelBuf is a dma-buf as the kernel itself lists it, whoever holds it.
+// KernelBuf is a dma-buf as the kernel itself lists it, also if no process holds it.
 type KernelBuf struct {
 	Inode    uint64   `json:"inode"`
 	Exporter string   `json:"exporter"`

@@ -22,8 +22,8 @@ type Mapping struct {
 	off  int64
 
 	mu     sync.RWMutex // read-held while the memory is in use
-	pages  []byte       // what munmap wants back; nil once closed
-	window []byte       // what was asked for
+	pages  []byte       // the whole mapping, for munmap; nil once closed
+	window []byte       // the bytes of it that Map was called for
 }
 
 // Map maps length bytes of the buffer from off on, both in bytes and neither
@@ -132,7 +132,7 @@ func (m *Mapping) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // WriteAt copies p to the mapping at off, between a BeginAccess and an
-// EndAccess. What does not fit as a whole answers ErrRange and writes nothing.
+// EndAccess. If p does not fit as a whole, it answers ErrRange and writes nothing.
 func (m *Mapping) WriteAt(p []byte, off int64) (int, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dropUser makes the calling thread nobody's. The raw system calls change this
-// thread only, where package syscall's change all of them.
+// dropUser makes the calling thread run as user 65534, without groups. The raw system
+// calls change this thread only, where package syscall's change all of them.
 func dropUser() string {
 	runtime.LockOSThread()
 	const nobody = 65534

@@ -69,7 +69,7 @@ func (g Amdgpu) Memory() (AmdgpuMemory, error) {
 	return AmdgpuMemory{VRAM: heap(m.VRAM), Visible: heap(m.Visible), GTT: heap(m.GTT)}, nil
 }
 
-// Regions is Memory in the words of the other drivers. What the kernel keeps
+// Regions is Memory in the terms of the other drivers. Memory that the kernel keeps
 // for itself counts as used.
 func (g Amdgpu) Regions() ([]Region, error) {
 	m, err := g.Memory()
@@ -111,9 +111,9 @@ func (g Amdgpu) Info() (AmdgpuDevice, error) {
 
 // Create makes a buffer. size is rounded up to pages.
 //
-// The driver does its best: a buffer for VRAM that is full, or that is larger
-// than it, is made in GTT, and CPU access that cannot be had is dropped, both
-// without a word. Whoever wants to know compares with Memory beforehand.
+// The driver reports success also where it does less than it was asked for: it makes
+// a buffer in GTT if VRAM is full, or smaller than the buffer, and it drops CPU access
+// that it cannot give. Call Memory beforehand to know.
 //
 // Errors: EINVAL for domains or flags that the GPU does not have, ENOMEM.
 func (g Amdgpu) Create(size int64, domains AmdgpuDomain, flags AmdgpuFlag) (GEM, error) {

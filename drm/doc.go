@@ -9,8 +9,8 @@
 // dma-buf that [Device.PrimeHandleToFD] returns lives on its own.
 //
 // Dumb buffers are made on primary nodes (card0): the kernel refuses them on
-// render nodes with EACCES, for every driver. Opening a primary node that
-// nobody uses makes the opener DRM master, which would keep a display server
+// render nodes with EACCES, for every driver. A process that opens a primary node
+// which no other has open becomes DRM master, which would keep a display server
 // from starting: Open gives mastership up again at once.
 //
 // Every driver numbers its own ioctls from the same start, so that i915's mean

@@ -136,7 +136,7 @@ func TestNodesElsewhere(t *testing.T) {
 	if _, err := Nodes(broken, ""); err == nil || !strings.Contains(err.Error(), "card0") {
 		t.Errorf("a bad device number: %v", err)
 	}
-	// A virtio function whose child has no driver is still somebody's.
+	// A virtio function whose child has no driver has the PCI function's driver.
 	odd := tree(t, strings.ReplaceAll(sysTree, "-- devices/pci0000:00/0000:00:02.0/virtio0/driver --", "-- devices/x/driver --"))
 	nodes, err := Nodes(odd, "/none")
 	if err != nil || nodes[0].Driver != "virtio-pci" {

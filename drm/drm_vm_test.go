@@ -98,7 +98,7 @@ func TestVMVersionAndCaps(t *testing.T) {
 	})
 }
 
-// Whoever opens a primary node must not keep the next one from being master.
+// Open of a primary node does not leave the process DRM master.
 func TestVMNoMaster(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		d := device(t, driver, Primary)

@@ -25,8 +25,8 @@ type Region struct {
 	// Visible is how much of it CPUs and other devices reach: of VRAM, what
 	// lies behind the BAR.
 	Visible int64
-	// Used and VisibleUsed are bytes taken. Intel's drivers tell that only to
-	// whoever has CAP_PERFMON, and answer 0 to others.
+	// Used and VisibleUsed are bytes taken. Intel's drivers report them only to
+	// processes with CAP_PERFMON; for others they are 0.
 	Used, VisibleUsed int64
 	// Page is what sizes are rounded up to or must be multiples of, in bytes; 0
 	// where the driver does not say.
@@ -41,8 +41,8 @@ func (r Region) String() string {
 	return "system memory"
 }
 
-// speaks refuses a Device of another driver: what a request number means
-// beyond DRM_COMMAND_BASE is each driver's own.
+// speaks refuses a Device of another driver: each driver gives the request numbers
+// from DRM_COMMAND_BASE on a meaning of its own.
 func (d *Device) speaks(driver string) error {
 	v, err := d.Version()
 	if err != nil {
@@ -57,8 +57,8 @@ func (d *Device) speaks(driver string) error {
 	return nil
 }
 
-// create runs fn, which makes a buffer, and checks the answer: one that is
-// smaller than asked for is dropped. where is asked for words when it failed.
+// create runs fn, which makes a buffer. It closes a buffer that is smaller than size,
+// and fails. where returns the place in words, for the error.
 func (d *Device) create(op string, size int64, where func() string, fn func(fd int) (GEM, error)) (GEM, error) {
 	if size <= 0 {
 		return GEM{}, d.fail(op, fmt.Sprintf("size %d", size), dmabuf.ErrRange)

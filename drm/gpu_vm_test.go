@@ -356,7 +356,8 @@ func TestVMGPUEviction(t *testing.T) {
 	})
 }
 
-// What the real drivers refuse, with their errno; nothing stays allocated.
+// The driver refuses the calls that the real drivers refuse, with their errno; nothing
+// stays allocated.
 //
 //testbed:machine fabric+EPYC
 //testbed:machine-arm64 fabric
@@ -497,7 +498,7 @@ func TestVMGPUExhaustion(t *testing.T) {
 	})
 }
 
-// A GPU that is pulled out: what is mapped faults, as an error.
+// A GPU that is pulled out: an access to a mapping of it faults, and is an error.
 //
 //testbed:machine fabric+EPYC
 //testbed:machine-arm64 fabric

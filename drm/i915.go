@@ -49,7 +49,8 @@ func (g I915) Regions() ([]Region, error) {
 	return out, nil
 }
 
-// i915Used is 0 where it is not known how much is free, as for who may not ask.
+// i915Used is 0 where the driver does not say how much is free, as for a process
+// without CAP_PERFMON.
 func i915Used(size int64, free uint64) int64 {
 	if free == math.MaxUint64 {
 		return 0

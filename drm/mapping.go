@@ -83,7 +83,7 @@ func (m *Mapping) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// WriteAt copies to the mapping. What does not fit as a whole answers
+// WriteAt copies p to the mapping. If p does not fit as a whole, it answers
 // dmabuf.ErrRange and writes nothing.
 func (m *Mapping) WriteAt(p []byte, off int64) (int, error) {
 	m.mu.RLock()

@@ -13,9 +13,8 @@ import (
 // small part of what the look left, for a short time. A buffer that is closed gives
 // back what it drew.
 //
-// Closed memory may live on, in an MR or another process. So no look answers for
-// more than it has seen: what is drawn after it, all in all, is at most what it
-// left.
+// Closed memory may live on, in an MR or another process. So the sum of all that
+// allocations draw after a look is at most what the look has left.
 const (
 	budgetTime     = 100 * time.Millisecond
 	budgetMemShare = 16

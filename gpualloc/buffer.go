@@ -25,7 +25,7 @@ type view interface {
 // Buffer is allocated memory, exported as one or more dma-bufs. Its methods
 // may be called from several goroutines at once.
 type Buffer struct {
-	desc      *Description // its allocator's, which nobody changes
+	desc      *Description // its allocator's, which never changes
 	requested int64
 
 	mu     sync.RWMutex // read-held while the memory is in use
@@ -119,7 +119,7 @@ func (b *Buffer) ReadAt(p []byte, off int64) (int, error) {
 	return b.use(func(v view) (int, error) { return v.ReadAt(p, off) })
 }
 
-// WriteAt copies bytes into the buffer by CPU. What does not fit as a whole
+// WriteAt copies p into the buffer by CPU. If p does not fit as a whole, it
 // answers dmabuf.ErrRange and writes nothing.
 func (b *Buffer) WriteAt(p []byte, off int64) (int, error) {
 	return b.use(func(v view) (int, error) { return v.WriteAt(p, off) })
@@ -176,10 +176,11 @@ func (b *Buffer) CloseFDs() error {
 	return b.closeFDs()
 }
 
-// Close unmaps the buffer, closes its descriptors and frees the memory. While
-// somebody holds it, Close answers dmabuf.ErrInUse and frees nothing. Where the
-// driver refuses to free, Close says so, once: the rest is gone, and nobody can
-// free it but the driver when this process ends. Closing again does nothing.
+// Close unmaps the buffer, closes its descriptors and frees the memory. While the
+// buffer is held, Close answers dmabuf.ErrInUse and frees nothing. If the driver
+// refuses to free the memory, Close returns its error, once. The mapping and the
+// descriptors are gone then, and the driver frees the memory when this process
+// ends. Closing again does nothing.
 func (b *Buffer) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

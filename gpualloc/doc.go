@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gpualloc allocates memory and exports it as dma-bufs, whoever the
-// vendor is.
+// Package gpualloc allocates memory and exports it as dma-bufs, on the GPUs of
+// every vendor.
 //
 // An allocator is chosen by a spec: "drm:renderD128", "drm:vgem",
 // "drm:0000:03:00.0", "udmabuf", "heap:system", or "auto". [Discover] lists
@@ -26,8 +26,8 @@
 //
 // # Lifetimes
 //
-// Whoever uses a buffer's memory holds it ([Buffer.Hold]): closing a held
-// buffer answers dmabuf.ErrInUse and frees nothing. The exported descriptors
+// A user of a buffer's memory, such as an MR, holds it ([Buffer.Hold]): closing a
+// held buffer answers dmabuf.ErrInUse and frees nothing. The exported descriptors
 // can be closed earlier with [Buffer.CloseFDs], as applications do after
 // registration.
 //

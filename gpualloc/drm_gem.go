@@ -66,9 +66,8 @@ func (e *gemExporter) granule() int64          { return e.unit }
 func (e *gemExporter) fds() (peak, stay int64) { return 1, 1 }
 func (e *gemExporter) close() error            { return e.node.release() }
 
-// limits is the VRAM that is free now. Drivers make room for a buffer that does
-// not fit by moving others out, or it is made in system memory, and nobody is
-// told.
+// limits is the VRAM that is free now. For a buffer that does not fit, drivers move
+// others out of VRAM, or make it in system memory, and report success in both cases.
 func (e *gemExporter) limits() []Limit {
 	if e.p == inSystem {
 		return nil

@@ -356,7 +356,7 @@ func refusedAs(t *testing.T, what string, err error, words string) {
 	}
 }
 
-// VRAM that only the GPU reaches is of no use to a NIC.
+// No NIC reaches VRAM that only the GPU reaches.
 //
 //testbed:machine fabric+EPYC
 //testbed:machine-arm64 fabric
@@ -383,7 +383,7 @@ func TestVMGPUSmallBAR(t *testing.T) {
 	}
 }
 
-// The dma-buf of a closed Buffer that somebody else has a descriptor of.
+// The dma-buf of a closed Buffer lives on with another descriptor.
 //
 //testbed:machine fabric+EPYC
 //testbed:machine-arm64 fabric
@@ -571,7 +571,7 @@ func huge(t *testing.T, g testenv.SoftGPU, a Allocator) {
 // hugeImported maps what is longer than a segment, whose length has 32 bits and which
 // amdgpu and nvidia cut at 2 GiB, for a device.
 func hugeImported(t *testing.T, g testenv.SoftGPU, a Allocator) {
-	// Nobody clears and wipes 8 GiB here, which would fill them.
+	// Clearing and wiping would fill all 8 GiB.
 	parameter(t, "wipe", "N")
 	parameter(t, "topology_gate", "N") // the engine has a root port of its own
 	imp := testenv.TestImporter(t)

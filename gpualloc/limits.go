@@ -74,8 +74,8 @@ func (a *allocator) checkLimits(p plan, force bool) (drawing, error) {
 	return drawing{}, nil
 }
 
-// totals lists what bounds the sum of an allocation's segments now: what the
-// exporter knows, and for system memory the machine.
+// totals lists the present limits of the sum of an allocation's segments: the
+// exporter's own, and for system memory the machine's.
 func (a *allocator) totals() []Limit {
 	var out []Limit
 	if l, ok := a.exp.(limiter); ok {
@@ -97,8 +97,8 @@ func (a *allocator) over(size int64, l Limit) error {
 		l.Raise)
 }
 
-// checkFDs wants room for need descriptors, and says how many more are left.
-// What cannot be read is left to the kernel.
+// checkFDs fails if there is no room for need descriptors, and returns how many more
+// are left. If the limit cannot be read, the kernel decides.
 func (a *allocator) checkFDs(segments, need int64) (left int64, err error) {
 	fs := procfs.New(a.env.Proc)
 	limit, err1 := fs.MaxOpenFiles()
@@ -114,9 +114,9 @@ func (a *allocator) checkFDs(segments, need int64) (left int64, err error) {
 	return limit - open - need, nil
 }
 
-// MemoryLimits lists what bounds system memory now: what the kernel believes
-// it can free, and every level of this process's memory cgroup, v2 or v1.
-// Limits that cannot be read are not listed; the machine's own is always there.
+// MemoryLimits lists the present limits of system memory: the bytes that the kernel
+// believes it can free, and every level of this process's memory cgroup, v2 or v1.
+// It leaves out limits that cannot be read; the machine's own is always there.
 //
 // Not every exporter's pages are charged to the cgroup (a dma-heap's are not).
 // They are bounded by it here all the same: it says what this process is meant
@@ -207,8 +207,8 @@ func below(root, p string) (string, bool) {
 // down to a page, and so depends on the page size.
 const unlimited = math.MaxInt64 - 1<<20
 
-// groupLimit reads one level. Page cache that nobody uses counts as free, as
-// the kernel reclaims it first.
+// groupLimit reads one level. Inactive page cache counts as free, as the kernel
+// reclaims it first.
 func groupLimit(sys sysfs.FS, dir string, v2 bool) (Limit, bool) {
 	maxFile, useFile, cache := "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
 	if v2 {

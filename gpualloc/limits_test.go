@@ -282,8 +282,9 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// What is given back can be drawn again, until a look has left all of it to
-// buffers that may live on; nothing comes back to another grant.
+// A closed buffer gives back its drawing, which can be drawn again. The sum of all
+// drawings after a look is at most what the look has left, as closed memory may live
+// on. A drawing does not go back to a later grant.
 func TestBudgetGivenBack(t *testing.T) {
 	const mem, fds = 16, 4
 	var b budget

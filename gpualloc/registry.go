@@ -33,7 +33,7 @@ type candidate struct {
 	Description
 	rank int   // of "auto": higher is better
 	room int64 // bytes free, which decides between equal ranks; 0: not known
-	err  error // what the device answered, if it is not available
+	err  error // the device's answer, if it is not available
 	open func(env Env, d Description) (Allocator, error)
 }
 
@@ -52,7 +52,7 @@ const (
 	rankRuntime     // the vendor's runtime
 )
 
-// why explains a rank to whoever used "auto".
+// why explains a rank to the user of "auto".
 var why = map[int]string{
 	rankVirtual:     "the only exporter here is a virtual machine's display device, in system memory",
 	rankUDMABuf:     "no GPU and no dma-heap here: udmabuf exports system memory",
@@ -296,7 +296,7 @@ func specError(spec string, err error, choices []candidate) error {
 		}
 	}
 	ambiguous := errors.Is(err, ErrAmbiguousSpec)
-	// What is wrong may be the memory only, and not the device.
+	// The spec's memory may be wrong, and its device right.
 	own, device, memory := sameDevice(spec, choices)
 	if !ambiguous && len(own) > 0 {
 		choices = own

@@ -99,7 +99,7 @@ func TestVMInPlaceFaults(t *testing.T) {
 	}
 }
 
-// faultInjector carries ioctls to the kernel. One that it is told of gets a kernel in which
+// faultInjector carries ioctls to the kernel. One that the test names gets a kernel in which
 // the allocation of a number fails.
 type faultInjector struct {
 	ioctl.Transport

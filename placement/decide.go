@@ -31,8 +31,8 @@ type Inputs struct {
 	Exporter    string // the exporter's driver: "amdgpu"
 	Importer    string // the importer's PCI function, "" if it has none
 	Moved       bool   // move_notify or invalidate_mappings since
-	Lost        string // what was lost while this was watched, "" if nothing
-	Preexisting bool   // mapped before anybody watched
+	Lost        string // the events that the watcher lost, in words; "" if it lost none
+	Preexisting bool   // mapped before the watcher began
 }
 
 // vetoes are exporters that clear peer2peer and move the buffer to system
@@ -44,8 +44,8 @@ var vetoes = map[string]bool{"amdgpu": true, "xe": true}
 //
 // It reads its inputs in this order: the mapping failed; something was lost;
 // the buffer moved; bounce buffers; physical addresses that the exporter handed
-// in; bus addresses; pages; addresses that nothing translates. What is left is
-// Unknown.
+// in; bus addresses; pages; addresses that nothing translates. If none of these
+// decides, the answer is Unknown.
 func Decide(in Inputs, m *Machine) Placement {
 	p := decide(in, m)
 	p.Evidence = in
@@ -68,13 +68,13 @@ func decide(in Inputs, m *Machine) Placement {
 	case in.DMA.Unread || in.Pages.Unread || in.Resources.Unread:
 		return unread(in, m)
 	}
-	// Before what the rest of the list proves: the pages of what bounces are not
-	// where the device writes.
+	// This comes before the pages: the device writes to the bounce buffer and not to
+	// the pages of the list.
 	if in.SwiotlbFlag {
 		return Placement{Memory: Bounced, Proof: StructPage, Places: in.DMA.places(m), Reason: "the scatter list is marked SG_DMA_SWIOTLB"}
 	}
-	// A bounce buffer is in RAM. What is nowhere is an address that the bus counts in
-	// another way, as with memory encryption: the pages say where that is.
+	// A bounce buffer is in RAM. An address that is in no known memory is one that the
+	// bus counts in another way, as with memory encryption: the pages say where that is.
 	if in.Displaced > 0 && in.Translation == Untranslated && has(in.DMA.places(m), KindOther) == 0 {
 		return Placement{Memory: Bounced, Proof: DMAAddress, Places: in.DMA.places(m),
 			Reason: fmt.Sprintf("%d of %d bytes have a DMA address that is not their page's, and no IOMMU translates", in.Displaced, in.DMA.Bytes)}
@@ -94,8 +94,8 @@ func decide(in Inputs, m *Machine) Placement {
 	return guess(in)
 }
 
-// fromResources judges physical addresses that the exporter handed in. They
-// must account for every mapped byte; what they leave has to be pages.
+// fromResources judges physical addresses that the exporter handed in. They must
+// account for every mapped byte, or for every byte that has no page.
 func fromResources(in Inputs, m *Machine) Placement {
 	places := in.Resources.places(m)
 	switch {
@@ -192,8 +192,8 @@ func lowest(places []Place, k Kind) uint64 {
 	return low
 }
 
-// unread judges a walk that ended early. Two kinds of memory among what was
-// seen prove Mixed; one kind proves nothing about the rest.
+// unread judges a walk that ended early. Two kinds of memory in the part that was
+// read prove Mixed; one kind proves nothing about the rest.
 func unread(in Inputs, m *Machine) Placement {
 	v := in.DMA
 	if !in.Pages.Empty() {
@@ -213,7 +213,7 @@ func unread(in Inputs, m *Machine) Placement {
 	return q
 }
 
-// guess says what is likely where only an IOVA is known.
+// guess returns the likely placement where only an IOVA is known.
 func guess(in Inputs) Placement {
 	why := "only device addresses were seen, and an IOMMU translates them"
 	if in.Translation == TranslationUnknown {

@@ -6,9 +6,9 @@
 // A successful registration proves nothing about placement: drivers move a
 // buffer to system memory and report success. This package holds the answer's
 // type ([Placement]), the rule that makes it from what the kernel was seen to
-// do ([Decide], a pure function), and the interface through which whoever
-// watched hands it to whoever wants it ([Prover]). It imports nothing of this
-// module, so that a program that moves data does not carry a tracer.
+// do ([Decide], a pure function), and the interface through which a tracer
+// gives it to a program ([Prover]). It imports nothing of this module, so that
+// a program that moves data does not carry a tracer.
 //
 // # Memory and route
 //
@@ -19,7 +19,7 @@
 //
 // # Unknown
 //
-// What is not proven is [Unknown], with the reason. A guess that the evidence
+// A placement without proof is [Unknown], with the reason. A guess that the evidence
 // suggests is in Likely and never in Memory. That an attachment may be
 // peer-to-peer (dma_buf_attachment.peer2peer) is a permission and never proof.
 package placement

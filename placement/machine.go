@@ -73,7 +73,7 @@ type BAR struct {
 
 // Coherent is GPU memory that the CPU addresses as memory of its own.
 type Coherent struct {
-	Name string `json:"name"` // what the platform calls it: an iomem name, a NUMA node
+	Name string `json:"name"` // the platform's name for it: an iomem name, a NUMA node
 	Range
 }
 
@@ -95,7 +95,7 @@ type Place struct {
 	High   uint64 `json:"high"` // first address behind the highest
 }
 
-// MarshalJSON leaves the index out of what is no BAR, or several.
+// MarshalJSON leaves out the index if the place is no BAR, or several.
 func (p Place) MarshalJSON() ([]byte, error) {
 	type plain Place
 	v := struct {

@@ -2,7 +2,7 @@
 
 package placement
 
-// Count is what was counted of one kind of memory.
+// Count has the bytes and the range of addresses of one kind of memory.
 type Count struct {
 	Bytes uint64 `json:"bytes"`
 	Low   uint64 `json:"low"`  // lowest address

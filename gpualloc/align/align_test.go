@@ -25,8 +25,8 @@ const (
 // base is an address of a GPU's allocation: aligned to its own 2 MiB pages.
 const base = 0x7f_4000_0000
 
-// Each case is a bug that somebody shipped, by its report. The buggy answer is
-// what the tool did; ours must be right or a refusal.
+// Each case is a bug of another project, by its report. The buggy answer is that
+// project's; ours must be right or a refusal.
 func TestBugsOfOthers(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -143,8 +143,8 @@ func TestBugsOfOthers(t *testing.T) {
 	}
 }
 
-// A block's first allocation does have offset 0: asking for a second address
-// tells it from an offset that nobody filled in.
+// A block's first allocation does have offset 0: the offset of a second address
+// shows that the runtime has filled it in.
 func TestProvenOffsetZero(t *testing.T) {
 	pieces, err := Solve(Request{
 		Memory:      Range{base, page64k},

@@ -63,8 +63,8 @@ func (p Piece) begin(d Descriptor) (uint64, error) {
 	return 0, p.whole(d)
 }
 
-// exact: the dma-buf is the range, no byte less or more. A larger one is a
-// block around the range, and then nobody says where in it the range is.
+// exact: the dma-buf is the range, no byte less or more. A larger one is a block
+// around the range, and the runtime does not say where in it the range is.
 func (p Piece) exact(d Descriptor) error {
 	switch {
 	case d.Size < p.Export.Length:
@@ -92,7 +92,7 @@ func (p Piece) whole(d Descriptor) error {
 
 // reported: the dma-buf may begin before the exported range, at a block that
 // many allocations share, and end anywhere behind. An offset of 0 in such a
-// block is either its first allocation or an offset that nobody filled in.
+// block is either its first allocation or one that the runtime did not fill in.
 func (p Piece) reported(d Descriptor) (uint64, error) {
 	if d.Offset > d.Size || p.Export.Length > d.Size-d.Offset {
 		return 0, refuse(ErrShort, "", "the runtime says offset %#x, but a dma-buf of %#x bytes has less than %#x from there", d.Offset, d.Size, p.Export.Length)

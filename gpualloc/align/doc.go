@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package align finds what to export and register for memory that somebody
-// already owns: which ranges to ask the GPU's runtime for, at which offset of
-// each descriptor the memory lies, and the IOVA and length of the MR on it.
+// Package align finds the exports and registrations for memory that the caller
+// already owns: the ranges to ask the GPU's runtime for, the offset of the memory
+// in each descriptor, and the IOVA and length of the MR on it.
 //
 // It computes and does nothing else. [Solve] answers which exports to make,
 // one [Piece] each. After an export, [Piece.Bind] compares the plan with what

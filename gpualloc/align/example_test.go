@@ -21,7 +21,7 @@ func ExampleSolve() {
 		return
 	}
 	fmt.Println("export", pieces[0].Export)
-	// What the runtime returned: a dma-buf of exactly that range.
+	// The runtime returned a dma-buf of exactly that range.
 	mr, err := pieces[0].Bind(align.Descriptor{Size: pieces[0].Export.Length})
 	fmt.Printf("offset %#x, length %d, IOVA %#x, %v\n", mr.Offset, mr.Length, mr.IOVA, err)
 	// Output:

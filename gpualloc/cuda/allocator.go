@@ -138,10 +138,10 @@ func (e *exporter) Limits() []gpualloc.Limit {
 	return out
 }
 
-// barLimit is the size of BAR 1, through which a GPU's memory is reached over
-// PCIe: what is registered must fit. How much of it is taken only NVML knows, which
-// this package does without: nvml.CheckBAR1 asks it before a registration, which is
-// when it is taken.
+// barLimit is the size of BAR 1, through which a GPU's memory is reached over PCIe: all
+// registered memory must fit. Only NVML knows how much of it is taken, and this package
+// does not use NVML: nvml.CheckBAR1 asks before a registration, which is when memory
+// takes its part of BAR 1.
 func barLimit(d Device, env gpualloc.Env) (gpualloc.Limit, bool) {
 	if d.Integrated {
 		return gpualloc.Limit{}, false

@@ -265,7 +265,7 @@ func TestVMExportOfMappingsOfTheGPU(t *testing.T) {
 }
 
 // A descriptor of the whole block around the range is refused: its offset is
-// not known, and 0 would be somebody else's memory.
+// not known, and 0 would be the memory of another allocation.
 func TestVMDescriptorOfTheWholeBlock(t *testing.T) {
 	onGPU(t, "DOUBLE_CUDA_EXPORT=block")
 	udmabuf(t)

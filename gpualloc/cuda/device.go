@@ -34,7 +34,7 @@ type Device struct {
 // Support says whether a GPU exports dma-bufs.
 type Support struct {
 	OK     bool     `json:"ok"`
-	Why    []string `json:"why,omitempty"` // what was found that prevents it
+	Why    []string `json:"why,omitempty"` // the causes that were found; empty with OK
 	Remedy string   `json:"remedy,omitempty"`
 }
 

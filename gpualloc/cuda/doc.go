@@ -25,18 +25,17 @@
 //
 // A dma-buf of a GPU that is coherent with its CPU (Grace) addresses memory
 // over the CPU's link, unless the PCIe mapping is asked for (driver 12.8 on).
-// Who may ask differs between importers: a descriptor with the PCIe mapping
-// suits mlx5's data-direct path only, and other drivers or an ordinary
-// registration fail on it with errno 524; some GPUs refuse the flag (801).
-// [Mapping] therefore says it, and nothing is guessed: the default is an
-// ordinary descriptor.
+// Not every importer takes such a descriptor: only mlx5's data-direct path
+// (mlx5dv_reg_dmabuf_mr) can use it, and other drivers, and ordinary registrations
+// by mlx5, fail on it with errno 524. Some GPUs refuse the flag (801). So the caller
+// chooses, by [Mapping], and the default is an ordinary descriptor.
 //
-// Allocators make ordinary ones only. Every importer of this module is an ordinary
-// registration (package ibvfd has no data-direct path, mlx5dv_reg_dmabuf_mr), so the
-// NIC's kind decides nothing: with the PCIe mapping, a NIC with a data-direct function
-// would refuse the memory of a coherent GPU like any other, or register it and fail the
-// first transfer, and on every other machine both descriptors lead to the same BAR.
-// Whoever registers by mlx5dv itself asks [Export] for [MappingDataDirect].
+// Allocators make ordinary descriptors only. Package ibvfd registers them in the ordinary
+// way, or by mlx5dv_reg_dmabuf_mr where the NIC has a data-direct function. If the kernel
+// refuses the second way, as it may for the memory of a coherent GPU without the PCIe
+// mapping, ibvfd registers in the ordinary way. On machines whose GPU is not coherent both
+// descriptors lead to the same BAR. A program that registers by mlx5dv itself can ask
+// [Export] for [MappingDataDirect].
 //
 // Sources of the rules: the CUDA driver API reference, cuda.h.
 package cuda

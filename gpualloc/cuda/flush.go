@@ -6,7 +6,7 @@ import "errors"
 
 // ordering is what a GPU says of writes that other devices made to its memory.
 type ordering struct {
-	native  int // CUGPUDirectRDMAWritesOrdering: who sees them in order without help
+	native  int // CUGPUDirectRDMAWritesOrdering: which readers see them in order without a flush
 	options int // CUflushGPUDirectRDMAWritesOptions
 }
 

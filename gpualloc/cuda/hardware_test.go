@@ -18,8 +18,8 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 )
 
-// The line for docs/hardware.md: what the machine is, and how long allocating
-// and exporting takes. No test asserts a time; these are for the record.
+// The line for docs/hardware.md has the machine, and the times of allocating and
+// exporting. No test asserts a time; these are for the record.
 func TestHardwareRecord(t *testing.T) {
 	if os.Getenv("GPURDMA_HARDWARE") == "" {
 		t.Skip("for machines with a GPU: make hardware-test")

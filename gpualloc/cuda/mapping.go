@@ -5,8 +5,8 @@ package cuda
 import "fmt"
 
 // Mapping says how an exported descriptor addresses the memory. Everything in this
-// module asks for MappingDefault, whichever the NIC, as package ibvfd never calls
-// mlx5dv_reg_dmabuf_mr, whose data-direct path is what the others are for.
+// module asks for MappingDefault, whichever the NIC: ordinary registrations need it. The
+// others are for the data-direct path, mlx5dv_reg_dmabuf_mr.
 type Mapping int
 
 // The mappings.
@@ -21,8 +21,8 @@ const (
 	// an ordinary registration of it fails with errno 524.
 	MappingPCIe
 	// MappingDataDirect is for an importer known to be the data-direct path:
-	// MappingPCIe where the driver has it, otherwise MappingDefault. What was
-	// got is in Exported.Mapping.
+	// MappingPCIe where the driver has it, otherwise MappingDefault.
+	// Exported.Mapping says which of the two it was.
 	MappingDataDirect
 )
 

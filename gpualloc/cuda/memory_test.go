@@ -359,8 +359,8 @@ func TestPointersThatCannotBeExported(t *testing.T) {
 	}
 }
 
-// A range over memory of several kinds: what the first address is holds for its own
-// allocation, or mapping, alone.
+// A range over memory of several kinds: the attributes of the first address hold for its
+// own allocation, or mapping, alone.
 func TestFurtherMemoryThatCannotBeExported(t *testing.T) {
 	double(t, "cuda", "DOUBLE_DEVICES=3", "DOUBLE_EXPORTER=udmabuf") // which shares blocks
 	s := started(t)
@@ -419,9 +419,9 @@ func TestFurtherMemoryThatCannotBeExported(t *testing.T) {
 	}
 }
 
-// What gpualloc allocates is exported for ordinary registrations, which are all that
-// ibvfd makes: without the PCIe mapping, also where the driver has it. The double
-// exports nothing where the kernel has no exporter; what it is asked is the same.
+// gpualloc exports its allocations for ordinary registrations: without the PCIe mapping,
+// also where the driver has it. Where the kernel has no exporter the double exports
+// nothing, but it gets the same call.
 func TestMappingOfAllocations(t *testing.T) {
 	for _, vmm := range []bool{false, true} {
 		double(t, "cuda", "DOUBLE_CUDA_PCIE=1")

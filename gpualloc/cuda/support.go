@@ -45,8 +45,8 @@ func (s *session) support(d Device, env gpualloc.Env) Support {
 
 type cause struct{ why, remedy string }
 
-// causes lists what is known to make the attribute 0, of what the machine
-// shows. What cannot be read is no cause.
+// causes lists the known causes of an attribute of 0 that the machine's files show. A
+// file that cannot be read is no cause.
 func causes(version int, d Device, env gpualloc.Env) []cause {
 	var out []cause
 	if version < versionOfDMABuf {

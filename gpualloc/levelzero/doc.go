@@ -14,13 +14,13 @@
 //
 // Memory must be allocated with ze_external_memory_export_desc_t to be exported
 // as a dma-buf; the descriptor then stands for the whole allocation. A driver
-// may export other memory as well, without complaint: what comes back is then
-// a pool that the allocation lies somewhere in. Such a descriptor is refused by
-// its size.
+// may export other memory as well, and report success: the descriptor is then that
+// of a pool, somewhere in which the allocation lies. This package refuses such a
+// descriptor by its size.
 //
-// Drivers differ in who owns the descriptor that zeMemGetAllocProperties
-// returns: some make a new one at each call, some return the same again and
-// keep it. It is asked for twice, and closed only if the two differ.
+// Drivers differ in the ownership of the descriptor that zeMemGetAllocProperties
+// returns: some make a new one at each call, some return the same one again and
+// keep it. This package asks twice, and closes the descriptors only if they differ.
 //
 // Sources of the rules: ze_api.h, version 1.4 and later.
 package levelzero

@@ -46,7 +46,7 @@ func TestVMSpecs(t *testing.T) {
 }
 
 // A driver that keeps its descriptors and one that makes new ones: neither
-// leaks, and nobody's descriptor is closed under it (the double aborts then).
+// leaks, and none loses a descriptor that it keeps (the double aborts then).
 func TestVMAllocAndExport(t *testing.T) {
 	for _, mode := range []string{"fresh", "cached"} {
 		t.Run(mode, func(t *testing.T) {

@@ -41,9 +41,9 @@ func (s *session) placePiece(ctx contextHandle, on string, p align.Piece) (vendo
 	return vendor.Placed{Buf: buf, MR: mr, Piece: p}, nil
 }
 
-// export asks for an allocation's descriptor, twice: a driver that returns the
-// same one again keeps it for itself, and closing it would make it return a
-// number of somebody else's later.
+// export asks for an allocation's descriptor, twice: a driver that returns the same
+// one again keeps it for itself. If export closed it, the driver would later return a
+// number that by then is another file's.
 func (s *session) export(ctx contextHandle, on string, p pointer) (*dmabuf.Buf, error) {
 	first, err := s.descriptor(ctx, on, p)
 	if err != nil {

@@ -42,7 +42,7 @@ type driver interface {
 	closeDMABuf(fd int) Status
 }
 
-// What the methods are asked for, by the numbers of abi_hsa.h.
+// The attributes that the methods read, by the numbers of abi_hsa.h.
 const (
 	agentName         = 0
 	agentDevice       = 17

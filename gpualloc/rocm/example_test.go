@@ -21,7 +21,7 @@ func ExampleDevices() {
 	}
 }
 
-// Memory that somebody else allocated: what to register of each dma-buf, so
+// Export memory that the program has already, and find the MR for each dma-buf, so
 // that its addresses are the GPU's own.
 func ExampleExport() {
 	var ptr uintptr // a tensor's, from the framework

@@ -229,7 +229,7 @@ func shows(t *testing.T, sys string, d Device, visible int64) {
 	}
 }
 
-// What is not in the BAR cannot be reached; amdgpu says how much is.
+// Only VRAM within the BAR can be reached; amdgpu says how much that is.
 func TestVisibleLimit(t *testing.T) {
 	double(t, "hsa")
 	d := first(t, started(t))

@@ -146,7 +146,7 @@ func TestRailsAtomicsMove(t *testing.T) {
 }
 
 // A peer without a rail to the NIC over which all atomics on a memory go is not given atomics, and the
-// error names the NIC. When nobody has atomics on the memory any more, the NIC of the next peer takes them.
+// error names the NIC. When no peer has atomics on the memory any more, the NIC of the next peer takes them.
 func TestRailsAtomicsOneNIC(t *testing.T) {
 	_, p := overRails(t, fabrictest.Options{}, gpurdma.Config{})
 	word := host(t, p.b, 64)
@@ -244,7 +244,7 @@ func TestRailsAtomicsShare(t *testing.T) {
 	if last() != home {
 		t.Errorf("an atomic by a descriptor went over %s, and all others over %s", last(), home)
 	}
-	// What was imported has no keys for atomics once it was encoded.
+	// A descriptor of a peer's memory loses its keys for atomics when the program encodes it.
 	var copied gpurdma.Remote
 	ok(t, copied.UnmarshalBinary(must(remote.MarshalBinary())(t)))
 	if _, err := p.client.FetchAdd(limited(t), copied.Range(0, 8), 1); !errors.Is(err, unix.EACCES) {

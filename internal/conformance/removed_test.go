@@ -12,8 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/fabrictest"
 )
 
-// A peer's NIC is removed after it has acknowledged a write, whose bytes it still had. What must follow
-// the write has an unknown outcome: nobody is told that the bytes are there. The program writes again.
+// A peer's NIC is removed after it has acknowledged a write, while it still has the bytes. An operation
+// that must follow the write has an unknown outcome, as the bytes may be lost. The program writes again.
 func TestRailsPeerNICRemoved(t *testing.T) {
 	followers := map[string]func(p *pair, mine *gpurdma.Buffer, remote gpurdma.Remote) error{
 		"notification": func(p *pair, _ *gpurdma.Buffer, _ gpurdma.Remote) error {

@@ -76,7 +76,7 @@ type Library struct {
 
 // Open loads a library by its soname ("libibverbs.so.1"), which the dynamic
 // linker searches in its usual places, or by a path. Loading again returns the
-// same library. What the linker refuses is an [*Error].
+// same library. An [*Error] has the linker's reason for a refusal.
 func Open(name string) (*Library, error) {
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))

@@ -11,7 +11,7 @@ import (
 // [fs.ErrNotExist]; a file that is there and does not load, for want of another
 // library or of memory, is not.
 type Error struct {
-	Name    string // what was to be loaded
+	Name    string // the library, as Open was called with it
 	Reason  string // the dynamic linker's words, without the name before them
 	missing bool
 }

@@ -41,7 +41,7 @@ var preferred = map[unix.Errno]string{
 }
 
 // Name returns the symbolic name of e, such as "EINVAL", or "errno 999" for
-// a number nobody defines.
+// a number without a name.
 func Name(e unix.Errno) string {
 	if k, ok := kernelOnly[e]; ok {
 		return k.name

@@ -20,8 +20,8 @@ import (
 type File struct {
 	file    *os.File // a duplicate: the library closes the descriptor itself
 	conn    syscall.RawConn
-	turn    chan struct{} // who has put something in has the turn
-	closed  bool          // who reads or writes it has the turn
+	turn    chan struct{} // has a value while a goroutine has the turn, which has put it in
+	closed  bool          // only the goroutine with the turn reads or writes it
 	closing atomic.Bool   // a close asks for the turn
 
 	take func() error       // of the event: unix.EAGAIN if there is none
@@ -29,7 +29,7 @@ type File struct {
 	try  func(uintptr) bool // made once, so that waiting allocates nothing
 }
 
-// ErrInterrupted: somebody wants to close what is waited for.
+// ErrInterrupted ends a Wait because another goroutine closes the object whose events it waits for.
 var ErrInterrupted = errors.New("interrupted by a close")
 
 // longAgo is a deadline that has passed.
@@ -57,7 +57,7 @@ func New(fd int, take func() error) (*File, error) {
 	return f, nil
 }
 
-// Lock takes the turn. It answers os.ErrClosed on what is closed.
+// Lock takes the turn. It answers os.ErrClosed if the File is closed.
 func (f *File) Lock(ctx context.Context) error {
 	select {
 	case f.turn <- struct{}{}:
@@ -111,15 +111,15 @@ func (f *File) unblock() {
 	}
 }
 
-// Interrupt takes the turn for a close, from whoever waits.
+// Interrupt takes the turn for a close. A goroutine in Wait gets ErrInterrupted.
 func (f *File) Interrupt() {
 	f.closing.Store(true)
 	_ = f.file.SetReadDeadline(longAgo)
 	f.turn <- struct{}{}
 }
 
-// Resume gives the turn back: what is waited for stays open, or is closed for
-// good.
+// Resume gives back the turn that Interrupt took. With closed set the File is closed
+// for good; otherwise it can be waited on again.
 func (f *File) Resume(closed bool) {
 	f.closing.Store(false)
 	if closed {
@@ -131,5 +131,5 @@ func (f *File) Resume(closed bool) {
 	f.Unlock()
 }
 
-// Close closes a File that nobody has waited on.
+// Close closes a File on which no goroutine has waited.
 func (f *File) Close() error { return f.file.Close() }

@@ -118,7 +118,7 @@ func (f *FD) Dup() (*FD, error) {
 	return d, err
 }
 
-// Disown gives the descriptor to the caller, who must close it.
+// Disown gives the descriptor to the caller. The caller must close it.
 func (f *FD) Disown() (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -79,7 +79,7 @@ func TestCloseOnExec(t *testing.T) {
 }
 
 // Close must not pull the descriptor from under a running operation: the
-// number could be reused and the operation would hit a stranger's file.
+// number could be reused and the operation would hit another file.
 func TestCloseWaitsForUse(t *testing.T) {
 	f := open(t)
 	started, finish := make(chan struct{}), make(chan struct{})

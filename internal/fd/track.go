@@ -28,8 +28,8 @@ func Track() {
 	tracking.on.Store(true)
 }
 
-// Leaks lists the descriptors opened since Track that nobody closed, each with
-// the stack that made it.
+// Leaks lists the descriptors that were opened since Track and are not closed, each
+// with the stack that made it.
 func Leaks() []string {
 	tracking.mu.Lock()
 	defer tracking.mu.Unlock()

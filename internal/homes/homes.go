@@ -201,7 +201,7 @@ func unlock(list []*home) {
 // joined is ignored.
 func (t *Table) Leave(u User) {
 	_ = t.with(context.Background(), u, func(nic int) error {
-		_ = u.Recall(nic, limit([]User{u})) // what cannot be withdrawn ends with the connection
+		_ = u.Recall(nic, limit([]User{u})) // keys that cannot be withdrawn end with the connection
 		t.Gone(u)
 		return nil
 	})

@@ -21,7 +21,7 @@ type Limits struct {
 	Inline     int   // bytes of inline data; default 64, and a negative number stands for none
 	MaxMsg     int64 // bytes of a work request; default 1 MiB
 	NoAtomics  bool  // there is no fetch-and-add, and no compare-and-swap
-	Machine    any   // what the exchanges of its devices have in common for CutExchanges; nil: this device alone
+	Machine    any   // equal for the devices of one machine, whose exchanges CutExchanges cuts together; nil: this device alone
 }
 
 func (l Limits) maxSGE() int {

@@ -54,8 +54,8 @@ func (b *Buffer) Flush(ctx context.Context) error {
 	return c.push(ctx)
 }
 
-// push makes the NIC read a byte of each dma-buf of a GPU's memory. What the NIC has written before is in
-// the memory then, also without a completion. moving is held for reading.
+// push makes the NIC read a byte of each dma-buf of a GPU's memory. After that all bytes that the NIC has
+// written before are in the memory, also without a completion. moving is held for reading.
 func (c *core) push(ctx context.Context) error {
 	if !c.gpu() || c.missing() { // another NIC's Buffer of the memory is read
 		return nil

@@ -33,7 +33,7 @@ func Move(ctx context.Context, bufs []*Buffer, to Source) error {
 		defer b.core.unuse()
 	}
 	var done []*move
-	defer func() { // what may take long is done without the locks
+	defer func() { // letGo may take long, and runs without the locks
 		for _, m := range done {
 			m.letGo()
 		}

@@ -7,8 +7,8 @@ import "strings"
 // ACS is a function's Access Control Services capability.
 type ACS struct {
 	Present bool
-	Cap     ACSBits // what the function can do
-	Ctrl    ACSBits // what is turned on
+	Cap     ACSBits // the function's capabilities
+	Ctrl    ACSBits // those that are turned on
 }
 
 // redirecting are the bits that send peer-to-peer requests to the root, by

@@ -111,8 +111,8 @@ func ReadFunction(s sysfs.FS, a pciaddr.Addr) (Function, error) {
 }
 
 // Chain is the way from the root of the tree to a function: the root bus
-// ("pci0000:00"), the bridges, the function itself. What is behind a VMD
-// controller has a root bus of its own, as for the kernel.
+// ("pci0000:00"), the bridges, the function itself. Functions behind a VMD
+// controller have a root bus of their own, as the kernel sees them.
 func Chain(s sysfs.FS, a pciaddr.Addr) ([]string, error) {
 	_, chain, err := chainBelow(s, a)
 	return chain, err

@@ -14,8 +14,8 @@
 // itself. Atomics go over the NIC that package homes chooses on the side that has the memory; the keys for
 // them are offered apart from those for other operations. A completion does not say that the bytes are in the memory: before an operation goes to
 // another rail than the ones before it, a byte is read back over the earlier rail, which pushes
-// them there. Writes that cannot be read back are not cut; what must follow them goes over their
-// rail. Messages go over one rail, the home; when it loses its link, another rail takes its place.
+// them there. Writes that cannot be read back are not cut, and operations that must follow them go over
+// their rail. Messages go over one rail, the home; when it loses its link, another rail takes its place.
 //
 // Change it to choose rails, cut operations or order them in another way.
 package rails

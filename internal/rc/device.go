@@ -34,7 +34,7 @@ type Device interface {
 	// NewDomain returns the device with a protection domain of its own, which must be closed
 	// before the device.
 	NewDomain() (Device, error)
-	// Removed reports whether the device is gone. What it has acknowledged may not be in the memory.
+	// Removed reports whether the device is gone. Bytes that it has acknowledged may not be in the memory.
 	Removed() bool
 	Close() error
 	// Ended returns when all goroutines of a closed device have ended.

@@ -19,7 +19,8 @@ type Client struct {
 	conn *netlink.Conn
 }
 
-// Dial opens a socket. It needs no privilege; what the kernel shows does.
+// Dial opens a socket. It needs no privilege, but the kernel's answers depend on the
+// caller's.
 func Dial() (*Client, error) {
 	conn, err := netlink.Dial(unix.NETLINK_RDMA, nil)
 	if err != nil {

@@ -4,11 +4,11 @@ package rdmanl
 
 import "github.com/mdlayher/netlink"
 
-// Owner is who made a resource.
+// Owner is the process, or the kernel module, that made a resource.
 type Owner struct {
 	// PID is the thread that made it, as this PID namespace numbers threads: in
 	// a Go program seldom the process' own number. 0 if the kernel made it.
-	// What a thread made that has ended since, dumps leave out; Summary counts
+	// Dumps leave out a resource whose thread has ended since; Summary counts
 	// it.
 	PID    uint32
 	Kernel string // the kernel module that made it, "" for a process

@@ -30,7 +30,7 @@ const (
 	HalvesByDMA                         // RAM, then behind a BAR by dma_map_resource
 	P2PMem                              // ZONE_DEVICE pages of a BAR
 	HalvesP2PMem                        // RAM, then as above
-	Nested                              // RAM; who attaches is attached to another buffer too
+	Nested                              // RAM; an importer that attaches is attached to another buffer too
 )
 
 func (l ScatterList) String() string {
@@ -85,9 +85,9 @@ func TestExporter(t testing.TB, device string, bar int) *ListExporter {
 	return &ListExporter{f, device, bar}
 }
 
-// Create makes a dma-buf, whole pages of size bytes. What is behind the BAR is at
-// its beginning, but for those with P2PMem, and the same for all buffers. The error
-// is the kernel's errno: EOPNOTSUPP for these where there is no PCI_P2PDMA.
+// Create makes a dma-buf, whole pages of size bytes. Bytes behind the BAR are at its
+// beginning, the same for all buffers, except for lists with P2PMem. The error is the
+// kernel's errno: EOPNOTSUPP for lists with P2PMem where there is no PCI_P2PDMA.
 func (x *ListExporter) Create(list ScatterList, size int) (*os.File, error) {
 	c := exporterCreate{Mode: uint32(list), Pages: uint32(size / os.Getpagesize()), BAR: uint32(x.bar)}
 	if len(x.device) >= len(c.Device) {

@@ -23,7 +23,7 @@ type ImporterKind uint32
 const (
 	StaticImporter    ImporterKind = iota // knows nothing of moves
 	PinnedImporter                        // pins: bnxt_re, efa, mana, ionic
-	RevocableImporter                     // pins until it is told to stop: irdma
+	RevocableImporter                     // pins until the exporter revokes: irdma
 	DynamicImporter                       // maps again after a move: mlx5
 )
 
@@ -101,7 +101,7 @@ type Importer struct{ file *os.File }
 type Attachment struct {
 	importer  *Importer
 	id        uint32
-	Peer2Peer bool // what the exporter left of it
+	Peer2Peer bool // the attachment's peer2peer, as the exporter has left it
 }
 
 // TestImporter loads the test importer, and removes it when the test is over.

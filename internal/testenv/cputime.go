@@ -13,10 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CPUTime begins to count the processor time that this process takes; what it
-// returns reports as much of it as one of n took, in nanoseconds. Beside the
-// clock's time of a benchmark it says what the code costs on a machine on which
-// others are busy too.
+// CPUTime begins to count the processor time that this process takes. The function that
+// it returns reports an n-th of it, in nanoseconds. Beside the clock's time of a benchmark
+// it says what the code costs on a machine on which other processes are busy too.
 func CPUTime(b *testing.B) (report func(n int, unit string)) {
 	b.Helper()
 	start := ProcessTime(b)

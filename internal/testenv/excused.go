@@ -9,7 +9,7 @@ import (
 )
 
 // mayPass are files whose loss or change is an answer of its own, by the check and
-// the mangling: "" is any. Names are patterns. The reason is for who adds one.
+// the mangling: "" is any. Names are patterns. No test reads the reason.
 var mayPass = []struct{ check, file, how, why string }{
 	{"", "cmdline", "empty half", "the command line of a kernel may have nothing in it, or less"},
 	{"", "environ", "empty half", "so may the environment"},
@@ -51,7 +51,7 @@ var mayPass = []struct{ check, file, how, why string }{
 	{"NIC-FW", "board_id", "absent empty noise half", "a board of another kind, whose firmware is another"},
 	{"ENV-CONTAINER", ".dockerenv", "absent unreadable", "only its name says something, and a copy may lack it"},
 	{"ENV-CONTAINER", "cgroup", "absent", "a kernel without control groups; the namespaces are asked"},
-	{"ENV-CONTAINER", "mnt", "", "what is mounted at the root is asked then, which is an overlay nowhere here"},
+	{"ENV-CONTAINER", "mnt", "", "the file system at the root decides then, and no machine here has an overlay there"},
 	{"NIC-DATADIRECT", "mlx5_ib", "absent directory", "the driver has no function"},
 	{"NIC-DATADIRECT", "device", "half", "half of a number is a number, of another card"},
 	{"LIB-UCX-ENV", "net", "", "whether a NIC is a LAG is not known then, which NIC-LAG says; UCX's default is right elsewhere"},

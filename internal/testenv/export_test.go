@@ -2,8 +2,8 @@
 
 package testenv
 
-// What the comparison with the drivers' headers needs, which cannot be in this package:
-// it builds on it.
+// These names are for the comparison with the drivers' headers. That test imports a package
+// that imports this one, so it cannot be in this package.
 type (
 	ExporterCreate   = exporterCreate
 	ImporterAttach   = importerAttach

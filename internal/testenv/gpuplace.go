@@ -8,10 +8,10 @@ import "testing"
 // fabric.
 type GPUPlace struct {
 	GPU   SoftGPU
-	Name  string // what is asked for: "vram"
+	Name  string // the place in the spec: "vram"
 	Spec  string // what gpualloc.Open takes: "drm:0000:03:00.0/vram"
 	Where string // where the driver has it while rxe0 has it registered
-	// Importer is the kind that rxe0 was told to be: GPUPlaces says so.
+	// Importer is the kind of importer that rxe0 is. GPUPlaces sets it.
 	Importer string
 }
 
@@ -50,8 +50,8 @@ func GPUPlaces(t testing.TB, personality string) []GPUPlace {
 func LoadedGPUPlaces(t testing.TB) []GPUPlace {
 	t.Helper()
 	g := loadedGPUs(t)[0]
-	// Without PCI_P2PDMA in the kernel, and always with i915, registration moves
-	// what is in VRAM, and refuses what must stay there.
+	// Without PCI_P2PDMA in the kernel, and always with i915, a registration moves a
+	// buffer out of VRAM, and refuses a buffer that must stay there.
 	direct := AtLeast(t, "7.2") && g.Personality != "i915"
 	names := []string{"vram", "system"}
 	if direct && g.Personality == "xe" {

@@ -79,7 +79,8 @@ func (a Answer) Fix(r *Remedy) Answer {
 	return a
 }
 
-// MostText is how long a reason or a value is at most, in bytes: the values may be those of a stranger's files.
+// MostText is how long a reason or a value is at most, in bytes. A value may come from the files of a machine
+// that is not trusted.
 const MostText = 2000
 
 // Hold is the answer of a link that holds.

@@ -9,8 +9,8 @@ import (
 )
 
 // Confine makes the directories of the source the roots of another machine, until release is called: links lead within
-// them, and only regular files of bounded size are read. A copy that a stranger has made is to be confined while it is
-// read. This machine's own root is left as it is, and so is a tree in memory, which cannot lead elsewhere.
+// them, and only regular files of bounded size are read. A copy from a source that is not trusted must be confined while
+// it is read. This machine's own root is left as it is, and so is a tree in memory, which cannot lead elsewhere.
 func (s Source) Confine() (release func(), err error) {
 	var all []func()
 	release = func() {

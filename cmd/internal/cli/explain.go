@@ -19,8 +19,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
-// Error is an error taken apart: what was tried, on what, who refused, why and
-// what to change. Empty parts are not known.
+// Error is an error in its parts: the operation, the device, the stage that
+// refused, the cause and the remedy. Empty parts are not known.
 type Error struct {
 	Kind    string           `json:"kind"` // see the Kind constants
 	Message string           `json:"message"`

@@ -21,7 +21,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
-// What a person is told of each kind of error.
+// The text that a command prints for each kind of error.
 func TestPrintErrors(t *testing.T) {
 	reg := &ibvfd.RegError{
 		Device: "rxe0", Route: ibvfd.RouteIoctl, Errno: errno.ENOTSUPP, Earliest: fault.StageAttach, Latest: fault.StageMap,

@@ -10,8 +10,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Given refuses flags that were given nothing, of those that need what they are told
-// to. An empty value is that of a variable which nobody set.
+// Given refuses flags of the command line with an empty value. needs has the flags that
+// it checks, and for each what the flag needs, in words. A script passes an empty value
+// when it uses a variable that is not set.
 func Given(cmd *cobra.Command, needs map[string]string) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		empty := f.Value.String() == ""

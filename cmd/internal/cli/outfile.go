@@ -17,17 +17,17 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
-// OutFile is what a command writes to the place that it was told. A regular file
-// is replaced, whole or not at all: who reads it meanwhile has the old one. What
-// is no regular file (a device, a FIFO) is written through, and stays.
+// OutFile is a command's output at the path that the user gave. A regular file is
+// replaced, whole or not at all: a program that reads it meanwhile reads the old one.
+// Anything else (a device, a FIFO) is written through, and stays.
 type OutFile struct {
 	path   string // as it was given
 	target string // the file that is replaced; "" if it is written through
 	f      *os.File
 }
 
-// Create opens a place to write to before there is anything to write, so that
-// one that cannot be written is told at once. It ends with Keep or Drop.
+// Create opens the output before there is anything to write, so that a path that
+// cannot be written fails at once. The caller ends it with Keep or Drop.
 func Create(path string) (*OutFile, error) {
 	st, err := os.Stat(path)
 	if err == nil && !st.Mode().IsRegular() {
@@ -79,7 +79,7 @@ func resolve(path string) (string, error) {
 			return "", err
 		}
 		if !filepath.IsAbs(at) {
-			at = dir + "/" + at // not cleaned: what is above a link's target is not what is above the link
+			at = dir + "/" + at // not cleaned: ".." of a link's target is not ".." of the link
 		}
 	}
 	return "", &fs.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
@@ -88,14 +88,14 @@ func resolve(path string) (string, error) {
 // Write is for io.Writer.
 func (o *OutFile) Write(p []byte) (int, error) { return o.f.Write(p) }
 
-// Keep ends it with what was written in its place.
+// Keep puts what was written in the place of the old file, and closes it.
 func (o *OutFile) Keep(mode fs.FileMode) error {
 	if o.target == "" {
 		return o.f.Close()
 	}
 	err := errors.Join(o.f.Chmod(mode), o.f.Close())
 	if err == nil {
-		// Whatever has come there since is not to be lost.
+		// A device or a directory that has appeared there since must not be replaced.
 		if st, lerr := os.Lstat(o.target); lerr == nil && !st.Mode().IsRegular() {
 			err = fmt.Errorf("%s is no regular file any more", o.target)
 		} else {
@@ -108,15 +108,15 @@ func (o *OutFile) Keep(mode fs.FileMode) error {
 	return nil
 }
 
-// Unwritten says why what a command writes is not at path, and what to give the flag
-// that named it. what is in words: "the report".
+// Unwritten is the error of an output that could not be written to path. Its remedy says
+// which value flag needs. The output's name, what, is in words: "the report".
 func Unwritten(what, flag, path string, err error) error {
 	e := &dmabuf.Error{Op: "write " + what, Device: path, Err: err}
 	if n, ok := errno.Of(err); ok {
 		e.Err = n
 	}
-	// Where it is another file than the user's, such as the directory above it. The
-	// temporary one is nobody's.
+	// Name the file that failed if it is not the user's, such as a directory above it.
+	// The user does not know the temporary file.
 	var at *fs.PathError
 	if errors.As(err, &at) && at.Path != path && !strings.HasPrefix(filepath.Base(at.Path), "."+filepath.Base(path)+".") {
 		e.Detail = fmt.Sprintf("%s of %s", at.Op, at.Path)
@@ -139,7 +139,8 @@ func Unwritten(what, flag, path string, err error) error {
 	return e
 }
 
-// Drop ends it with the old file as it was. After Keep it does nothing.
+// Drop removes what was written, and leaves the old file as it was. After Keep it does
+// nothing.
 func (o *OutFile) Drop() error {
 	if err := o.f.Close(); errors.Is(err, os.ErrClosed) || o.target == "" {
 		return nil

@@ -73,7 +73,7 @@ func TestOutFileReplaces(t *testing.T) {
 	}
 }
 
-// What is no regular file is still there, and has got the text.
+// A FIFO gets the text, also through a link, and is not replaced.
 func TestOutFileWritesThrough(t *testing.T) {
 	dir := t.TempDir()
 	fifo, link := filepath.Join(dir, "fifo"), filepath.Join(dir, "link")
@@ -123,7 +123,7 @@ func TestOutFileOnDevices(t *testing.T) {
 	}
 }
 
-// What cannot be written is told at once, and is as it was.
+// Create refuses a path that cannot be written, and changes nothing there.
 func TestOutFileRefuses(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.Symlink("b", filepath.Join(dir, "a")))
@@ -155,7 +155,7 @@ func TestOutFileRefuses(t *testing.T) {
 	}
 }
 
-// What could not be written is named once, with the errno by name and what to change.
+// The error names the output once, the errno by name, and the remedy.
 func TestUnwritten(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What the build stamped goes before what Go noted.
+// The version that the linker set wins over the one in Go's build information.
 func TestVersion(t *testing.T) {
 	if v := Version("v1.2"); v != "v1.2" {
 		t.Error(v)

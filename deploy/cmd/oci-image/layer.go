@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// layer packs what is below a directory, as it is and compressed. Only names,
-// contents, links and whether a file is a program are kept: who made them, when
-// and under which umask is none of the image.
+// layer packs the files below a directory. It returns the archive as it is, and
+// compressed. The archive keeps only names, contents, links and whether a file is a
+// program, so that owners, times and the umask of the build do not change the image.
 func layer(dir string, created time.Time) (plain, packed []byte, err error) {
 	var b bytes.Buffer
 	tw := tar.NewWriter(&b)

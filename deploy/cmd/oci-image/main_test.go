@@ -156,7 +156,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// The same files are the same bytes, whoever made them and when.
+// The same files make the same bytes, whatever their owners and times are.
 func TestReproducible(t *testing.T) {
 	var images [2][]byte
 	for i := range images {

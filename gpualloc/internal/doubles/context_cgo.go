@@ -10,7 +10,7 @@ package doubles
 
 static void *function(const char *library, const char *name)
 {
-	void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL); // never closed, as whoever tests it does not
+	void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL); // never closed: the package under test does not close it either
 
 	return lib ? dlsym(lib, name) : NULL;
 }

@@ -41,8 +41,8 @@ func Specs(t *testing.T, family string, pci pciaddr.Addr, names ...string) {
 	}
 }
 
-// TwoAtOneAddress fails the test unless two of a double's GPUs that share a PCI
-// address, as the tiles of one do for Level Zero, are told apart in the refusal.
+// TwoAtOneAddress fails the test unless the refusal of a PCI address that two of a
+// double's GPUs share, as the tiles of one do for Level Zero, names both of them.
 func TwoAtOneAddress(t *testing.T, family string) {
 	t.Helper()
 	const addr = "0000:d1:00.0"

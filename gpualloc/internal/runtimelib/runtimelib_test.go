@@ -74,7 +74,7 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// What is not there is said once; every other refusal is in the linker's words.
+// The error of a missing library says so once; every other refusal has the linker's words.
 func TestMessages(t *testing.T) {
 	dir := t.TempDir()
 	broken := filepath.Join(dir, "libbroken.so.1")
