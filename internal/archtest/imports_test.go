@@ -115,7 +115,7 @@ var mayTestImport = map[string][]string{
 	"internal/rails":       {"internal/memnic"},
 	"internal/memory":      {"internal/layouttest", "internal/memnic"},
 	"internal/lower":       {"internal/layouttest"},
-	"internal/conformance": {"", "fabrictest", "layout", "placement", "internal/memstream", "ibvfd", "gpualloc", "dmabuf", "internal"},
+	"internal/conformance": {"", "fabrictest", "layout", "placement", "internal/memstream", "internal/engine", "ibvfd", "gpualloc", "dmabuf", "internal"},
 }
 
 // p2pLevels are the packages of room p2p, from the highest to the lowest: each may
