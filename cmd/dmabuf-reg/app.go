@@ -24,6 +24,7 @@ const (
 type app struct {
 	stdout, stderr io.Writer
 	progress       *cli.Progress
+	version        string
 	json           bool
 	lines          bool      // --json is one object a line
 	output         io.Closer // that stdout is, if it is a file of ours
@@ -35,12 +36,11 @@ type app struct {
 
 // result is what a subcommand found. It is marshalled for --json.
 type result interface {
-	text(w io.Writer) error
+	Text(w io.Writer) error
 }
 
 // run carries out one command line and returns the exit status.
-func (a *app) run(ctx context.Context, args []string) int {
-	root := a.root()
+func (a *app) run(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	out := &cli.Remembered{Writer: a.stdout} // of help and the version, which Cobra prints
 	if slices.Contains(args, "--json") {
@@ -81,7 +81,7 @@ func (a *app) finish(command string, found result, err error) int {
 	}
 	if a.json {
 		d := cli.Document{
-			Schema: schema, Command: command, Version: version,
+			Schema: schema, Command: command, Version: a.version,
 			OK: err == nil, Status: status, Errors: cli.Explain(err), OneLine: a.lines,
 		}
 		if found != nil {
@@ -96,7 +96,7 @@ func (a *app) finish(command string, found result, err error) int {
 		return status
 	}
 	if found != nil {
-		if werr := found.text(a.stdout); werr != nil && err == nil {
+		if werr := found.Text(a.stdout); werr != nil && err == nil {
 			err, status = werr, cli.ExitFailed
 		}
 	}
@@ -119,6 +119,9 @@ func (a *app) early(command string, found result) error {
 	a.printed = true
 	return nil
 }
+
+// printTo makes a file of ours the place of what is printed. The file is closed at the end.
+func (a *app) printTo(f io.WriteCloser) { a.stdout, a.output = f, f }
 
 // tell says on stderr what happens while the command runs.
 func (a *app) tell(format string, args ...any) {
@@ -166,40 +169,4 @@ func (a *app) action(f func(ctx context.Context) (result, error)) func(*cobra.Co
 		}
 		return nil
 	}
-}
-
-func (a *app) root() *cobra.Command {
-	root := &cobra.Command{
-		Use:   program,
-		Short: "Register GPU memory with an RDMA NIC through dma-buf, and prove that it works",
-		Long: `dmabuf-reg allocates memory on a GPU (or a software stand-in), exports it as a
-dma-buf, registers it with an RDMA NIC, and moves bytes in and out by RDMA to
-prove that the NIC reaches the right ones.
-
-  dmabuf-reg devices     what this machine has, and what is missing
-  dmabuf-reg verify      the proof, for every kind of memory there is
-  dmabuf-reg register    one registration, with every parameter in your hand
-  dmabuf-reg inspect     the dma-bufs there are, and the processes that hold them
-  dmabuf-reg trace       what the kernel registers: where the bytes are, which function refused
-  dmabuf-reg explain     the same in words, of a program that knows nothing of this
-  dmabuf-reg serve       offer a buffer to another host
-  dmabuf-reg connect     move bytes to and from it, and verify every one
-  dmabuf-reg bench       how fast that is: direct, staged and host memory side by side
-
-Sizes are bytes: 4096, 0x1000, 64KiB, 1MiB, 8G.
-
-Exit status: 0 done and right, 1 tried and failed, 2 wrong usage, 3 nothing
-here to try it with (no such device, no libibverbs, a build without cgo), 130
-interrupted by Ctrl-C, SIGTERM or SIGHUP, after closing everything.`,
-		Version:       version,
-		Args:          cobra.NoArgs,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return cli.Given(cmd, needs) },
-	}
-	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON document (schema "+schema+") instead of tables")
-	root.AddCommand(a.devices(), a.register(), a.verify(), a.inspect(), a.trace(), a.explain(), a.serve(), a.connect(), a.bench())
-	return root
 }

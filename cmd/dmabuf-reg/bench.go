@@ -35,13 +35,8 @@ type benchFlags struct {
 	bytes []int64
 }
 
-// The kinds of memory on this side that are compared.
-const (
-	kindDirect = "direct"
-	kindStaged = "staged"
-)
-
-var benchKinds = []string{kindDirect, kindStaged, hostSpec}
+// benchKinds are the kinds of memory on this side that are compared.
+var benchKinds = []string{pathDirect, pathStaged, hostSpec}
 
 const (
 	maxSlice   = 100 * time.Millisecond
@@ -115,7 +110,7 @@ func spreadOf(list []float64) spread {
 	return spread{Median: at(2), Low: at(1), High: at(3)}
 }
 
-func (a *app) bench() *cobra.Command {
+func benchCommand(a *app) *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
 		Use:   "bench ADDR",
@@ -181,7 +176,7 @@ is killed during a cut, ` + "`ip link set DEVICE up`" + ` mends it. The exit sta
 			if err := f.checkFlap(flags.Changed); err != nil {
 				return nil, err
 			}
-			return a.doBench(ctx, &f)
+			return doBench(ctx, a, &f)
 		})(cmd, nil)
 	}
 	return cmd
@@ -207,7 +202,7 @@ func (f *benchFlags) parse() (err error) {
 			return fmt.Errorf("--kinds: %q is no kind of memory, or is named twice; there are %s", k, strings.Join(benchKinds, ", "))
 		}
 	}
-	if f.bytes, err = parseSizes(f.sizes); err != nil {
+	if f.bytes, err = cli.ParseSizes(f.sizes); err != nil {
 		return err
 	}
 	switch {
@@ -221,7 +216,7 @@ func (f *benchFlags) parse() (err error) {
 	return nil
 }
 
-func (a *app) doBench(ctx context.Context, f *benchFlags) (r result, err error) {
+func doBench(ctx context.Context, a *app, f *benchFlags) (r result, err error) {
 	csv, err := newOutput("the table", "--csv", f.csv)
 	if err != nil {
 		return nil, err
@@ -232,21 +227,21 @@ func (a *app) doBench(ctx context.Context, f *benchFlags) (r result, err error) 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, svg.drop()) }()
-	err = a.call(ctx, &f.stationFlags, f.addr, f.bytes, func(c *client) error {
+	err = call(ctx, &f.stationFlags, f.addr, f.bytes, a.tell, func(c *client) error {
 		done := &benchResult{
 			Server: f.addr, Local: c.side, Remote: c.server, Over: c.way, Rounds: f.rounds, Slice: f.slice, Depth: f.depth, Batch: f.batch,
 			Rails: []railDoc{}, NotTried: []notTried{}, Points: []benchPoint{},
 		}
 		r = done
-		defer func() { done.Rails = c.railDocs() }()
+		defer func() { done.Rails = railDocs(c.link) }()
 		if f.several() {
 			done.Batch = 1
 		}
 		if f.flap {
 			done.Rounds, done.Slice = 0, 0
-			return a.flapAll(ctx, f, c, done)
+			return flapAll(ctx, a, f, c, done)
 		}
-		if err := a.measureAll(ctx, f, c, done); err != nil {
+		if err := measureAll(ctx, a, f, c, done); err != nil {
 			return err
 		}
 		return errors.Join(c.bye(ctx), csv.write(done.csv), svg.write(done.svg))
@@ -254,7 +249,7 @@ func (a *app) doBench(ctx context.Context, f *benchFlags) (r result, err error) 
 	return r, err
 }
 
-func (a *app) measureAll(ctx context.Context, f *benchFlags, c *client, r *benchResult) (err error) {
+func measureAll(ctx context.Context, a *app, f *benchFlags, c *client, r *benchResult) (err error) {
 	m := &meter{client: c, f: f, list: make([]operation.Completion, f.depth)}
 	defer func() { err = errors.Join(err, m.close()) }()
 	if err := m.open(ctx, r); err != nil {

@@ -44,7 +44,7 @@ type turn struct {
 // open makes a buffer of each kind that there can be.
 func (m *meter) open(ctx context.Context, r *benchResult) error {
 	for _, kind := range m.f.kinds {
-		if kind == kindDirect && m.Path == pathMoved {
+		if kind == pathDirect && m.Path == pathMoved {
 			kind = pathMoved // it is registered, and called what it is
 		}
 		bufs, why, err := m.of(ctx, kind)
@@ -73,9 +73,9 @@ func (m *meter) of(ctx context.Context, kind string) ([]*memory.Buffer, string, 
 	switch {
 	case kind == hostSpec:
 		bufs, err = m.allocHost(m.Memory.Size)
-	case m.src == nil:
+	case m.onHost():
 		return nil, "the memory is host memory", nil
-	case kind == kindDirect:
+	case kind == pathDirect:
 		return nil, m.Why, nil // it was tried
 	default:
 		bufs, err = m.buffer(ctx, memory.StagedOnly)
@@ -166,7 +166,7 @@ func (m *meter) turn(ctx context.Context, t *turn, op talk.Op, size int64, h *hi
 // fit is how many operations of that length a slice has.
 func (m *meter) fit(each time.Duration) int {
 	if each <= 0 {
-		return min(4, m.server.atOnce)
+		return min(4, m.atOnce)
 	}
 	return int(min(max(1, m.f.slice/each), 1<<16))
 }
@@ -176,7 +176,7 @@ func (m *meter) fit(each time.Duration) int {
 func (m *meter) ops(ctx context.Context, t *turn, op talk.Op, size int64, n, depth, batch int, each func(time.Duration)) (total time.Duration, err error) {
 	most := n
 	if op == talk.Send {
-		most = m.server.atOnce
+		most = m.atOnce
 	}
 	for n > 0 {
 		w := talk.Work{Size: size, Count: min(n, most)}
@@ -184,7 +184,7 @@ func (m *meter) ops(ctx context.Context, t *turn, op talk.Op, size int64, n, dep
 		if op != talk.Read {
 			w.Count = w.Slots // of each kind, as what is sent must not change meanwhile
 		}
-		if t.kind == kindStaged && op != talk.Read {
+		if t.kind == pathStaged && op != talk.Read {
 			// Bytes that have not changed since the last time would not be copied again.
 			if err := m.refresh(size * int64(w.Slots)); err != nil {
 				return 0, err
@@ -223,7 +223,7 @@ func (m *meter) refresh(n int64) error {
 		m.fill[i] = byte(m.fills%255) + 1
 	}
 	for off := int64(0); off < n; off += fillChunk {
-		if _, err := m.src.alloc.WriteAt(m.fill[:min(fillChunk, n-off)], off); err != nil {
+		if _, err := m.writeSource(m.fill[:min(fillChunk, n-off)], off); err != nil {
 			return err
 		}
 	}

@@ -76,8 +76,8 @@ func (r *benchResult) csv(w io.Writer) error {
 	return c.Error()
 }
 
-func (r *benchResult) text(w io.Writer) error {
-	if err := r.Local.text(w); err != nil {
+func (r *benchResult) Text(w io.Writer) error {
+	if err := r.Local.Text(w); err != nil {
 		return err
 	}
 	r.Remote.text(w, r.Server)
@@ -86,7 +86,7 @@ func (r *benchResult) text(w io.Writer) error {
 	}
 	fmt.Fprintln(w)
 	if r.Flap != nil {
-		return r.Flap.text(w)
+		return r.Flap.Text(w)
 	}
 	rows := [][]string{{"OP", "SIZE", "MEMORY HERE", "P50", "P99", "P99.9", "BANDWIDTH", "HALF OF THE ROUNDS", "OPS/S", "RATIO"}}
 	for _, p := range r.Points {

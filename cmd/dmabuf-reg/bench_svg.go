@@ -24,7 +24,7 @@ const (
 )
 
 var (
-	colours = map[string]string{kindDirect: "#1b7837", pathMoved: "#d95f02", kindStaged: "#b2182b", hostSpec: "#2166ac"}
+	colours = map[string]string{pathDirect: "#1b7837", pathMoved: "#d95f02", pathStaged: "#b2182b", hostSpec: "#2166ac"}
 	dashes  = map[string]string{"write": "", "read": "7 4", "send": "2 3"}
 )
 

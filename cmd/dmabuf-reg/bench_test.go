@@ -8,13 +8,18 @@ import (
 	"errors"
 	"io"
 	"math"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/golden"
+
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/engine"
 )
 
 func TestSpread(t *testing.T) {
@@ -41,7 +46,7 @@ func sampleBench() *benchResult {
 		Server: "10.0.0.1:7471", Rounds: 30, Slice: 10 * time.Millisecond, Depth: 64, Batch: 16,
 		Local:    side{Memory: allocated{Spec: "drm:renderD128", Exporter: "drm", Kind: "vram", Size: 8 << 20}, NIC: "mlx5_0", NICReason: "the only one", Path: "direct", Why: "registered by ibv_reg_dmabuf_mr"},
 		Remote:   serverSide{Spec: "udmabuf", NIC: "rxe0", Size: 4 << 20, Why: "direct: <registered> & well"},
-		Over:     over{Port: 1, GID: "10.0.0.2", Peer: "10.0.0.1", text: "port 1 of mlx5_0, 10.0.0.2 to 10.0.0.1"},
+		Over:     overOf(engine.ConnPath{NIC: "mlx5_0", Port: 1, GID: netip.MustParseAddr("10.0.0.2"), Peer: netip.MustParseAddr("10.0.0.1")}),
 		NotTried: []notTried{},
 	}
 	for i, op := range []string{"write", "read"} {
@@ -104,7 +109,7 @@ func TestBenchFiles(t *testing.T) {
 	}
 	defer f.Close()
 	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil || len(rows) != 1+len(r.Points) || rows[1][0] != "write" || rows[2][2] != kindStaged {
+	if err != nil || len(rows) != 1+len(r.Points) || rows[1][0] != "write" || rows[2][2] != pathStaged {
 		t.Errorf("%v, %v", rows, err)
 	}
 	drawing, err := os.ReadFile(filepath.Join(dir, "r.svg"))
@@ -145,4 +150,9 @@ func TestOutputIntoAFullDisk(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// What people see.
+func TestBenchTables(t *testing.T) {
+	golden.Tables(t, map[string]golden.Result{"bench": sampleBench()})
 }

@@ -4,23 +4,17 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
-	"net"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpurdma/gpurdma/canary"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
-	"github.com/gpurdma/gpurdma/internal/human"
 )
 
 type connectFlags struct {
@@ -51,35 +45,7 @@ type connectResult struct {
 	interrupted bool // before they were done
 }
 
-// serverSide is what the server says of itself.
-type serverSide struct {
-	Spec   string `json:"spec"`
-	NIC    string `json:"nic"`
-	Size   int64  `json:"size"`
-	Staged bool   `json:"staged"`
-	Why    string `json:"why"` // the path and its reason, in words
-	atOnce int
-}
-
-// connectRow is one operation in one direction at one size.
-type connectRow struct {
-	Op        string        `json:"op"`
-	Direction string        `json:"direction"` // out: this side's NIC carries it out; in: the server's
-	Size      int64         `json:"size"`      // bytes, each time
-	Count     int           `json:"count"`
-	Elapsed   time.Duration `json:"elapsed_ns"` // from the first posting to the last completion
-	Rate      float64       `json:"bytes_per_s"`
-	OK        bool          `json:"ok"`             // it was done, and every byte was right where it landed
-	Verified  int64         `json:"verified_bytes"` // compared and right, those around the target included
-	Errors    []cli.Error   `json:"errors"`
-}
-
-const (
-	out = "out"
-	in  = "in"
-)
-
-func (a *app) connect() *cobra.Command {
+func connectCommand(a *app) *cobra.Command {
 	var f connectFlags
 	cmd := &cobra.Command{
 		Use:   "connect ADDR",
@@ -130,7 +96,7 @@ The exit status is 0 only if everything was carried out and was right.`,
 			if err := f.checkSeveral(f.addr); err != nil {
 				return nil, err
 			}
-			return a.doConnect(ctx, &f)
+			return doConnect(ctx, a, &f)
 		})(cmd, nil)
 	}
 	return cmd
@@ -148,7 +114,7 @@ func (f *connectFlags) parse(seeded bool) (err error) {
 		}
 		f.work = append(f.work, op)
 	}
-	if f.bytes, err = parseSizes(f.sizes); err != nil {
+	if f.bytes, err = cli.ParseSizes(f.sizes); err != nil {
 		return err
 	}
 	if len(f.work) == 0 || f.count < 1 || f.count > maxAtOnce {
@@ -160,71 +126,14 @@ func (f *connectFlags) parse(seeded bool) (err error) {
 	return nil
 }
 
-// overCM is before an address that rdma_cm connects to, instead of TCP.
-const overCM = "rdma_cm://"
-
-func checkAddr(addr string) error {
-	_, port, err := net.SplitHostPort(strings.TrimPrefix(addr, overCM))
-	if err != nil {
-		return fmt.Errorf("%q is no address: write HOST:PORT, such as 10.0.0.1%s", addr, strings.TrimPrefix(defaultListen, "127.0.0.1"))
-	}
-	if port == "" {
-		return fmt.Errorf("%q has no port: write HOST:PORT", addr)
-	}
-	n, err := strconv.Atoi(port)
-	switch {
-	case errors.Is(err, strconv.ErrRange), err == nil && (n < 0 || n > math.MaxUint16):
-		return fmt.Errorf("%q: a port is 0 to %d", addr, math.MaxUint16)
-	case err != nil:
-		if _, err := net.LookupPort("tcp", port); err != nil {
-			return fmt.Errorf("%q: %q is no port: write a number, or a name that /etc/services has", addr, port)
-		}
-	}
-	return nil
-}
-
-func parseSizes(list []string) (sizes []int64, err error) {
-	for _, s := range list {
-		var n cli.Size
-		if err := n.Set(s); err != nil {
-			return nil, err
-		}
-		size, err := n.Int64()
-		if err != nil {
-			return nil, err
-		}
-		sizes = append(sizes, size)
-	}
-	if len(sizes) == 0 {
-		return nil, errors.New("no sizes were given")
-	}
-	return sizes, nil
-}
-
-func (a *app) doConnect(ctx context.Context, f *connectFlags) (r result, err error) {
-	err = a.call(ctx, &f.stationFlags, f.addr, f.bytes, func(c *client) error {
+func doConnect(ctx context.Context, a *app, f *connectFlags) (r result, err error) {
+	err = call(ctx, &f.stationFlags, f.addr, f.bytes, a.tell, func(c *client) error {
 		done := &connectResult{Server: f.addr, Seed: f.seed, Local: c.side, Remote: c.server, Over: c.way, Rails: []railDoc{}, Rows: []connectRow{}}
 		r = done
-		defer func() { done.Rails = c.railDocs() }()
-		return a.tryAll(ctx, f, c, done)
+		defer func() { done.Rails = railDocs(c.link) }()
+		return tryAll(ctx, a, f, c, done)
 	})
 	return r, err
-}
-
-// offer gives the server access to this side's buffer.
-func (c *client) offer(ctx context.Context) error {
-	if err := c.share(ctx); err != nil {
-		return err
-	}
-	_, err := c.ask(ctx, talk.Request{Kind: talk.Offered})
-	return err
-}
-
-// planned is a row that is to be.
-type planned struct {
-	op        talk.Op
-	direction string
-	size      int64
 }
 
 func (f *connectFlags) plan() (list []planned) {
@@ -246,26 +155,8 @@ func (f *connectFlags) plan() (list []planned) {
 	return list
 }
 
-// text says what the server's side is, in a line.
-func (s *serverSide) text(w io.Writer, addr string) {
-	fmt.Fprintf(w, "server:  %s, %s of %s with %s, %s\n", addr, bytesize.Format(s.Size), s.Spec, s.NIC, s.Why)
-}
-
-// approximately is a number of bytes in a table.
-func approximately(n int64) string {
-	switch {
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	case n == 0:
-		return ""
-	}
-	return fmt.Sprintf("%d B", n)
-}
-
-func (r *connectResult) text(w io.Writer) error {
-	if err := r.Local.text(w); err != nil {
+func (r *connectResult) Text(w io.Writer) error {
+	if err := r.Local.Text(w); err != nil {
 		return err
 	}
 	r.Remote.text(w, r.Server)
@@ -309,33 +200,4 @@ func (r *connectResult) text(w io.Writer) error {
 	}
 	_, err := fmt.Fprintf(w, "\nseed %d\n%s\n", r.Seed, verdict)
 	return err
-}
-
-// rate is the bandwidth, or the operations per second if they are small.
-func (row *connectRow) rate() string {
-	if row.Rate > 0 && row.Rate < 1e6 {
-		return fmt.Sprintf("%.0f/s", row.Rate/float64(row.Size))
-	}
-	return human.Rate(row.Rate)
-}
-
-// arrow is where the bytes go.
-func (row *connectRow) arrow() string {
-	switch there := row.Direction == out; {
-	case row.Op == talk.Atomic.String() && there:
-		return "on server"
-	case row.Op == talk.Atomic.String():
-		return "on here"
-	case there == (row.Op == talk.Read.String()):
-		return "server -> here"
-	}
-	return "here -> server"
-}
-
-// mismatch is the error of bytes that are wrong, on the side where they landed.
-func mismatch(what string, f talk.Finding) error {
-	return &canary.Mismatch{
-		What: what, Offset: f.First, Last: f.Last, Count: f.Wrong, Expected: f.Want, Got: f.Got,
-		Origin: canary.OriginUnknown, LandedAt: -1,
-	}
 }

@@ -25,23 +25,24 @@ type client struct {
 	*line
 	server serverSide
 	way    over
+	atOnce int // messages that the server receives at a time
 	addr   string
 	id     uint32
 }
 
 // dial connects, and gets the server's buffer. The caller hangs up.
-func (s *station) dial(ctx context.Context, addr string) (_ *client, err error) {
+func dial(ctx context.Context, s *station, addr string) (_ *client, err error) {
 	over, err := s.connect(ctx, addr)
 	if err != nil {
 		return nil, unconnected(addr, err)
 	}
-	l, err := s.newLine(over)
+	l, err := newLine(s, over)
 	if err != nil {
 		return nil, errors.Join(err, over.close())
 	}
 	l.pull = pull(over.take)
 	c := &client{line: l, addr: addr}
-	if c.way, err = l.over(); err != nil {
+	if c.way, err = firstOver(over); err != nil {
 		return nil, errors.Join(err, l.hangUp())
 	}
 	if err := s.within(ctx, "say hello to "+addr, c.hello); err != nil {
@@ -152,9 +153,10 @@ func (c *client) hello(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.server = serverSide{Spec: a.Text[0], NIC: a.Text[1], Why: a.Text[2], Size: int64(a.Value), Staged: a.Staged, atOnce: int(min(a.Extra, maxAtOnce))}
+	c.server = serverSide{Spec: a.Text[0], NIC: a.Text[1], Why: a.Text[2], Size: int64(a.Value), Staged: a.Staged}
+	c.atOnce = int(min(a.Extra, maxAtOnce))
 	c.remote, err = c.link.offered(ctx)
-	if err == nil && (c.remote.Len != c.server.Size || c.server.Size <= 0 || c.server.atOnce < 1) {
+	if err == nil && (c.remote.Len != c.server.Size || c.server.Size <= 0 || c.atOnce < 1) {
 		err = fmt.Errorf("%w: a buffer of %d bytes whose descriptor has %d", talk.ErrMalformed, c.server.Size, c.remote.Len)
 	}
 	return err
@@ -179,15 +181,15 @@ func (c *client) fits(sizes []int64) error {
 }
 
 // call connects to a server, has do work with buffers that hold the sizes, and
-// hangs up. do says goodbye, unless the connection broke.
-func (a *app) call(ctx context.Context, f *stationFlags, addr string, sizes []int64, do func(c *client) error) (err error) {
+// hangs up. do says goodbye, unless the connection broke. tell says on stderr what happens to rails.
+func call(ctx context.Context, f *stationFlags, addr string, sizes []int64, tell func(format string, args ...any), do func(c *client) error) (err error) {
 	st, err := f.open(ctx, engine.EndpointOptions{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.close()) }()
-	st.tell = a.tell
-	c, err := st.dial(ctx, addr)
+	st.tell = tell
+	c, err := dial(ctx, st, addr)
 	if err != nil {
 		return err
 	}
@@ -196,4 +198,13 @@ func (a *app) call(ctx context.Context, f *stationFlags, addr string, sizes []in
 		return errors.Join(err, c.bye(ctx))
 	}
 	return do(c)
+}
+
+// offer gives the server access to this side's buffer.
+func (c *client) offer(ctx context.Context) error {
+	if err := c.share(ctx); err != nil {
+		return err
+	}
+	_, err := c.ask(ctx, talk.Request{Kind: talk.Offered})
+	return err
 }

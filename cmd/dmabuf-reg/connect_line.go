@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
-	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
@@ -58,7 +57,7 @@ const (
 	ctlSize  = atResult + 8
 )
 
-func (s *station) newLine(over link) (*line, error) {
+func newLine(s *station, over link) (*line, error) {
 	ctls, err := s.allocHost(ctlSize)
 	if err != nil {
 		return nil, err
@@ -250,16 +249,10 @@ func writeWord(b *memory.Buffer, at int64, v uint64) error {
 	return err
 }
 
-// within bounds a step, and says what it was when the time is over.
-func (s *station) within(ctx context.Context, what string, step func(context.Context) error) error {
-	limited, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	err := step(limited)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return &dmabuf.Error{
-			Op: what, Device: s.NIC, Detail: fmt.Sprintf("not done within %v", s.timeout),
-			Remedy: "see whether the other side still runs, or give a longer --timeout", Err: err,
-		}
+// misfits says how many messages had another length than was wanted, "" if none had.
+func (l *line) misfits() string {
+	if l.odd == 0 {
+		return ""
 	}
-	return err
+	return fmt.Sprintf("%d messages had another length than %d bytes", l.odd, l.want)
 }

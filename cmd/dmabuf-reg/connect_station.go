@@ -4,144 +4,18 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
-	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rails"
-	"github.com/gpurdma/gpurdma/placement"
-	"github.com/gpurdma/gpurdma/trace"
 )
-
-// hostSpec is the --gpu of host memory that no exporter makes.
-const hostSpec = "host"
-
-// policyFlag says whether a buffer may be staged.
-type policyFlag memory.Policy
-
-var policies = choices[memory.Policy]{
-	{"direct", memory.DirectOnly},
-	{"prefer", memory.PreferDirect},
-	{"staged", memory.StagedOnly},
-}
-
-// Set implements pflag.Value.
-func (f *policyFlag) Set(s string) error { return policies.set((*memory.Policy)(f), "policy", s) }
-
-func (f *policyFlag) String() string { return policies.name(memory.Policy(*f)) }
-
-// Type implements pflag.Value.
-func (f *policyFlag) Type() string { return "POLICY" }
-
-// stationFlags are what both sides of a connection are given.
-type stationFlags struct {
-	gpu, nic      string
-	size          cli.Size
-	policy        policyFlag
-	peerDirect    bool
-	force         bool
-	cert, key, ca string
-	plaintext     bool
-	trace         bool
-	timeout       time.Duration
-	port          int
-	gid           gidFlag
-}
-
-func (f *stationFlags) add(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	cli.OnceVar(cmd, &f.gpu, "gpu", "SPEC", "auto", "allocator: a spec that dmabuf-reg devices lists, auto, or host for memory of the host")
-	cli.OnceVar(cmd, &f.nic, "nic", "NIC", "auto", "RDMA device, or several with commas, with a rail for each; auto picks the nearest that registers dma-bufs and says why")
-	f.size = 4 << 20
-	flags.Var(&f.size, "size", "bytes to allocate")
-	flags.BoolVar(&f.force, "force", false, "allocate even if the memory seems not to be there; the kernel's OOM killer may disagree")
-	flags.BoolVar(&f.peerDirect, "peer-direct", false, "where no dma-buf can be registered, register the memory by its device pointer, for a peer-memory client such as nvidia-peermem")
-	flags.BoolVar(&f.trace, "trace", false, "trace the registration here and say where this side's bytes are, or which function refused (needs root)")
-	flags.StringVar(&f.cert, "tls-cert", "", "certificate of this side, PEM")
-	flags.StringVar(&f.key, "tls-key", "", "its key, PEM")
-	flags.StringVar(&f.ca, "tls-ca", "", "certificates by which the other side's is trusted, PEM")
-	flags.BoolVar(&f.plaintext, "plaintext", false, "exchange keys in the clear with other machines: every program that sees them can read and write the buffers")
-	flags.IntVar(&f.port, "port", 0, "port of the NIC, or of each, to connect over, counted from 1 (default: an active one)")
-	flags.Var(&f.gid, "gid", "GID of that port to connect from: an address or a network, v1, v2, ipv4, ipv6, dev=NETDEV, vlan=N (default: what TCP goes through, or what reaches the other side's)")
-	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long one step may take")
-	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key", "tls-ca")
-	cmd.MarkFlagsMutuallyExclusive("plaintext", "tls-cert")
-	for _, name := range []string{"tls-cert", "tls-key", "tls-ca"} {
-		_ = cmd.MarkFlagFilename(name, "pem", "crt", "key")
-	}
-	completeGPU(cmd, hostSpec)
-	completeNICs(cmd)
-}
-
-func (f *stationFlags) addPolicy(cmd *cobra.Command) {
-	cmd.Flags().Var(&f.policy, "policy", "direct (a refused registration is an error), prefer (staged if it is refused) or staged")
-	completeWords(cmd, "policy", policies.names()...)
-}
-
-func (f *stationFlags) check() error {
-	if _, err := f.size.Int64(); err != nil {
-		return &cli.UsageError{Err: err}
-	}
-	if f.port < 0 || f.port > 255 {
-		return &cli.UsageError{Err: fmt.Errorf("--port must be 1 to 255, not %d", f.port)}
-	}
-	if f.timeout <= 0 {
-		return &cli.UsageError{Err: fmt.Errorf("--timeout must be more than 0, not %v", f.timeout)}
-	}
-	return nil
-}
-
-// tls is the configuration of mutual TLS, nil if none was asked for.
-func (f *stationFlags) tls() (*tls.Config, error) {
-	if f.cert == "" {
-		return nil, nil
-	}
-	refused := func(file string, err error) error {
-		return &dmabuf.Error{Op: "load a certificate", Device: file, Remedy: "give PEM files that this user may read: --tls-cert and its --tls-key, and --tls-ca", Err: err}
-	}
-	pair, err := tls.LoadX509KeyPair(f.cert, f.key)
-	if err != nil {
-		return nil, refused(f.cert+", "+f.key, err)
-	}
-	pem, err := os.ReadFile(f.ca)
-	if err != nil {
-		return nil, refused(f.ca, err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, refused(f.ca, errors.New("no certificate in it"))
-	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, ClientCAs: pool, MinVersion: tls.VersionTLS13}, nil
-}
-
-// side is one side's memory and NICs, and how the NICs reach the memory. The fields from Path to Failure
-// are those of the first NIC that reaches it.
-type side struct {
-	Memory    allocated `json:"memory"`
-	NIC       string    `json:"nic"` // all names, with commas
-	NICReason string    `json:"nic_reason"`
-	Policy    string    `json:"policy"`
-	Path      string    `json:"path"`  // direct, moved, staged, host
-	Route     string    `json:"route"` // how it was registered; "" if staged
-	Why       string    `json:"why"`   // in words
-	// Placement is where the bytes were when they had been registered, Failure which
-	// kernel function refused that; null without --trace.
-	Placement     *placement.Placement `json:"placement"`
-	Failure       *trace.Failure       `json:"failure"`
-	Registrations []registration       `json:"registrations"` // one for each NIC
-}
 
 // station is one side of a connection: a buffer, its NICs, and an endpoint, or a set of them.
 type station struct {
@@ -182,7 +56,7 @@ func (f *stationFlags) open(ctx context.Context, opt engine.EndpointOptions) (_ 
 		}
 	}()
 	if f.gpu == hostSpec {
-		s.Memory = allocated{Spec: hostSpec, Kind: gpualloc.KindSystem.String(), Requested: int64(f.size), Size: int64(f.size)}
+		s.Memory = hostMemory(int64(f.size))
 	} else {
 		if s.src, err = allocate(ctx, f.gpu, int64(f.size), f.force); err != nil {
 			return nil, err
@@ -192,30 +66,61 @@ func (f *stationFlags) open(ctx context.Context, opt engine.EndpointOptions) (_ 
 	if err := s.openNICs(f); err != nil {
 		return nil, err
 	}
+	if err := s.start(ctx, f, opt); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// onNICs makes a station of host memory over NICs that are open. The caller closes it, and the NICs
+// with it.
+func (f *stationFlags) onNICs(ctx context.Context, nics []*memory.NIC, opt engine.EndpointOptions) (*station, error) {
+	s := &station{timeout: f.timeout, nics: nics}
+	s.Memory = hostMemory(int64(f.size))
+	var names []string
+	for _, n := range nics {
+		names = append(names, n.Name())
+		s.Registrations = append(s.Registrations, registration{NIC: n.Name(), NICReason: "it was open"})
+	}
+	s.NIC = strings.Join(names, ",")
+	if err := s.start(ctx, f, opt); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// hostMemory describes memory of the host.
+func hostMemory(size int64) allocated {
+	return allocated{Spec: hostSpec, Kind: gpualloc.KindSystem.String(), Requested: size, Size: size}
+}
+
+// start registers the memory with the NICs, and makes the endpoints.
+func (s *station) start(ctx context.Context, f *stationFlags, opt engine.EndpointOptions) (err error) {
 	opt.AllowPlaintext, opt.ConnectTimeout, opt.Depth = f.plaintext, f.timeout, maxAtOnce
 	opt.Port, opt.GID, opt.Hello = f.port, f.gid.wish, greeting(len(s.nics))
-	if f.several() {
+	opt.Admit = s.admit
+	if len(s.nics) > 1 {
 		// If NewSet fails, it closes the NICs: there must be no buffer yet.
 		if s.set, err = rails.NewSet(s.nics, maxClients*rails.Most); err != nil {
-			return nil, err
+			return err
 		}
 		opt.MaxPeers, opt.MaxConns, opt.MailDepth, opt.MailSize = 0, opt.MaxPeers, mailDepth, mailSize
 		opt.PeerTimeout = min(f.timeout, mostSilence)
 		s.opt = opt
 	}
 	if err := s.register(ctx, memory.Policy(f.policy), f.trace); err != nil {
-		return nil, err
+		return err
 	}
 	s.describe()
 	if s.set != nil {
-		return s, nil
+		return nil
 	}
 	opt.RecvDepth = maxAtOnce + 2
 	// A peer that is not ready yet is waited for, 10.24 ms at a time, until
 	// --timeout.
 	opt.Connect = ibvfd.ConnectAttr{RNRRetry: 7, MinRNRTimer: 20}
 	s.ep, err = engine.NewEndpoint(s.nics[0], opt)
-	return s, err
+	return err
 }
 
 // openNICs opens the NICs of --nic.
@@ -226,10 +131,10 @@ func (s *station) openNICs(f *stationFlags) error {
 	}
 	var choices []choice
 	if f.several() {
-		choices, err = pickSeveral(names, s.Memory)
+		choices, err = pickSeveral(names, s.Memory.PCI)
 	} else {
 		var one choice
-		one, err = pickNIC(f.nic, s.Memory)
+		one, err = pickNIC(f.nic, s.Memory.PCI)
 		choices = []choice{one}
 	}
 	if err != nil {
@@ -291,4 +196,18 @@ func unprotected(addr string, err error) error {
 		Op: "protect the exchange", Device: addr, Detail: "the address is not a loopback address, and there is no TLS",
 		Remedy: "give --tls-cert, --tls-key and --tls-ca, or --plaintext on a network that only trusted machines use", Err: engine.ErrUnsafe,
 	}
+}
+
+// within bounds a step, and says what it was when the time is over.
+func (s *station) within(ctx context.Context, what string, step func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	err := step(limited)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return &dmabuf.Error{
+			Op: what, Device: s.NIC, Detail: fmt.Sprintf("not done within %v", s.timeout),
+			Remedy: "see whether the other side still runs, or give a longer --timeout", Err: err,
+		}
+	}
+	return err
 }

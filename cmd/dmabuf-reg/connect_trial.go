@@ -11,7 +11,6 @@ import (
 	"github.com/gpurdma/gpurdma/canary"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/internal/bytesize"
 )
 
 // trial carries out the rows of `connect`.
@@ -19,63 +18,6 @@ type trial struct {
 	*client
 	seed uint64
 	runs uint64
-}
-
-// tryAll carries out the plan, with --watch again and again.
-func (a *app) tryAll(ctx context.Context, f *connectFlags, c *client, r *connectResult) (err error) {
-	plan := f.plan()
-	r.Planned = len(plan)
-	if f.both {
-		if err := c.within(ctx, "offer the buffer to "+f.addr, c.offer); err != nil {
-			r.interrupted = ctx.Err() != nil
-			return ended(ctx, err)
-		}
-	}
-	t := &trial{client: c, seed: f.seed}
-	if !f.watch {
-		broken, err := a.tryOnce(ctx, f, t, plan, r)
-		if broken {
-			return err
-		}
-		return errors.Join(err, c.bye(ctx))
-	}
-	defer a.startWatch(ctx, c)()
-	for {
-		last := r.Rows
-		r.Rows = []connectRow{}
-		broken, err := a.tryOnce(ctx, f, t, plan, r)
-		if r.interrupted && len(last) > 0 {
-			r.Rows, r.interrupted = last, false
-		}
-		switch {
-		case broken:
-			return err
-		case ctx.Err() != nil: // between two rows
-			return ended(ctx, err)
-		case err != nil:
-			return errors.Join(err, c.bye(ctx))
-		}
-	}
-}
-
-// tryOnce carries out the rows of a plan. broken says that the connection is of no more use.
-func (a *app) tryOnce(ctx context.Context, f *connectFlags, t *trial, plan []planned, r *connectResult) (broken bool, err error) {
-	for i, p := range plan {
-		if !f.watch {
-			a.progress.Draw(fmt.Sprintf("%v %s of %s", p.op, p.direction, bytesize.Format(p.size)), int64(i), int64(len(plan)))
-		}
-		row, broken, rerr := t.row(ctx, p, f.count)
-		if broken && ctx.Err() != nil { // that is no verdict on the operation
-			r.interrupted = true
-			return true, ended(ctx, errors.Join(err, rerr))
-		}
-		r.Rows = append(r.Rows, row)
-		err = errors.Join(err, rerr)
-		if broken {
-			return true, err
-		}
-	}
-	return false, err
 }
 
 // behind is how many bytes after a target are watched as well.
@@ -90,7 +32,7 @@ func (t *trial) row(ctx context.Context, p planned, count int) (row connectRow, 
 		w.Slots = int(min(int64(count), min(t.buf.Size(), t.server.Size)/p.size))
 	}
 	if p.op == talk.Send {
-		row.Count = min(count, t.server.atOnce)
+		row.Count = min(count, t.atOnce)
 		w.Count, w.Slots = row.Count, min(w.Slots, row.Count)
 	}
 	t.runs++
@@ -168,8 +110,8 @@ func (t *trial) fill(ctx context.Context, here bool, p talk.Pattern, length int6
 
 func (t *trial) check(ctx context.Context, here bool, what string, p talk.Pattern, off, length int64) error {
 	if here {
-		if t.odd > 0 {
-			return fmt.Errorf("%w: %d messages had another length than %d bytes", errWrong, t.odd, t.want)
+		if text := t.misfits(); text != "" {
+			return fmt.Errorf("%w: %s", errWrong, text)
 		}
 		f, err := p.CheckAt(t.buf, off, length)
 		if err == nil && f.Wrong > 0 {

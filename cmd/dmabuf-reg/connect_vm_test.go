@@ -205,7 +205,7 @@ func TestVMServeConnectOverRDMACM(t *testing.T) {
 // With mutual TLS unknown clients are rejected, and told what may be wrong.
 func TestVMServeConnectTLS(t *testing.T) {
 	testenv.VM(t)
-	ours, theirs := certificates(t), certificates(t)
+	ours, theirs := testenv.Certificates(t), testenv.Certificates(t)
 	s := serving(t, append(withTLS(ours, "a"), "--gpu", "host")...)
 	if p := s.doc.Result; p.Protection != "TLS" {
 		t.Errorf("%+v", p)
@@ -284,15 +284,15 @@ func visit(t *testing.T, s *served) *guest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	peer, err := st.ep.Connect(t.Context(), s.doc.Result.Listen)
+	over, err := st.connect(t.Context(), s.doc.Result.Listen)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := st.newLine(st.linkTo(peer))
+	l, err := newLine(st, over)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.pull = pull(st.ep.Wait)
+	l.pull = pull(over.take)
 	t.Cleanup(func() {
 		if err := l.hangUp(); err != nil {
 			t.Error(err)

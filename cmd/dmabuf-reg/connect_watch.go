@@ -100,8 +100,8 @@ func (m *railLines) run(ctx context.Context) {
 }
 
 // startWatch writes what a connection does until stop is called.
-func (a *app) startWatch(ctx context.Context, c *client) (stop func()) {
-	m := &railLines{out: a.stdout, rails: c.watched}
+func startWatch(ctx context.Context, a *app, c *client) (stop func()) {
+	m := &railLines{out: a.stdout, rails: func() []rail { return watched(c.link) }}
 	if a.json {
 		m.out = a.stderr // stdout has the document
 	}
@@ -116,4 +116,20 @@ func (a *app) startWatch(ctx context.Context, c *client) (stop func()) {
 		cancel()
 		task.Wait()
 	}
+}
+
+// watched returns the rails of a connection for --watch.
+func watched(l link) (list []rail) {
+	states, err := l.now()
+	if err != nil {
+		return nil
+	}
+	for _, r := range states {
+		name := fmt.Sprintf("port %d of %s", r.Path.Port, r.Path.NIC)
+		if r.Path.Port == 0 { // it was not made
+			name = r.Path.NIC
+		}
+		list = append(list, rail{name: name, up: r.Up, counts: r.counts, lost: r.Lost})
+	}
+	return list
 }

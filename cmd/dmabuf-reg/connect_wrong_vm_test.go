@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -31,10 +30,10 @@ type spoiler struct {
 func (s *spoiler) near(off int64) {
 	s.t.Helper()
 	var p [1]byte
-	_, err := s.buf.ReadAt(p[:], off)
+	_, err := s.line.buf.ReadAt(p[:], off)
 	if err == nil {
 		p[0] ^= 0x40
-		_, err = s.buf.WriteAt(p[:], off)
+		_, err = s.line.buf.WriteAt(p[:], off)
 	}
 	if err != nil {
 		s.t.Fatal(err)
@@ -59,7 +58,7 @@ func (s *spoiler) moves(op talk.Op, off, size int64) {
 
 func (s *spoiler) setWord(v uint64) {
 	s.t.Helper()
-	if err := writeWord(s.buf, 0, v); err != nil {
+	if err := writeWord(s.line.buf, 0, v); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -78,7 +77,7 @@ func (s *spoiler) serve() {
 		data, err := s.line.hear(s.ctx)
 		ok(err)
 		var q talk.Request
-		ok(q.Decode(data, s.buf.Size()))
+		ok(q.Decode(data, s.line.buf.Size()))
 		a := talk.Answer{ID: q.ID, Status: talk.Done}
 		if s.before != nil {
 			s.before(s, &q)
@@ -137,11 +136,11 @@ func TestVMConnectFindsWrongBytes(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	addr, err := st.ep.Listen("127.0.0.1:0")
+	addr, err := st.listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := pull(st.ep.Wait)
+	next := pull(st.completions)
 
 	// Only one of an operation's two rows has the request at which bytes are spoiled:
 	// with it the server is checked as the target, or filled as the source.
@@ -194,22 +193,22 @@ func TestVMConnectFindsWrongBytes(t *testing.T) {
 			r := command(t, "connect", addr.String(), "--json", "--gpu", "host", "--nic", "rxe0", "--size", "256KiB", "--timeout", stepLimit,
 				"--both", "--ops", tt.op, "--sizes", "4097", "--count", "4")
 			r.begin(t)
-			peer, err := st.ep.Accept(ctx)
+			over, err := st.accept(ctx)
 			if err != nil {
 				t.Fatalf("%v\n%s%s", err, r.out.String(), r.err.String())
 			}
-			l, err := st.newLine(st.linkTo(peer))
+			l, err := newLine(st, over)
 			if err != nil {
 				t.Fatal(err)
 			}
+			c := newServer(t.Logf).begin(l)
 			l.pull = next
 			defer func() {
 				if err := l.hangUp(); err != nil {
 					t.Error(err)
 				}
 			}()
-			srv := &server{station: st, app: &app{stderr: os.Stderr}}
-			s := &spoiler{session: &session{server: srv, line: l}, t: t, ctx: ctx, before: tt.before, after: tt.after}
+			s := &spoiler{session: c, t: t, ctx: ctx, before: tt.before, after: tt.after}
 			s.serve()
 
 			want := cli.ExitOK

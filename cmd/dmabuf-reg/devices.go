@@ -15,7 +15,6 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
-	"github.com/gpurdma/gpurdma/internal/human"
 )
 
 // devicesResult is what `devices` found.
@@ -27,14 +26,7 @@ type devicesResult struct {
 	NVML       string                 `json:"nvml"` // why nvidia could not be listed; "" if it was
 }
 
-// nic is an RDMA device with what it supports.
-type nic struct {
-	ibdev.Info
-	Support *ibvfd.Support `json:"support"`                 // null if the probe itself failed
-	Problem string         `json:"support_error,omitempty"` // why it failed
-}
-
-func (a *app) devices() *cobra.Command {
+func devicesCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "devices",
 		Short: "List the memory allocators and RDMA NICs of this machine, with what each supports",
@@ -49,7 +41,8 @@ where only the kernel does, this program calls it directly.`,
 	}
 }
 
-func findDevices() (result, error) {
+// findDevices lists what this machine has.
+func findDevices() (*devicesResult, error) {
 	d := &devicesResult{Allocators: gpualloc.Discover(gpualloc.Env{}), NICs: []nic{}, Libibverbs: ibvfd.Version(), NVIDIA: []nvml.GPU{}}
 	if gpus, err := nvml.GPUs(); err != nil {
 		d.NVML = err.Error()
@@ -64,36 +57,7 @@ func findDevices() (result, error) {
 	return d, nil
 }
 
-// listNICs lists the RDMA devices, by ibdev.List or DevicesWithoutGIDs.
-func listNICs(devices func(sys string) ([]ibdev.Info, error)) ([]nic, error) {
-	infos, err := devices("")
-	if err != nil {
-		return nil, err
-	}
-	nics := []nic{}
-	for _, info := range infos {
-		nics = append(nics, nic{Info: info})
-	}
-	return nics, nil
-}
-
-// findNICs lists the RDMA devices and asks each what it supports.
-func findNICs(devices func(sys string) ([]ibdev.Info, error)) ([]nic, error) {
-	nics, err := listNICs(devices)
-	if err != nil {
-		return nil, err
-	}
-	for i := range nics {
-		if s, err := ibvfd.Probe(nics[i].Name); err != nil {
-			nics[i].Problem = err.Error()
-		} else {
-			nics[i].Support = &s
-		}
-	}
-	return nics, nil
-}
-
-func (d *devicesResult) text(w io.Writer) error {
+func (d *devicesResult) Text(w io.Writer) error {
 	fmt.Fprintln(w, "Memory that can be exported as a dma-buf:")
 	rows := [][]string{{"SPEC", "DRIVER", "EXPORTER", "DEVICE", "PCI", "KIND", "LIMIT", "STATE"}}
 	var notes [][2]string
@@ -161,23 +125,6 @@ func withRemedy(why, remedy string) string {
 		return why
 	}
 	return why + "; " + remedy
-}
-
-// table prints rows and, below, a note for each that needs one.
-func table(w io.Writer, rows [][]string, notes [][2]string, empty string) error {
-	if len(rows) == 1 {
-		_, err := fmt.Fprintln(w, empty)
-		return err
-	}
-	if err := human.Table(w, rows); err != nil {
-		return err
-	}
-	for _, n := range notes {
-		if _, err := fmt.Fprintf(w, "  %s: %s\n", n[0], n[1]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // nvidiaText lists what NVML knows: BAR1 is what NICs reach, and bounds how much

@@ -16,7 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/trace"
 )
 
-func (a *app) explain() *cobra.Command {
+func explainCommand(a *app) *cobra.Command {
 	f := traceFlags{}
 	cmd := &cobra.Command{
 		Use:   "explain [flags] -- COMMAND ARG...",
@@ -36,7 +36,7 @@ then there is nothing to explain, and "events: none" at the end.`,
   dmabuf-reg explain -o why.txt -- mpirun -n 2 ./job`,
 	}
 	f.common(cmd)
-	a.watching(cmd, &f, newWords)
+	watching(a, cmd, &f, newWords)
 	some := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {

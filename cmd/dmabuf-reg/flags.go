@@ -131,13 +131,8 @@ func (f *routeFlag) String() string { return routes.name(ibvfd.RoutePolicy(*f)) 
 // Type implements pflag.Value.
 func (f *routeFlag) Type() string { return "ROUTE" }
 
-// completeSpecs lets the shell complete what names a device of this machine.
-// extra are the words that this command takes beside.
-func completeSpecs(cmd *cobra.Command, extra ...string) {
-	completeGPU(cmd, extra...)
-	complete(cmd, "nic", func() []string { return append(append([]string{"auto"}, extra...), deviceNames()...) })
-}
-
+// completeGPU lets the shell complete --gpu, and --route where there is one. extra are the words that
+// the command takes beside auto and the specs of this machine.
 func completeGPU(cmd *cobra.Command, extra ...string) {
 	complete(cmd, "gpu", func() []string {
 		words := append([]string{"auto"}, extra...)
@@ -151,6 +146,7 @@ func completeGPU(cmd *cobra.Command, extra ...string) {
 	}
 }
 
+// complete lets the shell complete a flag from a list that is made when it is asked for.
 func complete(cmd *cobra.Command, name string, list func() []string) {
 	// It fails only for a flag that does not exist.
 	if err := cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -163,12 +159,4 @@ func complete(cmd *cobra.Command, name string, list func() []string) {
 // completeWords lets the shell complete a flag that has few values.
 func completeWords(cmd *cobra.Command, name string, words ...string) {
 	complete(cmd, name, func() []string { return words })
-}
-
-// needs is what a flag is given, and not left empty.
-var needs = map[string]string{
-	"gpu": "a spec that `dmabuf-reg devices` lists, or auto", "nic": "a NIC's name, or auto",
-	"tls-cert": "a file", "tls-key": "a file", "tls-ca": "a file",
-	"csv": "a file", "svg": "a file", "report": "a file", "locate": "a program",
-	"listen": "an address and a port",
 }

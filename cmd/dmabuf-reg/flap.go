@@ -182,3 +182,15 @@ func (f *flapper) lost(nic string) (int, error) {
 	_, n, err := f.rail(nic)
 	return n, err
 }
+
+// text says what was cut, and what came of it.
+func (x *cutDoc) text() string {
+	text := fmt.Sprintf("cut the link of %s (network device %s) for %v", x.NIC, x.NetDev, x.Down.Round(time.Millisecond))
+	switch {
+	case x.Back > 0:
+		return text + fmt.Sprintf("; its rail was back %v after", x.Back.Round(time.Millisecond))
+	case x.away:
+		return text + "; its rail was not seen to be back"
+	}
+	return text + "; its rail has not lost its link"
+}

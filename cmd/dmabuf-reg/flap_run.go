@@ -79,7 +79,7 @@ func (f *benchFlags) checkFlap(changed func(string) bool) error {
 }
 
 // flapAll finds the links to cut, and moves bytes and verifies them while they are cut.
-func (a *app) flapAll(ctx context.Context, f *benchFlags, c *client, r *benchResult) (err error) {
+func flapAll(ctx context.Context, a *app, f *benchFlags, c *client, r *benchResult) (err error) {
 	over, ok := c.link.(*overRails)
 	if !ok {
 		return errors.New("the connection has one rail")
@@ -89,7 +89,7 @@ func (a *app) flapAll(ctx context.Context, f *benchFlags, c *client, r *benchRes
 	if err != nil {
 		return err
 	}
-	cables, err := findCables(states, over.c.First.Peer().Addr)
+	cables, err := findCables(states, over.peerAddr())
 	if err != nil {
 		return errors.Join(err, c.bye(ctx))
 	}
@@ -101,11 +101,17 @@ func (a *app) flapAll(ctx context.Context, f *benchFlags, c *client, r *benchRes
 	a.tell("this cuts the links of %s: %s in all, one at a time, each for up to %v, and puts them back; other traffic of these devices stops meanwhile; seed %d",
 		strings.Join(names, " and "), human.Plural(f.cuts, "cut"), downs[1], f.seed)
 	fl := &flapper{cables: cables.list, states: over.now, count: f.cuts, limit: f.timeout, pause: pauses, down: downs, told: func(x cutDoc) { a.tell("%s", x.text()) }}
-	return a.flapOver(ctx, f, c, over, fl, r.Flap)
+	return flapOver(ctx, a, f, c, over, fl, r.Flap)
+}
+
+// moved is a connection that counts what has moved over it.
+type moved interface {
+	restart()
+	counted() counted
 }
 
 // flapOver moves bytes and verifies them while a flapper cuts links, and says goodbye.
-func (a *app) flapOver(ctx context.Context, f *benchFlags, c *client, over *overRails, fl *flapper, r *flapResult) error {
+func flapOver(ctx context.Context, a *app, f *benchFlags, c *client, over moved, fl *flapper, r *flapResult) error {
 	fl.random = rand.New(rand.NewPCG(f.seed, 0))
 	c.depth = f.depth
 	begun := time.Now()
@@ -141,7 +147,7 @@ func (r *flapResult) move(ctx context.Context, a *app, f *benchFlags, c *client,
 	for last := false; ; {
 		for _, op := range f.work {
 			for _, size := range f.bytes {
-				a.drawFlap(op, size)
+				drawFlap(a, op, size)
 				row, broken, err := t.row(ctx, planned{op, out, size}, f.depth)
 				if r.add(row, err); broken || ctx.Err() != nil {
 					return err
@@ -159,7 +165,7 @@ func (r *flapResult) move(ctx context.Context, a *app, f *benchFlags, c *client,
 	}
 }
 
-func (a *app) drawFlap(op talk.Op, size int64) {
+func drawFlap(a *app, op talk.Op, size int64) {
 	if a.progress != nil {
 		a.progress.Draw(fmt.Sprintf("links are cut under %v of %s", op, bytesize.Format(size)), 0, 1)
 	}
@@ -215,19 +221,7 @@ func (r *flapResult) sums() string {
 		human.Plural(int(r.Lost), "message"), human.Plural(int(r.Twice), "message"))
 }
 
-// text says what was cut, and what came of it.
-func (x *cutDoc) text() string {
-	text := fmt.Sprintf("cut the link of %s (network device %s) for %v", x.NIC, x.NetDev, x.Down.Round(time.Millisecond))
-	switch {
-	case x.Back > 0:
-		return text + fmt.Sprintf("; its rail was back %v after", x.Back.Round(time.Millisecond))
-	case x.away:
-		return text + "; its rail was not seen to be back"
-	}
-	return text + "; its rail has not lost its link"
-}
-
-func (r *flapResult) text(w io.Writer) error {
+func (r *flapResult) Text(w io.Writer) error {
 	rows := [][]string{{"OP", "SIZE", "OPERATIONS", "RATE"}}
 	for _, x := range r.Rows {
 		rows = append(rows, []string{x.Op, bytesize.Format(x.Size), strconv.FormatInt(x.Operations, 10), human.Rate(x.Rate)})

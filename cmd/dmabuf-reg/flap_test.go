@@ -5,8 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +13,6 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/memnic"
 	"github.com/gpurdma/gpurdma/internal/operation"
-	"github.com/gpurdma/gpurdma/internal/rails"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -45,14 +42,14 @@ func flapFlags(cuts int) *benchFlags {
 
 // Links are cut while every byte is verified: nothing is lost, each rail has lost links and is back.
 func TestFlap(t *testing.T) {
-	p := dialSeveral(t, "b0", "b1")
-	c, devices := p.client, p.devices
-	var said shared
+	p := Dial(t, []string{"a0", "a1"}, []string{"b0", "b1"})
+	c, devices := p.Client, p.Devices
+	var said Said
 	a, f, down := &app{stderr: &said}, flapFlags(6), map[string]bool{}
 	r := &flapResult{Planned: f.cuts}
 	over := c.link.(*overRails)
 	fl := &flapper{cables: ports(devices, down), states: over.now, count: f.cuts, limit: f.timeout, pause: short, down: short, told: func(x cutDoc) { a.tell("%s", x.text()) }}
-	if err := a.flapOver(t.Context(), f, c, over, fl, r); err != nil {
+	if err := flapOver(t.Context(), a, f, c, over, fl, r); err != nil {
 		t.Fatal(err)
 	}
 	if !r.Nothing || len(r.Cuts) != f.cuts || r.Failed+r.Wrong+r.Lost+r.Twice > 0 || r.Operations == 0 || r.Verified == 0 || r.Messages == 0 || r.Pause <= 0 || len(r.Rows) != 6 {
@@ -70,116 +67,49 @@ func TestFlap(t *testing.T) {
 		t.Errorf("%d cuts are told of:\n%s", n, &said)
 	}
 	var text strings.Builder
-	if err := r.text(&text); err != nil || !strings.Contains(text.String(), "PASS: nothing was lost: 0 operations failed, 0 wrong bytes, 0 messages lost, 0 messages duplicated") {
+	if err := r.Text(&text); err != nil || !strings.Contains(text.String(), "PASS: nothing was lost: 0 operations failed, 0 wrong bytes, 0 messages lost, 0 messages duplicated") {
 		t.Errorf("%v\n%s", err, text.String())
 	}
 	if err := c.hangUp(); err != nil {
 		t.Error(err)
 	}
+}
+
+// losing is a connection that loses three messages.
+type losing struct{ *overRails }
+
+func (l losing) counted() counted {
+	n := l.overRails.counted()
+	n.lost += 3
+	return n
 }
 
 // Bytes that are wrong, and messages that are lost, are counted, and are an error.
 func TestFlapFindsLosses(t *testing.T) {
-	c := dialSeveral(t, "b0", "b1").client
+	c := Dial(t, []string{"a0", "a1"}, []string{"b0", "b1"}).Client
 	f, over := flapFlags(1), c.link.(*overRails)
 	f.work = []talk.Op{talk.Read}
 	// The CPU changes the server's buffer: reads return bytes that are not expected.
 	fl := &flapper{states: over.now, cables: []cable{{nic: "b0", cut: func() error { return nil }, mend: func() error { return nil }}}, count: 0}
-	over.in.lost = 3
 	r := &flapResult{}
 	real := c.pull
 	c.pull = func(ctx context.Context) (c2 operation.Completion, err error) {
-		if c2, err = real(ctx); err == nil && c2.Context == &c.marks[dataOut] {
+		if c2, err = real(ctx); err == nil && c2.Op == operation.Read {
 			_, err = c.buf.WriteAt([]byte{0xff, 0xfe}, 10)
 		}
 		return c2, err
 	}
-	a := &app{stderr: new(shared)}
-	err := a.flapOver(t.Context(), f, c, over, fl, r)
+	a := &app{stderr: new(Said)}
+	err := flapOver(t.Context(), a, f, c, losing{over}, fl, r)
 	if !errors.Is(err, errWrong) || r.Nothing || r.Wrong < 2 || r.Lost != 3 {
 		t.Errorf("%v, %+v", err, r)
 	}
 	var text strings.Builder
-	if err := r.text(&text); err != nil || !strings.Contains(text.String(), "FAIL: ") || !strings.Contains(text.String(), "3 messages lost") {
+	if err := r.Text(&text); err != nil || !strings.Contains(text.String(), "FAIL: ") || !strings.Contains(text.String(), "3 messages lost") {
 		t.Errorf("%v\n%s", err, text.String())
 	}
 	if err := c.hangUp(); err != nil {
 		t.Error(err)
-	}
-}
-
-// The last rail that lives is never cut; a link is put back when the run is interrupted, when the cut
-// itself fails, and when no other rail lives any more. The same seed cuts the same NICs.
-func TestFlapperIsCareful(t *testing.T) {
-	up := map[string]bool{"b0": true, "b1": true}
-	lost := map[string]int{}
-	var log []string
-	fails := errors.New("it cannot be cut")
-	states := func() (list []railState, err error) {
-		for _, n := range []string{"b0", "b1"} {
-			s := railState{State: rails.State{Up: up[n], Lost: lost[n]}}
-			s.Path.NIC = n
-			list = append(list, s)
-		}
-		return list, nil
-	}
-	var cutErr error
-	onCut := func() {}
-	cables := func() (list []cable) {
-		for _, n := range []string{"b0", "b1"} {
-			list = append(list, cable{nic: n, netdev: "eth-" + n, cut: func() error {
-				if !up["b0"] || !up["b1"] {
-					t.Errorf("%s is cut with %v", n, up)
-				}
-				up[n] = false
-				log = append(log, "cut "+n)
-				onCut()
-				return cutErr
-			}, mend: func() error {
-				up[n] = true
-				lost[n]++
-				log = append(log, "mend "+n)
-				return nil
-			}})
-		}
-		return list
-	}
-	run := func(ctx context.Context, seed uint64, count int, down [2]time.Duration) ([]cutDoc, error) {
-		f := &flapper{cables: cables(), states: states, random: rand.New(rand.NewPCG(seed, 0)), count: count, limit: 50 * time.Millisecond, pause: [2]time.Duration{}, down: down, told: func(cutDoc) {}}
-		err := f.run(ctx)
-		return f.cuts, err
-	}
-	none := [2]time.Duration{}
-	if _, err := run(t.Context(), 1, 8, none); err != nil {
-		t.Error(err)
-	}
-	first := slices.Clone(log)
-	log = nil
-	if _, err := run(t.Context(), 1, 8, none); err != nil || !slices.Equal(first, log) || len(log) != 16 {
-		t.Errorf("%v\n%q\n%q", err, first, log)
-	}
-
-	// Interrupted while a link is cut.
-	log = nil
-	ctx, cancel := context.WithCancel(t.Context())
-	onCut = cancel
-	if _, err := run(ctx, 1, 8, [2]time.Duration{time.Hour, time.Hour}); !errors.Is(err, context.Canceled) || len(log) != 2 || !strings.HasPrefix(log[1], "mend") {
-		t.Errorf("%v, %q", err, log)
-	}
-
-	onCut = func() {}
-
-	// The cut fails, and may have been made.
-	log, cutErr = nil, fails
-	if _, err := run(t.Context(), 1, 8, none); !errors.Is(err, fails) || len(log) != 2 || !strings.HasPrefix(log[1], "mend") {
-		t.Errorf("%v, %q", err, log)
-	}
-	cutErr = nil
-
-	// There is no other rail.
-	log, up["b0"], up["b1"] = nil, false, false
-	if _, err := run(t.Context(), 1, 8, none); !errors.Is(err, context.DeadlineExceeded) || len(log) != 0 {
-		t.Errorf("%v, %q", err, log)
 	}
 }
 
@@ -205,22 +135,6 @@ func TestFlapFlags(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		case c.says == "" && c.f.seed == 0:
 			t.Errorf("%s: no seed", name)
-		}
-	}
-}
-
-// What became of a cut, in words.
-func TestCutText(t *testing.T) {
-	for _, c := range []struct {
-		x    cutDoc
-		says string
-	}{
-		{cutDoc{NIC: "mlx5_0", NetDev: "eth1", Down: 1234567890, Back: 5e6, Lost: 1}, "cut the link of mlx5_0 (network device eth1) for 1.235s; its rail was back 5ms after"},
-		{cutDoc{NIC: "mlx5_0", NetDev: "eth1", Down: 5e8}, "cut the link of mlx5_0 (network device eth1) for 500ms; its rail has not lost its link"},
-		{cutDoc{NIC: "mlx5_0", NetDev: "eth1", Down: 5e8, away: true}, "cut the link of mlx5_0 (network device eth1) for 500ms; its rail was not seen to be back"},
-	} {
-		if got := c.x.text(); got != c.says {
-			t.Errorf("%q, want %q", got, c.says)
 		}
 	}
 }

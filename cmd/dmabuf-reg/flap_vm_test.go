@@ -129,7 +129,7 @@ func TestVMBenchFlap(t *testing.T) {
 	if err := json.Unmarshal(r.out.Bytes(), &same); err != nil {
 		t.Error(err)
 	}
-	if err := same.Result.Flap.text(&text); err != nil || !strings.Contains(text.String(), "\nPASS: nothing was lost: 0 operations failed, 0 wrong bytes, 0 messages lost, 0 messages duplicated\n") {
+	if err := same.Result.Flap.Text(&text); err != nil || !strings.Contains(text.String(), "\nPASS: nothing was lost: 0 operations failed, 0 wrong bytes, 0 messages lost, 0 messages duplicated\n") {
 		t.Errorf("%v\n%s", err, text.String())
 	}
 	t.Log(text.String())

@@ -5,7 +5,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
-	"github.com/gpurdma/gpurdma/internal/engine"
 )
 
 // gidFlag says which GIDs of a NIC's port connections may have.
@@ -122,27 +120,3 @@ func (f *gidFlag) String() string { return f.text }
 
 // Type implements pflag.Value.
 func (f *gidFlag) Type() string { return "WISH" }
-
-// over is what a connection goes over, as a result says it.
-type over struct {
-	Port int    `json:"port"`     // of the NIC
-	GID  string `json:"gid"`      // as an address
-	Peer string `json:"peer_gid"` // the server's
-	Why  string `json:"why"`      // why that port and GID
-	text string
-}
-
-// over is what the line goes over: of several rails the first.
-func (l *line) over() (over, error) {
-	list, err := l.link.now()
-	if err != nil {
-		return over{}, err
-	}
-	return overOf(list[0].Path), nil
-}
-
-func overOf(c engine.ConnPath) over {
-	return over{Port: c.Port, GID: c.GID.String(), Peer: c.Peer.String(), Why: c.Why, text: c.String()}
-}
-
-func (o *over) write(w io.Writer) { fmt.Fprintf(w, "over:    %s\n", o.text) }

@@ -37,7 +37,7 @@ type inspectedBuf struct {
 	Attached []string `json:"attached"`
 }
 
-func (a *app) inspect() *cobra.Command {
+func inspectCommand(a *app) *cobra.Command {
 	var pid int
 	cmd := &cobra.Command{
 		Use:   "inspect",
@@ -111,7 +111,7 @@ func (r *inspectResult) addKernel(kernel []dmabuf.KernelBuf) {
 	slices.SortFunc(r.Buffers, func(a, b inspectedBuf) int { return cmp.Compare(a.Inode, b.Inode) })
 }
 
-func (r *inspectResult) text(w io.Writer) error {
+func (r *inspectResult) Text(w io.Writer) error {
 	rows := [][]string{{"INODE", "EXPORTER", "NAME", "SIZE", "HELD BY", "ATTACHED DEVICES"}}
 	var total int64
 	for _, b := range r.Buffers {

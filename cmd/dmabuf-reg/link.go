@@ -16,11 +16,11 @@ import (
 // goroutine at a time may use it.
 type link interface {
 	// receive makes the next message go into memory of this side.
-	receive(into rails.Local, done *mark) error
+	receive(into rails.Local, done any) error
 	// begin begins a write, a read or a message. A message has no remote memory.
-	begin(kind operation.Kind, here rails.Local, there rails.Remote, flags operation.Flags, done *mark) error
+	begin(kind operation.Kind, here rails.Local, there rails.Remote, flags operation.Flags, done any) error
 	// atomic begins a fetch-and-add of x, or a compare-and-swap of x for y.
-	atomic(kind operation.Kind, result rails.Local, there rails.Remote, x, y uint64, done *mark) error
+	atomic(kind operation.Kind, result rails.Local, there rails.Remote, x, y uint64, done any) error
 	// take waits for completions. Those of one NIC are of all its connections.
 	take(ctx context.Context, list []operation.Completion) (int, error)
 	// offer gives the peer access to memory, and offered returns what the peer has offered.

@@ -44,12 +44,12 @@ type inbound struct {
 // wanted is the memory for the next message.
 type wanted struct {
 	into  rails.Local
-	done  *mark
+	done  any
 	left  int   // parts that are to come
 	heard int64 // bytes
 }
 
-func (r *overRails) receive(into rails.Local, done *mark) error {
+func (r *overRails) receive(into rails.Local, done any) error {
 	r.mu.Lock()
 	r.in.wanted = append(r.in.wanted, &wanted{into: into, done: done, left: pieces(operation.Send, into.Len)})
 	r.mu.Unlock()

@@ -24,14 +24,14 @@ type oneNIC struct {
 	path   *engine.ConnPath // when it was last asked for: it stays known after the end
 }
 
-// linkTo returns the connection to a peer.
-func (s *station) linkTo(peer operation.Peer) *oneNIC { return &oneNIC{ep: s.ep, peer: peer} }
+// overOne returns the connection of an endpoint to a peer.
+func overOne(ep *engine.Endpoint, peer operation.Peer) link { return &oneNIC{ep: ep, peer: peer} }
 
-func (o *oneNIC) receive(into rails.Local, done *mark) error {
+func (o *oneNIC) receive(into rails.Local, done any) error {
 	return o.ep.Recv(spanOf(into), o.peer, done)
 }
 
-func (o *oneNIC) begin(kind operation.Kind, here rails.Local, there rails.Remote, flags operation.Flags, done *mark) error {
+func (o *oneNIC) begin(kind operation.Kind, here rails.Local, there rails.Remote, flags operation.Flags, done any) error {
 	o.local[0] = spanOf(here)
 	msg := rma.Msg{Local: o.local[:], Peer: o.peer, Context: done}
 	if kind != operation.Send {
@@ -47,7 +47,7 @@ func (o *oneNIC) begin(kind operation.Kind, here rails.Local, there rails.Remote
 	return o.ep.WriteMsg(msg, flags)
 }
 
-func (o *oneNIC) atomic(kind operation.Kind, result rails.Local, there rails.Remote, x, y uint64, done *mark) error {
+func (o *oneNIC) atomic(kind operation.Kind, result rails.Local, there rails.Remote, x, y uint64, done any) error {
 	if kind == operation.FetchAdd {
 		return o.ep.FetchAdd(spanOf(result), o.peer, there.On(0), x, done)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -47,7 +48,7 @@ type posting struct {
 	there  rails.Remote
 	flags  operation.Flags
 	x, y   uint64
-	done   *mark
+	done   any
 	posted int64 // bytes, of a message
 	left   int   // parts of a message that have not completed
 	err    error // of one of them
@@ -74,12 +75,12 @@ func linkOver(c *rails.Conn, changed func(rails.State)) *overRails {
 	return r
 }
 
-func (r *overRails) begin(kind operation.Kind, here rails.Local, there rails.Remote, flags operation.Flags, done *mark) error {
+func (r *overRails) begin(kind operation.Kind, here rails.Local, there rails.Remote, flags operation.Flags, done any) error {
 	// Each operation is posted by itself.
 	return r.add(&posting{kind: kind, here: here, there: there, flags: flags &^ operation.FlagMore, done: done, left: pieces(kind, here.Len)})
 }
 
-func (r *overRails) atomic(kind operation.Kind, result rails.Local, there rails.Remote, x, y uint64, done *mark) error {
+func (r *overRails) atomic(kind operation.Kind, result rails.Local, there rails.Remote, x, y uint64, done any) error {
 	return r.add(&posting{kind: kind, here: result, there: there, x: x, y: y, done: done, left: 1})
 }
 
@@ -337,3 +338,23 @@ func (r *overRails) restart() {
 	defer r.mu.Unlock()
 	r.flow.failed, r.flow.sent, r.flow.longest, r.flow.last = 0, 0, 0, time.Now()
 }
+
+// allUp waits until all rails have a link. It returns why one has none when the context ends.
+func (r *overRails) allUp(ctx context.Context) error {
+	for {
+		up, why := r.up()
+		if up {
+			return nil
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-r.c.Done():
+			return r.c.First.Works.End.Gone()
+		case <-ctx.Done():
+			return why
+		}
+	}
+}
+
+// peerAddr is the address of the other side, as the exchange goes to it.
+func (r *overRails) peerAddr() net.Addr { return r.c.First.Peer().Addr }

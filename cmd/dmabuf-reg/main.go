@@ -21,10 +21,9 @@ import (
 var version = "unknown"
 
 func main() {
-	version = cli.Version(version)
 	ctx, cancel := cli.Context()
-	a := &app{stdout: os.Stdout, stderr: os.Stderr, progress: cli.NewProgress(os.Stderr)}
-	status := a.run(ctx, os.Args[1:])
+	a := &app{stdout: os.Stdout, stderr: os.Stderr, progress: cli.NewProgress(os.Stderr), version: cli.Version(version)}
+	status := a.run(ctx, root(a), os.Args[1:])
 	cancel()
 	os.Exit(status)
 }

@@ -3,45 +3,30 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/internal/rails"
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
-
-// openAllocator opens what --gpu names.
-func openAllocator(spec string) (gpualloc.Allocator, error) {
-	a, err := gpualloc.Open(spec, gpualloc.Env{})
-	switch {
-	case errors.Is(err, fs.ErrPermission): // it is there
-		return nil, err
-	case errors.Is(err, gpualloc.ErrAmbiguousSpec):
-		return nil, &cli.UsageError{Err: err}
-	case errors.Is(err, gpualloc.ErrUnknownSpec), errors.Is(err, gpualloc.ErrUnavailable):
-		return nil, &cli.Unavailable{Err: err}
-	}
-	return a, err
-}
 
 // choice is a NIC and why it is the one.
 type choice struct{ Name, Why string }
 
-// pickNIC resolves --nic for memory m.
-func pickNIC(name string, m allocated) (choice, error) {
+// pickNIC resolves --nic for memory of a PCI device, pci being "" where there is none.
+func pickNIC(name string, pci string) (choice, error) {
 	nics, err := candidates(name)
 	if err != nil {
 		return choice{}, err
 	}
-	choices, err := pickNICs(nics, name, m)
+	choices, err := pickNICs(nics, name, pci)
 	if err != nil {
 		return choice{}, err
 	}
@@ -61,7 +46,7 @@ func candidates(name string) ([]nic, error) {
 }
 
 // pickNICs resolves --nic among nics: a name, auto or all.
-func pickNICs(nics []nic, name string, m allocated) ([]choice, error) {
+func pickNICs(nics []nic, name string, pci string) ([]choice, error) {
 	var names []string
 	for _, n := range nics {
 		if n.Name == name {
@@ -86,7 +71,7 @@ func pickNICs(nics []nic, name string, m allocated) ([]choice, error) {
 		}
 		return all, nil
 	case "auto":
-		return nearest(nics, m)
+		return nearest(nics, pci)
 	}
 	return nil, &cli.Unavailable{Err: &dmabuf.Error{
 		Op: "open", Device: "NIC " + name, Detail: "no such RDMA device", Err: unix.ENODEV,
@@ -96,7 +81,7 @@ func pickNICs(nics []nic, name string, m allocated) ([]choice, error) {
 
 // nearest picks among the NICs that can register dma-bufs; if none is known
 // to, among all, so that the registration says what is missing.
-func nearest(nics []nic, m allocated) ([]choice, error) {
+func nearest(nics []nic, pci string) ([]choice, error) {
 	var able, all []ibdev.Info
 	for _, n := range nics {
 		all = append(all, n.Info)
@@ -112,7 +97,7 @@ func nearest(nics []nic, m allocated) ([]choice, error) {
 		note = fmt.Sprintf(" (%d of %d register dma-bufs)", len(able), len(all))
 	}
 	var near *pciaddr.Addr
-	if addr, err := pciaddr.Parse(m.PCI); err == nil {
+	if addr, err := pciaddr.Parse(pci); err == nil {
 		near = &addr
 	}
 	n, err := ibdev.Nearest("", near, able)
@@ -122,28 +107,45 @@ func nearest(nics []nic, m allocated) ([]choice, error) {
 	return []choice{{n.Name, n.Why + note}}, nil
 }
 
-// openNIC opens a device that pickNIC named.
-func openNIC(name string) (*ibvfd.Context, error) {
-	c, err := ibvfd.Open(name)
-	return c, missing(err)
+// nicNames returns the words of --nic.
+func nicNames(list string) ([]string, error) {
+	names := strings.Split(list, ",")
+	if len(names) == 1 {
+		return names, nil
+	}
+	refuse := func(format string, args ...any) ([]string, error) {
+		return nil, &cli.UsageError{Err: fmt.Errorf("--nic %s: "+format, append([]any{list}, args...)...)}
+	}
+	for i, name := range names {
+		name = strings.TrimSpace(name)
+		names[i] = name
+		switch {
+		case name == "":
+			return refuse("an element is empty: write names, and one comma between two of them")
+		case name == "auto", name == "all":
+			return refuse("%s does not go with names: name each NIC", name)
+		case slices.Contains(names[:i], name):
+			return refuse("%s is named twice: each NIC has one rail", name)
+		}
+	}
+	if len(names) > rails.Most {
+		return refuse("%d NICs, where a connection has %d at most", len(names), rails.Most)
+	}
+	return names, nil
 }
 
-// needLibrary fails early if no NIC could be opened whatever its name.
-func needLibrary() error {
-	c, err := ibvfd.Open("")
-	if err == nil {
-		return c.Close()
+// pickSeveral resolves the NICs of --nic.
+func pickSeveral(names []string, pci string) (list []choice, err error) {
+	nics, err := candidates("")
+	if err != nil {
+		return nil, err
 	}
-	if err = missing(err); errors.As(err, new(*cli.Unavailable)) {
-		return err
+	for _, name := range names {
+		one, err := pickNICs(nics, name, pci)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, one[0])
 	}
-	return nil
-}
-
-// missing marks what is no failure of the device.
-func missing(err error) error {
-	if errors.Is(err, ibvfd.ErrNotBuilt) || errors.Is(err, ibvfd.ErrNoLibrary) || errors.Is(err, ibvfd.ErrBrokenLibrary) {
-		return &cli.Unavailable{Err: err}
-	}
-	return err
+	return list, nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strconv"
 
+	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/human"
 )
 
@@ -29,9 +30,9 @@ type railDoc struct {
 	Error      string  `json:"error"` // why it has no link
 }
 
-// railDocs describes the rails of a line; none if there is no connection.
-func (l *line) railDocs() []railDoc {
-	list, err := l.link.now()
+// railDocs describes the rails of a connection; none if there is no connection.
+func railDocs(l link) []railDoc {
+	list, err := l.now()
 	docs := []railDoc{}
 	if err != nil {
 		return docs
@@ -54,22 +55,6 @@ func addrText(a netip.Addr) string {
 		return ""
 	}
 	return a.String()
-}
-
-// watched returns the rails of a line for --watch.
-func (l *line) watched() (list []rail) {
-	states, err := l.link.now()
-	if err != nil {
-		return nil
-	}
-	for _, r := range states {
-		name := fmt.Sprintf("port %d of %s", r.Path.Port, r.Path.NIC)
-		if r.Path.Port == 0 { // it was not made
-			name = r.Path.NIC
-		}
-		list = append(list, rail{name: name, up: r.Up, counts: r.counts, lost: r.Lost})
-	}
-	return list
 }
 
 // state describes the rail's state in words.
@@ -102,9 +87,9 @@ func writeRails(w io.Writer, list []railDoc, first over) error {
 	return table(w, rows, nil, "no rails")
 }
 
-// overRails says what this side has done over each of several rails, "" over one.
-func (l *line) overRails() (text string) {
-	list := l.railDocs()
+// railsText says what this side has done over each of several rails, "" over one.
+func railsText(l link) (text string) {
+	list := railDocs(l)
 	if len(list) < 2 {
 		return ""
 	}
@@ -113,3 +98,27 @@ func (l *line) overRails() (text string) {
 	}
 	return text
 }
+
+// over is what a connection goes over, as a result says it.
+type over struct {
+	Port int    `json:"port"`     // of the NIC
+	GID  string `json:"gid"`      // as an address
+	Peer string `json:"peer_gid"` // the server's
+	Why  string `json:"why"`      // why that port and GID
+	text string
+}
+
+// firstOver is what a connection goes over: of several rails the first.
+func firstOver(l link) (over, error) {
+	list, err := l.now()
+	if err != nil {
+		return over{}, err
+	}
+	return overOf(list[0].Path), nil
+}
+
+func overOf(c engine.ConnPath) over {
+	return over{Port: c.Port, GID: c.GID.String(), Peer: c.Peer.String(), Why: c.Why, text: c.String()}
+}
+
+func (o *over) write(w io.Writer) { fmt.Fprintf(w, "over:    %s\n", o.text) }

@@ -16,9 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/gpualloc"
-	"github.com/gpurdma/gpurdma/gpualloc/nvml"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/region"
@@ -65,29 +62,6 @@ type registerResult struct {
 	Failure *trace.Failure `json:"failure"`
 }
 
-// allocated describes an allocated or imported buffer.
-type allocated struct {
-	Spec      string `json:"spec"` // "" for an imported descriptor
-	Exporter  string `json:"exporter"`
-	Device    string `json:"device"`
-	PCI       string `json:"pci"`
-	Kind      string `json:"kind"`      // the kind that the allocator asked for, not a proof of placement
-	Requested int64  `json:"requested"` // bytes asked for
-	Size      int64  `json:"size"`      // bytes allocated
-	Inode     uint64 `json:"inode"`     // of the first segment
-	Segments  int    `json:"segments"`
-}
-
-func (m *allocated) vram() bool { return m.Kind == gpualloc.KindVRAM.String() }
-
-// words are its kind. Where a driver keeps what was asked for in VRAM is its affair.
-func (m *allocated) words() string {
-	if m.vram() {
-		return "asked for in VRAM"
-	}
-	return m.Kind + " memory"
-}
-
 // mr is one memory region.
 type mr struct {
 	Number  *uint32       `json:"mrn"` // in `rdma resource show mr`; null if unknown
@@ -104,7 +78,7 @@ type mr struct {
 	Why string `json:"why,omitempty"`
 }
 
-func (a *app) register() *cobra.Command {
+func registerCommand(a *app) *cobra.Command {
 	f := registerFlags{size: 1 << 20, access: defaultAccess}
 	cmd := &cobra.Command{
 		Use:   "register",
@@ -138,7 +112,8 @@ to the kernel, to see what it says.`,
 	cmd.MarkFlagsMutuallyExclusive("fd", "gpu")
 	cmd.MarkFlagsMutuallyExclusive("fd", "size")
 	flags.BoolVar(&f.trace, "trace", false, "trace the kernel and say where the bytes are, or which function refused (needs root)")
-	completeSpecs(cmd)
+	completeGPU(cmd)
+	completeNIC(cmd)
 	cmd.RunE = a.action(func(ctx context.Context) (result, error) {
 		f.lengthGiven, f.iovaGiven = flags.Changed("length"), flags.Changed("iova")
 		if f.count < 1 || f.hold < 0 || flags.Changed("fd") && f.fd < 0 {
@@ -147,18 +122,9 @@ to the kernel, to see what it says.`,
 		if _, err := f.size.Int64(); err != nil {
 			return nil, &cli.UsageError{Err: err}
 		}
-		return a.doRegister(ctx, f)
+		return doRegister(ctx, a, f)
 	})
 	return cmd
-}
-
-// source is the buffer to register, allocated by us or handed in.
-type source struct {
-	allocated
-	segments []region.Segment
-	owner    dmabuf.Holder
-	alloc    *gpualloc.Buffer // nil if imported
-	close    func() error
 }
 
 func (f *registerFlags) open(ctx context.Context) (*source, error) {
@@ -168,67 +134,7 @@ func (f *registerFlags) open(ctx context.Context) (*source, error) {
 	return allocate(ctx, f.gpu, int64(f.size), f.force)
 }
 
-func importFD(fd int) (*source, error) {
-	buf, err := dmabuf.Import(fd)
-	if err != nil {
-		return nil, err
-	}
-	info, err := buf.Info()
-	if err != nil {
-		return nil, errors.Join(err, buf.Close())
-	}
-	return &source{
-		allocated: allocated{
-			Exporter: info.Exporter, Device: fmt.Sprintf("fd %d", fd), Kind: gpualloc.KindUnknown.String(),
-			Requested: buf.Size(), Size: buf.Size(), Inode: buf.Inode(), Segments: 1,
-		},
-		segments: []region.Segment{{Buf: buf, Length: uint64(buf.Size())}},
-		close:    buf.Close,
-	}, nil
-}
-
-// allocate makes a buffer that is going to be registered.
-func allocate(ctx context.Context, spec string, size int64, force bool) (_ *source, err error) {
-	allocator, err := openAllocator(spec)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, allocator.Close())
-		}
-	}()
-	buf, err := allocator.Alloc(ctx, size, gpualloc.Options{Name: program, Force: force})
-	if err != nil {
-		return nil, err
-	}
-	if !force {
-		if err := nvml.CheckBAR1(buf); err != nil {
-			return nil, errors.Join(err, buf.Close())
-		}
-	}
-	s := &source{
-		allocated: allocated{
-			Spec: buf.Spec(), Exporter: buf.Exporter(), Device: buf.Device(), Kind: buf.Kind().String(),
-			Requested: buf.Requested(), Size: buf.Size(), Segments: len(buf.Segments()),
-		},
-		owner: buf,
-		alloc: buf,
-		close: func() error { return errors.Join(buf.Close(), allocator.Close()) },
-	}
-	if addr, ok := buf.PCI(); ok {
-		s.PCI = addr.String()
-	}
-	for i, seg := range buf.Segments() {
-		if i == 0 {
-			s.Inode = seg.Buf.Inode()
-		}
-		s.segments = append(s.segments, region.Segment{Buf: seg.Buf, Offset: uint64(seg.Offset), Length: uint64(seg.Size), Addr: seg.Addr})
-	}
-	return s, nil
-}
-
-func (a *app) doRegister(ctx context.Context, f registerFlags) (_ result, err error) {
+func doRegister(ctx context.Context, a *app, f registerFlags) (_ result, err error) {
 	if err := needLibrary(); err != nil {
 		return nil, err
 	}
@@ -243,7 +149,7 @@ func (a *app) doRegister(ctx context.Context, f registerFlags) (_ result, err er
 	}
 	defer func() { err = errors.Join(err, src.close()) }()
 
-	choice, err := pickNIC(f.nic, src.allocated)
+	choice, err := pickNIC(f.nic, src.PCI)
 	if err != nil {
 		return nil, err
 	}
@@ -289,7 +195,7 @@ func (a *app) doRegister(ctx context.Context, f registerFlags) (_ result, err er
 	if err := r.prove(ctx, seen); err != nil || f.hold == 0 {
 		return r, err
 	}
-	return a.hold(ctx, r, f.hold)
+	return hold(ctx, a, r, f.hold)
 }
 
 // toTheEnd makes the range one of all that is left of the buffer behind its offset.
@@ -381,7 +287,7 @@ func newMR(m *ibvfd.MR) mr {
 }
 
 // hold prints what there is and keeps it until the time is over.
-func (a *app) hold(ctx context.Context, r *registerResult, d time.Duration) (result, error) {
+func hold(ctx context.Context, a *app, r *registerResult, d time.Duration) (result, error) {
 	if err := a.early("register", r); err != nil {
 		return nil, err
 	}
@@ -399,7 +305,7 @@ func (a *app) hold(ctx context.Context, r *registerResult, d time.Duration) (res
 // shownMRs bounds the table; --json has all.
 const shownMRs = 16
 
-func (r *registerResult) text(w io.Writer) error {
+func (r *registerResult) Text(w io.Writer) error {
 	m := r.Memory
 	from := m.Spec
 	if from == "" {

@@ -25,6 +25,12 @@ type registration struct {
 	Failure   *trace.Failure       `json:"failure"`
 }
 
+// The Path of a buffer that is registered, and of one that is copied through host memory.
+const (
+	pathDirect = "direct"
+	pathStaged = "staged"
+)
+
 // pathMissing is the Path of a NIC that does not reach memory which another one reaches. The NIC's rail
 // carries none of the bytes.
 const pathMissing = "missing"
@@ -49,7 +55,7 @@ func (s *station) register(ctx context.Context, p memory.Policy, traced bool) (e
 		switch r, path := &s.Registrations[i], b.Path(); {
 		case seen == nil:
 		case path.Route != "":
-			where, err := prove(ctx, b, seen)
+			where, err := seen.buffer(ctx, b)
 			if err != nil {
 				return err
 			}
@@ -59,12 +65,6 @@ func (s *station) register(ctx context.Context, p memory.Policy, traced bool) (e
 		}
 	}
 	return nil
-}
-
-func prove(ctx context.Context, b *memory.Buffer, seen *witness) (placement.Placement, error) {
-	ctx, cancel := context.WithTimeout(ctx, testimony)
-	defer cancel()
-	return b.Prove(ctx, seen.prover)
 }
 
 // buffer makes Buffers of the station's memory, one for each NIC.
@@ -124,7 +124,7 @@ func (s *station) describeOne(r *registration, p memory.Path) {
 	case p.Direct == memory.Missing:
 		r.Path, r.Why = pathMissing, "the registration was refused, and another NIC reaches the memory: "+p.Reason.Error()
 	case p.Direct != memory.Staged:
-		r.Path, r.Why = kindDirect, "registered by "+r.Route
+		r.Path, r.Why = pathDirect, "registered by "+r.Route
 		if p.Why != "" {
 			r.Why += ": " + p.Why
 		}
@@ -138,9 +138,9 @@ func (s *station) describeOne(r *registration, p memory.Path) {
 			r.Why += "; where its driver has left the bytes was not looked at (--trace does)"
 		}
 	case p.Reason != nil:
-		r.Path, r.Why = kindStaged, "the registration was refused: "+p.Reason.Error()
+		r.Path, r.Why = pathStaged, "the registration was refused: "+p.Reason.Error()
 	default:
-		r.Path, r.Why = kindStaged, "asked for by --policy"
+		r.Path, r.Why = pathStaged, "asked for by --policy"
 	}
 }
 
@@ -148,3 +148,9 @@ func (s *station) describeOne(r *registration, p memory.Path) {
 func away(m placement.Memory) bool {
 	return m == placement.SystemMemory || m == placement.Bounced
 }
+
+// onHost reports whether the memory is the host's, made by no exporter.
+func (s *station) onHost() bool { return s.src == nil }
+
+// writeSource writes into memory that an exporter made.
+func (s *station) writeSource(p []byte, off int64) (int, error) { return s.src.alloc.WriteAt(p, off) }

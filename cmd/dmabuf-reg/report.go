@@ -29,8 +29,14 @@ type report struct {
 	Version string        `json:"version"`
 	Machine machine       `json:"machine"`
 	Devices devicesResult `json:"devices"`
-	Verify  *verifyResult `json:"verify"`
+	Verify  any           `json:"verify"`
 	Errors  []cli.Error   `json:"errors"`
+}
+
+// named is a result that names NICs and allocators.
+type named interface {
+	// renamed returns a copy with what the functions make of each name.
+	renamed(nic, spec func(string) string) any
 }
 
 type machine struct {
@@ -55,11 +61,12 @@ type pciFunction struct {
 // reportFile is a report's file, made before the work so that a path that
 // cannot be written is told at once; the old file stays until write is done.
 type reportFile struct {
-	path string
-	file *cli.OutFile
+	path, version string
+	file          *cli.OutFile
 }
 
-func newReportFile(path string) (*reportFile, error) {
+// newReportFile makes the file, nil without a path. version is the program's.
+func newReportFile(path, version string) (*reportFile, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -67,19 +74,19 @@ func newReportFile(path string) (*reportFile, error) {
 	if err != nil {
 		return nil, cli.Unwritten("the report", "--report", path, err)
 	}
-	return &reportFile{path, file}, nil
+	return &reportFile{path, version, file}, nil
 }
 
 // write puts the report in its place. Without a result there is nothing to
 // report, and the file is only removed.
-func (f *reportFile) write(found *verifyResult, err error) error {
+func (f *reportFile) write(found named, err error) error {
 	if f == nil {
 		return nil
 	}
 	if found == nil {
 		return f.file.Drop()
 	}
-	data, werr := newReport(found, err)
+	data, werr := newReport(found, f.version, err)
 	if werr == nil {
 		_, werr = f.file.Write(data)
 	}
@@ -93,27 +100,19 @@ func (f *reportFile) write(found *verifyResult, err error) error {
 }
 
 // newReport is the file's content.
-func newReport(found *verifyResult, err error) ([]byte, error) {
+func newReport(found named, version string, err error) ([]byte, error) {
 	sys := sysfs.New("")
 	r := report{Schema: reportSchema, Version: version, Errors: cli.Explain(err)}
 	if r.Errors == nil {
 		r.Errors = []cli.Error{}
 	}
 	devices, derr := findDevices()
-	if d, ok := devices.(*devicesResult); ok {
-		r.Devices = *d
-	}
+	r.Devices = *devices
 	r.Errors = append(r.Errors, cli.Explain(derr)...)
 	r.Machine = describeMachine(sys, &r.Devices)
 	a := newAnonymizer(sys, &r.Devices, version, r.Machine.Kernel, r.Machine.Build)
-	verify := *found
-	verify.Rows = slices.Clone(found.Rows) // the command shows its own
-	for i := range verify.Rows {
-		verify.Rows[i].NIC = anonymous(verify.Rows[i].NIC)
-		verify.Rows[i].Spec = r.Devices.specOf(verify.Rows[i].Spec)
-	}
-	r.Verify = &verify
-	r.Devices.anonymize(a)
+	r.Verify = found.renamed(anonymous, func(name string) string { return specOf(&r.Devices, name) })
+	anonymize(&r.Devices, a)
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return nil, err
@@ -122,7 +121,7 @@ func newReport(found *verifyResult, err error) ([]byte, error) {
 }
 
 // specOf is the first name of an allocator that was named by another one.
-func (d *devicesResult) specOf(name string) string {
+func specOf(d *devicesResult, name string) string {
 	for _, a := range d.Allocators {
 		if slices.Contains(a.Aliases, name) {
 			return a.Spec
@@ -132,7 +131,7 @@ func (d *devicesResult) specOf(name string) string {
 }
 
 // anonymize leaves out the fields that are there to tell one machine from another.
-func (d *devicesResult) anonymize(a *anonymizer) {
+func anonymize(d *devicesResult, a *anonymizer) {
 	for i := range d.Allocators {
 		d.Allocators[i].Aliases = a.names(d.Allocators[i].Aliases)
 	}

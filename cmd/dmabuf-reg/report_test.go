@@ -16,14 +16,14 @@ import (
 // nothing leaves the file of an earlier run as it was, and no other file.
 func TestReportFile(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := newReportFile(filepath.Join(dir, "missing", "r.json")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := newReportFile(filepath.Join(dir, "missing", "r.json"), ""); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("in a directory that is not there: %v", err)
 	}
 	path := filepath.Join(dir, "r.json")
 	if err := os.WriteFile(path, []byte("earlier"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := newReportFile(path)
+	f, err := newReportFile(path, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,12 +17,9 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/operation"
 )
-
-const defaultListen = "127.0.0.1:7471"
 
 type serveFlags struct {
 	stationFlags
@@ -39,7 +36,7 @@ type serveResult struct {
 	Local      side   `json:"local"`
 }
 
-func (a *app) serve() *cobra.Command {
+func serveCommand(a *app) *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -84,17 +81,17 @@ client; every program that reaches ADDR can read them.`,
 				return nil, &cli.UsageError{Err: fmt.Errorf("--metrics %w", cmp.Or(err, errNoTCP))}
 			}
 		}
-		return a.doServe(ctx, f)
+		return doServe(ctx, a, f)
 	})
 	return cmd
 }
 
 // server has the sessions of all clients.
 type server struct {
-	*station
-	app    *app
-	once   bool
-	secure bool // by TLS
+	station *station
+	tell    func(format string, args ...any) // says on stderr what a client did
+	once    bool                             // it ends after the first client that had the buffer
+	secure  bool                             // by TLS
 
 	mu       sync.Mutex
 	sessions map[*line]*session
@@ -108,16 +105,26 @@ type server struct {
 	tasks    sync.WaitGroup
 }
 
-func (a *app) doServe(ctx context.Context, f serveFlags) (_ result, err error) {
-	s := &server{app: a, once: f.once, secure: f.cert != "", sessions: map[*line]*session{}, some: make(chan struct{}, 1), first: make(chan error, 1)}
-	st, err := f.open(ctx, engine.EndpointOptions{
+// newServer makes a server. tell says on stderr what clients do.
+func newServer(tell func(format string, args ...any)) *server {
+	return &server{tell: tell, sessions: map[*line]*session{}, some: make(chan struct{}, 1), first: make(chan error, 1)}
+}
+
+// options are those of the endpoints of the server's station.
+func (s *server) options() engine.EndpointOptions {
+	return engine.EndpointOptions{
 		MaxPeers: maxClients, OnReject: func(caller engine.PeerInfo, why error) { s.rejected(caller.Addr, why) },
-		Admit: func(ctx context.Context, caller engine.PeerInfo) error { return s.station.admit(ctx, caller) },
-	})
+	}
+}
+
+func doServe(ctx context.Context, a *app, f serveFlags) (_ result, err error) {
+	s := newServer(a.tell)
+	s.once, s.secure = f.once, f.cert != ""
+	st, err := f.open(ctx, s.options())
 	if err != nil {
 		return nil, err
 	}
-	s.station, st.tell = st, a.tell
+	st.tell = a.tell
 	defer func() { err = errors.Join(err, st.close()) }()
 	addr, err := st.listen(f.addr)
 	if err != nil {
@@ -132,7 +139,7 @@ func (a *app) doServe(ctx context.Context, f serveFlags) (_ result, err error) {
 		r.Metrics = l.Addr().String()
 		serving, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)
-		go func() { ended <- st.serveMetrics(serving, l) }()
+		go func() { ended <- serveMetrics(serving, st, l) }()
 		defer func() {
 			stop()
 			err = errors.Join(err, <-ended)
@@ -141,7 +148,7 @@ func (a *app) doServe(ctx context.Context, f serveFlags) (_ result, err error) {
 	if err := a.early("serve", r); err != nil {
 		return nil, err
 	}
-	return nil, s.serve(ctx)
+	return nil, s.serve(ctx, st)
 }
 
 // errNoTCP is of an address of rdma_cm where HTTP is served.
@@ -161,55 +168,26 @@ func listening(addr string, err error) error {
 	return &dmabuf.Error{Op: "listen", Device: addr, Remedy: "choose another --listen HOST:PORT; port 0 chooses one that is free", Err: err}
 }
 
-func (f *stationFlags) protection(addr net.Addr) string {
-	switch t, ok := addr.(*net.TCPAddr); {
-	case f.cert != "":
-		return "TLS"
-	case ok && t.IP.IsLoopback():
-		return "loopback"
-	}
-	return "none"
-}
-
-func (r *serveResult) text(w io.Writer) error {
+func (r *serveResult) Text(w io.Writer) error {
 	fmt.Fprintf(w, "listen:  %s (%s)\n", r.Listen, protections[r.Protection])
 	if r.Metrics != "" {
 		fmt.Fprintf(w, "metrics: http://%s/metrics\n", r.Metrics)
 	}
-	return r.Local.text(w)
+	return r.Local.Text(w)
 }
 
 var protections = map[string]string{
 	"TLS": "mutual TLS", "loopback": "in the clear, on this machine only", "none": "IN THE CLEAR: every program that sees the keys can read and write the buffer",
 }
 
-// text says what a side is, in three lines, or more if it has several NICs.
-func (s *side) text(w io.Writer) error {
-	what := s.Memory.Spec
-	if s.Memory.Exporter != "" {
-		what += ", exporter " + s.Memory.Exporter
-	}
-	fmt.Fprintf(w, "memory:  %s, %s, %s\n", what, s.Memory.words(), bytesize.Format(s.Memory.Size))
-	fmt.Fprintf(w, "nic:     %s: %s\n", s.NIC, s.NICReason)
-	if len(s.Registrations) < 2 {
-		_, err := fmt.Fprintf(w, "path:    %s: %s\n", s.Path, s.Why)
-		return err
-	}
-	for _, r := range s.Registrations {
-		if _, err := fmt.Fprintf(w, "path:    with %s %s: %s\n", r.NIC, r.Path, r.Why); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// serve accepts clients until ctx ends, or with --once one has been served.
-func (s *server) serve(ctx context.Context) error {
+// serve accepts clients of a station that listens until ctx ends, or with --once one has been served.
+func (s *server) serve(ctx context.Context, st *station) error {
+	s.station = st
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer s.tasks.Wait()
 	defer cancel(nil)
 	s.tasks.Go(func() { s.accept(ctx) })
-	if s.set == nil {
+	if !s.station.several() {
 		s.tasks.Go(func() { s.dispatch(ctx) })
 	}
 	select {
@@ -226,20 +204,13 @@ func (s *server) accept(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		l, err := s.newLine(over)
+		l, err := newLine(s.station, over)
 		if err != nil {
 			s.tell("a client was rejected: %v", err)
 			_ = over.close()
 			continue
 		}
-		s.mu.Lock()
-		s.clients++
-		c := &session{server: s, line: l, number: s.clients, events: make(chan operation.Completion, 4*maxAtOnce)}
-		if l.pull = c.next; s.set != nil { // its completions come by themselves
-			l.pull = pull(over.take)
-		}
-		s.sessions[l] = c
-		s.mu.Unlock()
+		c := s.begin(l)
 		select {
 		case s.some <- struct{}{}:
 		default:
@@ -248,8 +219,18 @@ func (s *server) accept(ctx context.Context) {
 	}
 }
 
-// tell says on stderr what a client did.
-func (s *server) tell(format string, args ...any) { s.app.tell(format, args...) }
+// begin begins the session of a client.
+func (s *server) begin(l *line) *session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clients++
+	c := &session{server: s, line: l, number: s.clients, events: make(chan operation.Completion, 4*maxAtOnce)}
+	if l.pull = c.next; l.several() { // its completions come by themselves
+		l.pull = pull(l.link.take)
+	}
+	s.sessions[l] = c
+	return c
+}
 
 // mostTold bounds the rejections that are printed in a second: a port scanner causes many
 // more.

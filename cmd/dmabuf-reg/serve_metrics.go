@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/internal/exposition"
 	"github.com/gpurdma/gpurdma/p2p/agent"
 )
 
@@ -30,23 +29,6 @@ func listenMetrics(ctx context.Context, addr string) (net.Listener, error) {
 }
 
 // serveMetrics answers requests at /metrics until ctx ends. It closes the listener.
-func (s *station) serveMetrics(ctx context.Context, l net.Listener) error {
+func serveMetrics(ctx context.Context, s *station, l net.Listener) error {
 	return agent.Serve(ctx, l, agent.Share(func(context.Context) agent.Answer { return agent.Answer{Metrics: s.metrics()} }, 0))
-}
-
-// metrics returns the counters of all clients, for each NIC.
-func (s *station) metrics() string {
-	var list []exposition.NIC
-	if s.set == nil {
-		sum := s.ep.Counts()
-		list = []exposition.NIC{{Name: s.NIC, Sum: &sum}}
-	} else {
-		_, each := s.set.Counts()
-		for _, n := range s.set.NICs {
-			list = append(list, exposition.NIC{Name: n.Name(), Sum: each[n.Name()]})
-		}
-	}
-	var b strings.Builder
-	exposition.Write(&b, list...)
-	return b.String()
 }

@@ -18,7 +18,7 @@ import (
 func (s *server) waitAWhile(ctx context.Context, list []operation.Completion) (int, error) {
 	limited, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	return s.ep.Wait(limited, list)
+	return s.station.completions(limited, list)
 }
 
 // session is one client.
@@ -59,7 +59,7 @@ func (c *session) run(ctx context.Context) {
 	case ctx.Err() != nil:
 		err = nil
 	case c.bye:
-		c.tell("client %d is done: %d requests, %d bytes checked%s", c.number, c.requests, c.checked, c.line.overRails())
+		c.tell("client %d is done: %d requests, %d bytes checked%s", c.number, c.requests, c.checked, railsText(c.line.link))
 		err = nil
 	case c.busy:
 		c.tell("client %d was refused: another client has the buffer", c.number)
@@ -97,7 +97,7 @@ func (c *session) talk(ctx context.Context) error {
 		return err
 	}
 	for !c.bye {
-		if err := c.within(ctx, "serve a client", c.exchange); err != nil {
+		if err := c.line.within(ctx, "serve a client", c.exchange); err != nil {
 			return err
 		}
 	}
@@ -125,7 +125,7 @@ func (c *session) exchange(ctx context.Context) error {
 	}
 	var q talk.Request
 	a := talk.Answer{Status: talk.Done}
-	err = q.Decode(data, c.buf.Size())
+	err = q.Decode(data, c.line.buf.Size())
 	a.ID = q.ID
 	switch {
 	case errors.Is(err, talk.ErrVersion):
@@ -170,12 +170,12 @@ func (c *session) handle(ctx context.Context, q *talk.Request, a *talk.Answer) (
 		l.remote, err = l.link.offered(ctx)
 		return err
 	case talk.Fill:
-		return pattern.FillAt(c.buf, q.Offset, q.Size)
+		return pattern.FillAt(c.line.buf, q.Offset, q.Size)
 	case talk.Check:
-		if l.odd > 0 {
-			return fmt.Errorf("%d messages had another length than %d bytes", l.odd, l.want)
+		if text := l.misfits(); text != "" {
+			return errors.New(text)
 		}
-		a.Finding, err = pattern.CheckAt(c.buf, q.Offset, q.Size)
+		a.Finding, err = pattern.CheckAt(c.line.buf, q.Offset, q.Size)
 		c.checked += q.Size
 		return err
 	case talk.Receive:
@@ -187,11 +187,11 @@ func (c *session) handle(ctx context.Context, q *talk.Request, a *talk.Answer) (
 		return c.work(ctx, q, a)
 	case talk.Word:
 		if q.Set {
-			if err := writeWord(c.buf, q.Offset, q.Value); err != nil {
+			if err := writeWord(c.line.buf, q.Offset, q.Value); err != nil {
 				return err
 			}
 		}
-		a.Extra, err = readWord(c.buf, q.Offset)
+		a.Extra, err = readWord(c.line.buf, q.Offset)
 		return err
 	}
 	return fmt.Errorf("%v is not answered", q.Kind)
@@ -216,8 +216,8 @@ func (c *session) grant(ctx context.Context, a *talk.Answer) error {
 		a.Status = talk.Busy
 		return nil
 	}
-	a.Staged, a.Value, a.Extra = c.Path == "staged", uint64(c.buf.Size()), maxAtOnce
-	a.Text = [3]string{c.Memory.Spec, c.NIC, c.Path + ": " + c.Why}
+	a.Staged, a.Value, a.Extra = c.line.Path == "staged", uint64(c.line.buf.Size()), maxAtOnce
+	a.Text = [3]string{c.line.Memory.Spec, c.line.NIC, c.line.Path + ": " + c.line.Why}
 	list, err := c.line.link.now()
 	if err != nil {
 		return err
@@ -228,7 +228,7 @@ func (c *session) grant(ctx context.Context, a *talk.Answer) error {
 			over = append(over, r.Path.NIC+", whose rail is not made yet")
 			continue
 		}
-		over = append(over, overOf(r.Path).text)
+		over = append(over, r.Path.String())
 	}
 	c.tell("client %d has the buffer, over %s", c.number, strings.Join(over, "; over "))
 	return c.line.share(ctx)

@@ -16,7 +16,7 @@ import (
 // Each rejection is printed; of a flood, the number.
 func TestOnReject(t *testing.T) {
 	var out bytes.Buffer
-	s := &server{app: &app{stderr: &out}}
+	s := newServer(func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) })
 	from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9}
 	s.second = time.Now().Add(time.Hour) // a second that does not end here
 	for range mostTold + 3 {

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rails"
 )
 
@@ -25,7 +28,7 @@ func (s *station) connect(ctx context.Context, addr string) (link, error) {
 		if err != nil {
 			return nil, err
 		}
-		return s.linkTo(peer), nil
+		return overOne(s.ep, peer), nil
 	}
 	c, err := s.set.Dial(ctx, s.set.NICs[0], addr, s.opt, rails.Options{})
 	if err != nil {
@@ -52,23 +55,6 @@ func (s *station) connect(ctx context.Context, addr string) (link, error) {
 
 // railsWait is how long a client waits for all rails.
 const railsWait = 5 * time.Second
-
-// allUp waits until all rails have a link. It returns why one has none when the context ends.
-func (r *overRails) allUp(ctx context.Context) error {
-	for {
-		up, why := r.up()
-		if up {
-			return nil
-		}
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-r.c.Done():
-			return r.c.First.Works.End.Gone()
-		case <-ctx.Done():
-			return why
-		}
-	}
-}
 
 // over makes a link of a connection of several NICs.
 func (s *station) over(c *rails.Conn) (*overRails, error) {
@@ -122,7 +108,7 @@ func (s *station) accept(ctx context.Context) (link, error) {
 		if err != nil {
 			return nil, err
 		}
-		return s.linkTo(peer), nil
+		return overOne(s.ep, peer), nil
 	}
 	for {
 		c, err := s.ln.Accept(ctx)
@@ -135,4 +121,39 @@ func (s *station) accept(ctx context.Context) (link, error) {
 		}
 		s.tell("a client was rejected: %v", err)
 	}
+}
+
+// several reports whether connections have a rail for each of several NICs.
+func (s *station) several() bool { return s.set != nil }
+
+// completions waits for completions of all connections of the only NIC.
+func (s *station) completions(ctx context.Context, list []operation.Completion) (int, error) {
+	return s.ep.Wait(ctx, list)
+}
+
+// nicsGreeting is what a side with several NICs says of itself when it connects. One with a single
+// NIC says nothing.
+const nicsGreeting = "nics="
+
+func greeting(nics int) []byte {
+	if nics == 1 {
+		return nil
+	}
+	return fmt.Append(nil, nicsGreeting, nics)
+}
+
+// admit rejects a caller with one NIC where this side has several, and the reverse: they do not send
+// messages in the same way.
+func (s *station) admit(_ context.Context, caller engine.PeerInfo) error {
+	theirs := 1
+	if text, ok := strings.CutPrefix(string(caller.Hello), nicsGreeting); ok {
+		var err error
+		if theirs, err = strconv.Atoi(text); err != nil || theirs < 2 {
+			return engine.Reject(fmt.Sprintf("the client's greeting is malformed: %.40q", caller.Hello))
+		}
+	}
+	if ours := len(s.nics); (ours > 1) != (theirs > 1) {
+		return engine.Reject(fmt.Sprintf("serve has --nic %s, and the client %d: give both sides one NIC, or both several", s.NIC, theirs))
+	}
+	return nil
 }

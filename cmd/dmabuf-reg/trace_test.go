@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/golden"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
@@ -76,16 +78,16 @@ func TestTraceText(t *testing.T) {
 		}
 	}
 	r := traceResult{Summary: stats.Summary([]trace.Record{story()[1].Record}, trace.Loss{Missed: map[string]uint64{"mappings": 2}})}
-	if err := r.text(&inLines); err != nil {
+	if err := r.Text(&inLines); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "trace", inLines.String())
-	golden(t, "explain", inWords.String())
+	golden.Compare(t, "trace", inLines.String())
+	golden.Compare(t, "explain", inWords.String())
 	var nothing strings.Builder
-	if err := (&traceResult{}).text(&nothing); err != nil {
+	if err := (&traceResult{}).Text(&nothing); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "trace-nothing", nothing.String())
+	golden.Compare(t, "trace-nothing", nothing.String())
 }
 
 // The numbers that explain gives end with their records, however those end.
@@ -143,27 +145,6 @@ func TestTraceFilters(t *testing.T) {
 	}
 }
 
-// If the document cannot be written, the error that it would have is printed on stderr.
-func TestDocumentThatCannotBeWritten(t *testing.T) {
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer full.Close()
-	for _, lost := range []error{nil, &cli.Exit{What: "job", Code: 7}} {
-		var said strings.Builder
-		a := &app{stdout: full, stderr: &said, progress: &cli.Progress{}, json: true, lines: true}
-		status := a.finish("trace", &traceResult{}, lost)
-		want, words := cli.ExitFailed, "no space left on device"
-		if lost != nil {
-			want, words = 7, "job ended with exit status 7"
-		}
-		if status != want || !strings.Contains(said.String(), words) {
-			t.Errorf("%v: exit status %d, said %q", lost, status, said.String())
-		}
-	}
-}
-
 // A summary that could not be written makes the command fail.
 func TestSummaryThatCannotBeWritten(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -171,7 +152,7 @@ func TestSummaryThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	if err := (&traceResult{}).text(full); !errors.Is(err, unix.ENOSPC) {
+	if err := (&traceResult{}).Text(full); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("into /dev/full: %v", err)
 	}
 }

@@ -36,7 +36,7 @@ func TestVerifySizes(t *testing.T) {
 			r.Rows = append(r.Rows, row)
 		}
 		var text strings.Builder
-		if err := r.text(&text); err != nil || !strings.Contains(text.String(), "buffers of "+c.want+", ") {
+		if err := r.Text(&text); err != nil || !strings.Contains(text.String(), "buffers of "+c.want+", ") {
 			t.Errorf("%d bytes asked for, %v used: want %q in\n%s", c.asked, c.sizes, c.want, &text)
 		}
 	}

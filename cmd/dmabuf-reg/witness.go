@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/placement"
@@ -54,6 +55,18 @@ func (w *witness) place(ctx context.Context, nic string, lkey uint32) (*placemen
 		return nil, err
 	}
 	return &p, nil
+}
+
+// provable is a registered buffer, which can ask a tracer where its bytes are.
+type provable interface {
+	Prove(context.Context, placement.Prover) (placement.Placement, error)
+}
+
+// buffer says where a registered buffer has its bytes.
+func (w *witness) buffer(ctx context.Context, b provable) (placement.Placement, error) {
+	ctx, cancel := context.WithTimeout(ctx, testimony)
+	defer cancel()
+	return b.Prove(ctx, w.prover)
 }
 
 // why says what kept a registration's bytes from its GPU's memory, "" if that was
@@ -121,4 +134,13 @@ var stages = map[trace.Stage]fault.Stage{
 	trace.StageUverbs: fault.StageUverbs, trace.StageGet: fault.StageGet, trace.StageRange: fault.StageGet,
 	trace.StageAttach: fault.StageAttach, trace.StagePin: fault.StagePin, trace.StageMap: fault.StageMap,
 	trace.StageVmap: fault.StageMap, trace.StageDriver: fault.StageDriver,
+}
+
+// openTracer says by the exit status whether tracing could work here at all.
+func openTracer(c trace.Config) (*trace.Tracer, error) {
+	t, err := trace.Open(c)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil, &cli.Unavailable{Err: err}
+	}
+	return t, err
 }

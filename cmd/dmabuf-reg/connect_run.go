@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gpurdma/gpurdma/internal/bytesize"
+)
+
+// tryAll carries out the plan, with --watch again and again.
+func tryAll(ctx context.Context, a *app, f *connectFlags, c *client, r *connectResult) (err error) {
+	plan := f.plan()
+	r.Planned = len(plan)
+	if f.both {
+		if err := c.within(ctx, "offer the buffer to "+f.addr, c.offer); err != nil {
+			r.interrupted = ctx.Err() != nil
+			return ended(ctx, err)
+		}
+	}
+	t := &trial{client: c, seed: f.seed}
+	if !f.watch {
+		broken, err := tryOnce(ctx, a, f, t, plan, r)
+		if broken {
+			return err
+		}
+		return errors.Join(err, c.bye(ctx))
+	}
+	defer startWatch(ctx, a, c)()
+	for {
+		last := r.Rows
+		r.Rows = []connectRow{}
+		broken, err := tryOnce(ctx, a, f, t, plan, r)
+		if r.interrupted && len(last) > 0 {
+			r.Rows, r.interrupted = last, false
+		}
+		switch {
+		case broken:
+			return err
+		case ctx.Err() != nil: // between two rows
+			return ended(ctx, err)
+		case err != nil:
+			return errors.Join(err, c.bye(ctx))
+		}
+	}
+}
+
+// tryOnce carries out the rows of a plan. broken says that the connection is of no more use.
+func tryOnce(ctx context.Context, a *app, f *connectFlags, t *trial, plan []planned, r *connectResult) (broken bool, err error) {
+	for i, p := range plan {
+		if !f.watch {
+			a.progress.Draw(fmt.Sprintf("%v %s of %s", p.op, p.direction, bytesize.Format(p.size)), int64(i), int64(len(plan)))
+		}
+		row, broken, rerr := t.row(ctx, p, f.count)
+		if broken && ctx.Err() != nil { // that is no verdict on the operation
+			r.interrupted = true
+			return true, ended(ctx, errors.Join(err, rerr))
+		}
+		r.Rows = append(r.Rows, row)
+		err = errors.Join(err, rerr)
+		if broken {
+			return true, err
+		}
+	}
+	return false, err
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/memory"
+)
+
+// hostSpec is the --gpu of host memory that no exporter makes.
+const hostSpec = "host"
+
+// policyFlag says whether a buffer may be staged.
+type policyFlag memory.Policy
+
+var policies = choices[memory.Policy]{
+	{"direct", memory.DirectOnly},
+	{"prefer", memory.PreferDirect},
+	{"staged", memory.StagedOnly},
+}
+
+// Set implements pflag.Value.
+func (f *policyFlag) Set(s string) error { return policies.set((*memory.Policy)(f), "policy", s) }
+
+func (f *policyFlag) String() string { return policies.name(memory.Policy(*f)) }
+
+// Type implements pflag.Value.
+func (f *policyFlag) Type() string { return "POLICY" }
+
+// stationFlags are what both sides of a connection are given.
+type stationFlags struct {
+	gpu, nic      string
+	size          cli.Size
+	policy        policyFlag
+	peerDirect    bool
+	force         bool
+	cert, key, ca string
+	plaintext     bool
+	trace         bool
+	timeout       time.Duration
+	port          int
+	gid           gidFlag
+}
+
+func (f *stationFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	cli.OnceVar(cmd, &f.gpu, "gpu", "SPEC", "auto", "allocator: a spec that dmabuf-reg devices lists, auto, or host for memory of the host")
+	cli.OnceVar(cmd, &f.nic, "nic", "NIC", "auto", "RDMA device, or several with commas, with a rail for each; auto picks the nearest that registers dma-bufs and says why")
+	f.size = 4 << 20
+	flags.Var(&f.size, "size", "bytes to allocate")
+	flags.BoolVar(&f.force, "force", false, "allocate even if the memory seems not to be there; the kernel's OOM killer may disagree")
+	flags.BoolVar(&f.peerDirect, "peer-direct", false, "where no dma-buf can be registered, register the memory by its device pointer, for a peer-memory client such as nvidia-peermem")
+	flags.BoolVar(&f.trace, "trace", false, "trace the registration here and say where this side's bytes are, or which function refused (needs root)")
+	flags.StringVar(&f.cert, "tls-cert", "", "certificate of this side, PEM")
+	flags.StringVar(&f.key, "tls-key", "", "its key, PEM")
+	flags.StringVar(&f.ca, "tls-ca", "", "certificates by which the other side's is trusted, PEM")
+	flags.BoolVar(&f.plaintext, "plaintext", false, "exchange keys in the clear with other machines: every program that sees them can read and write the buffers")
+	flags.IntVar(&f.port, "port", 0, "port of the NIC, or of each, to connect over, counted from 1 (default: an active one)")
+	flags.Var(&f.gid, "gid", "GID of that port to connect from: an address or a network, v1, v2, ipv4, ipv6, dev=NETDEV, vlan=N (default: what TCP goes through, or what reaches the other side's)")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long one step may take")
+	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key", "tls-ca")
+	cmd.MarkFlagsMutuallyExclusive("plaintext", "tls-cert")
+	for _, name := range []string{"tls-cert", "tls-key", "tls-ca"} {
+		_ = cmd.MarkFlagFilename(name, "pem", "crt", "key")
+	}
+	completeGPU(cmd, hostSpec)
+	completeNICs(cmd)
+}
+
+func (f *stationFlags) addPolicy(cmd *cobra.Command) {
+	cmd.Flags().Var(&f.policy, "policy", "direct (a refused registration is an error), prefer (staged if it is refused) or staged")
+	completeWords(cmd, "policy", policies.names()...)
+}
+
+func (f *stationFlags) check() error {
+	if _, err := f.size.Int64(); err != nil {
+		return &cli.UsageError{Err: err}
+	}
+	if f.port < 0 || f.port > 255 {
+		return &cli.UsageError{Err: fmt.Errorf("--port must be 1 to 255, not %d", f.port)}
+	}
+	if f.timeout <= 0 {
+		return &cli.UsageError{Err: fmt.Errorf("--timeout must be more than 0, not %v", f.timeout)}
+	}
+	return nil
+}
+
+// tls is the configuration of mutual TLS, nil if none was asked for.
+func (f *stationFlags) tls() (*tls.Config, error) {
+	if f.cert == "" {
+		return nil, nil
+	}
+	refused := func(file string, err error) error {
+		return &dmabuf.Error{Op: "load a certificate", Device: file, Remedy: "give PEM files that this user may read: --tls-cert and its --tls-key, and --tls-ca", Err: err}
+	}
+	pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+	if err != nil {
+		return nil, refused(f.cert+", "+f.key, err)
+	}
+	pem, err := os.ReadFile(f.ca)
+	if err != nil {
+		return nil, refused(f.ca, err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, refused(f.ca, errors.New("no certificate in it"))
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, ClientCAs: pool, MinVersion: tls.VersionTLS13}, nil
+}
+
+func (f *stationFlags) protection(addr net.Addr) string {
+	switch t, ok := addr.(*net.TCPAddr); {
+	case f.cert != "":
+		return "TLS"
+	case ok && t.IP.IsLoopback():
+		return "loopback"
+	}
+	return "none"
+}
+
+// several reports whether --nic names several NICs, and a connection has a rail for each.
+func (f *stationFlags) several() bool { return strings.Contains(f.nic, ",") }
+
+// checkSeveral refuses options that cannot be meant for several NICs.
+func (f *stationFlags) checkSeveral(addr string) error {
+	refuse := func(text string) error { return &cli.UsageError{Err: errors.New(text)} }
+	names, err := nicNames(f.nic)
+	switch {
+	case err != nil || len(names) == 1:
+		return err
+	case strings.HasPrefix(addr, overCM):
+		return refuse(fmt.Sprintf("%s: a connection of rdma_cm's goes over one NIC, and --nic names %d: write HOST:PORT, or one NIC", addr, len(names)))
+	case f.gid.wish.NetDev != "":
+		return refuse("--gid " + f.gid.text + ": a network device is of one NIC, and --nic names several: leave dev= out, or choose by a network, v1, v2, ipv4, ipv6 or vlan=N")
+	case f.gid.wish.Subnet.IsValid() && f.gid.wish.Subnet.IsSingleIP():
+		return refuse("--gid " + f.gid.text + ": an address is of one NIC, and --nic names several: write a network that all of them are in, as 10.0.0.0/8")
+	}
+	return nil
+}
