@@ -12,6 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/buffer"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/options"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
@@ -45,18 +48,18 @@ const (
 
 // benchResult is what `bench` measured.
 type benchResult struct {
-	Server   string        `json:"server"`
-	Local    side          `json:"local"`
-	Remote   serverSide    `json:"remote"`
-	Over     over          `json:"over"`
-	Rails    []railDoc     `json:"rails"` // at the end
-	Rounds   int           `json:"rounds"`
-	Slice    time.Duration `json:"slice_ns"`
-	Depth    int           `json:"depth"`
-	Batch    int           `json:"batch"`
-	NotTried []notTried    `json:"not_tried"` // kinds of memory that are not to be had
-	Points   []benchPoint  `json:"points"`
-	Flap     *flapResult   `json:"flap"` // of --flap; null without
+	Server   string            `json:"server"`
+	Local    side              `json:"local"`
+	Remote   serverSide        `json:"remote"`
+	Over     over              `json:"over"`
+	Rails    []railDoc         `json:"rails"` // at the end
+	Rounds   int               `json:"rounds"`
+	Slice    time.Duration     `json:"slice_ns"`
+	Depth    int               `json:"depth"`
+	Batch    int               `json:"batch"`
+	NotTried []buffer.NotTried `json:"not_tried"` // kinds of memory that are not to be had
+	Points   []benchPoint      `json:"points"`
+	Flap     *flapResult       `json:"flap"` // of --flap; null without
 }
 
 // benchPoint is one operation at one size with one kind of memory.
@@ -110,7 +113,7 @@ func spreadOf(list []float64) spread {
 	return spread{Median: at(2), Low: at(1), High: at(3)}
 }
 
-func benchCommand(a *app) *cobra.Command {
+func benchCommand(a *app.App) *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
 		Use:   "bench ADDR",
@@ -159,14 +162,14 @@ is killed during a cut, ` + "`ip link set DEVICE up`" + ` mends it. The exit sta
 	flags.Uint64Var(&f.seed, "seed", 0, "with --flap: repeat a run's bytes, NICs and times (default: random; printed)")
 	_ = cmd.MarkFlagFilename("csv", "csv")
 	_ = cmd.MarkFlagFilename("svg", "svg")
-	completeWords(cmd, "ops", "write", "read", "send")
-	completeWords(cmd, "kinds", benchKinds...)
+	options.CompleteWords(cmd, "ops", "write", "read", "send")
+	options.CompleteWords(cmd, "kinds", benchKinds...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f.addr = args[0]
 		if !flags.Changed("batch") {
 			f.batch = min(f.batch, f.depth)
 		}
-		return a.action(func(ctx context.Context) (result, error) {
+		return a.Action(func(ctx context.Context) (app.Result, error) {
 			if err := f.parse(); err != nil {
 				return nil, &cli.UsageError{Err: err}
 			}
@@ -216,7 +219,7 @@ func (f *benchFlags) parse() (err error) {
 	return nil
 }
 
-func doBench(ctx context.Context, a *app, f *benchFlags) (r result, err error) {
+func doBench(ctx context.Context, a *app.App, f *benchFlags) (r app.Result, err error) {
 	csv, err := newOutput("the table", "--csv", f.csv)
 	if err != nil {
 		return nil, err
@@ -227,10 +230,10 @@ func doBench(ctx context.Context, a *app, f *benchFlags) (r result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, svg.drop()) }()
-	err = call(ctx, &f.stationFlags, f.addr, f.bytes, a.tell, func(c *client) error {
+	err = call(ctx, &f.stationFlags, f.addr, f.bytes, a.Tell, func(c *client) error {
 		done := &benchResult{
 			Server: f.addr, Local: c.side, Remote: c.server, Over: c.way, Rounds: f.rounds, Slice: f.slice, Depth: f.depth, Batch: f.batch,
-			Rails: []railDoc{}, NotTried: []notTried{}, Points: []benchPoint{},
+			Rails: []railDoc{}, NotTried: []buffer.NotTried{}, Points: []benchPoint{},
 		}
 		r = done
 		defer func() { done.Rails = railDocs(c.link) }()
@@ -249,7 +252,7 @@ func doBench(ctx context.Context, a *app, f *benchFlags) (r result, err error) {
 	return r, err
 }
 
-func measureAll(ctx context.Context, a *app, f *benchFlags, c *client, r *benchResult) (err error) {
+func measureAll(ctx context.Context, a *app.App, f *benchFlags, c *client, r *benchResult) (err error) {
 	m := &meter{client: c, f: f, list: make([]operation.Completion, f.depth)}
 	defer func() { err = errors.Join(err, m.close()) }()
 	if err := m.open(ctx, r); err != nil {
@@ -258,7 +261,7 @@ func measureAll(ctx context.Context, a *app, f *benchFlags, c *client, r *benchR
 	total := int64(len(f.work) * len(f.bytes))
 	for _, op := range f.work {
 		for _, size := range f.bytes {
-			a.progress.Draw(fmt.Sprintf("measuring %v of %s", op, bytesize.Format(size)), int64(len(r.Points)/len(m.turns)), total)
+			a.Progress.Draw(fmt.Sprintf("measuring %v of %s", op, bytesize.Format(size)), int64(len(r.Points)/len(m.turns)), total)
 			points, err := m.measure(ctx, op, size)
 			if err != nil {
 				return &cli.On{Subject: fmt.Sprintf("%v of %s", op, bytesize.Format(size)), Err: err}

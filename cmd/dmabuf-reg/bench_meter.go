@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/buffer"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/internal/histogram"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -52,7 +53,7 @@ func (m *meter) open(ctx context.Context, r *benchResult) error {
 			return err
 		}
 		if bufs == nil {
-			r.NotTried = append(r.NotTried, notTried{Spec: kind, Why: why, Remedy: "give another --gpu"})
+			r.NotTried = append(r.NotTried, buffer.NotTried{Spec: kind, Why: why, Remedy: "give another --gpu"})
 			continue
 		}
 		m.turns = append(m.turns, &turn{kind: kind, bufs: bufs})

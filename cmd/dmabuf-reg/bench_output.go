@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
@@ -97,7 +98,7 @@ func (r *benchResult) Text(w io.Writer) error {
 			fmt.Sprintf("%.2f", p.Bandwidth.Ratio.Median),
 		})
 	}
-	if err := table(w, rows, nil, "nothing was measured"); err != nil {
+	if err := app.Table(w, rows, nil, "nothing was measured"); err != nil {
 		return err
 	}
 	if len(r.Points) > 0 {

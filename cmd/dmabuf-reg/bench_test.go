@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/golden"
-
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/buffer"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/golden"
 	"github.com/gpurdma/gpurdma/internal/engine"
 )
 
@@ -44,10 +44,10 @@ func TestSpread(t *testing.T) {
 func sampleBench() *benchResult {
 	r := &benchResult{
 		Server: "10.0.0.1:7471", Rounds: 30, Slice: 10 * time.Millisecond, Depth: 64, Batch: 16,
-		Local:    side{Memory: allocated{Spec: "drm:renderD128", Exporter: "drm", Kind: "vram", Size: 8 << 20}, NIC: "mlx5_0", NICReason: "the only one", Path: "direct", Why: "registered by ibv_reg_dmabuf_mr"},
+		Local:    side{Memory: buffer.Description{Spec: "drm:renderD128", Exporter: "drm", Kind: "vram", Size: 8 << 20}, NIC: "mlx5_0", NICReason: "the only one", Path: "direct", Why: "registered by ibv_reg_dmabuf_mr"},
 		Remote:   serverSide{Spec: "udmabuf", NIC: "rxe0", Size: 4 << 20, Why: "direct: <registered> & well"},
 		Over:     overOf(engine.ConnPath{NIC: "mlx5_0", Port: 1, GID: netip.MustParseAddr("10.0.0.2"), Peer: netip.MustParseAddr("10.0.0.1")}),
-		NotTried: []notTried{},
+		NotTried: []buffer.NotTried{},
 	}
 	for i, op := range []string{"write", "read"} {
 		for j, size := range []int64{64, 4 << 10, 1 << 20} {

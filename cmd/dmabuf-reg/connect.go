@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/options"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
@@ -45,7 +47,7 @@ type connectResult struct {
 	interrupted bool // before they were done
 }
 
-func connectCommand(a *app) *cobra.Command {
+func connectCommand(a *app.App) *cobra.Command {
 	var f connectFlags
 	cmd := &cobra.Command{
 		Use:   "connect ADDR",
@@ -86,10 +88,10 @@ The exit status is 0 only if everything was carried out and was right.`,
 	flags.BoolVar(&f.watch, "watch", false, "repeat it until Ctrl-C, and write rails, rates and errors once a second")
 	flags.IntVar(&f.count, "count", 16, fmt.Sprintf("how often each operation is carried out at each size, up to %d times", maxAtOnce))
 	flags.Uint64Var(&f.seed, "seed", 0, "repeat a run's bytes (default: random; printed)")
-	completeWords(cmd, "ops", "write", "read", "send", "atomic")
+	options.CompleteWords(cmd, "ops", "write", "read", "send", "atomic")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f.addr = args[0]
-		return a.action(func(ctx context.Context) (result, error) {
+		return a.Action(func(ctx context.Context) (app.Result, error) {
 			if err := f.parse(flags.Changed("seed")); err != nil {
 				return nil, &cli.UsageError{Err: err}
 			}
@@ -126,8 +128,8 @@ func (f *connectFlags) parse(seeded bool) (err error) {
 	return nil
 }
 
-func doConnect(ctx context.Context, a *app, f *connectFlags) (r result, err error) {
-	err = call(ctx, &f.stationFlags, f.addr, f.bytes, a.tell, func(c *client) error {
+func doConnect(ctx context.Context, a *app.App, f *connectFlags) (r app.Result, err error) {
+	err = call(ctx, &f.stationFlags, f.addr, f.bytes, a.Tell, func(c *client) error {
 		done := &connectResult{Server: f.addr, Seed: f.seed, Local: c.side, Remote: c.server, Over: c.way, Rails: []railDoc{}, Rows: []connectRow{}}
 		r = done
 		defer func() { done.Rails = railDocs(c.link) }()
@@ -180,11 +182,11 @@ func (r *connectResult) Text(w io.Writer) error {
 			right++
 		}
 		rows = append(rows, []string{
-			row.Op, by, row.arrow(), bytesize.Format(row.Size), strconv.Itoa(row.Count), row.rate(), approximately(row.Verified),
+			row.Op, by, row.arrow(), bytesize.Format(row.Size), strconv.Itoa(row.Count), row.rate(), app.Approximately(row.Verified),
 			r.Local.Path + " / " + there, result,
 		})
 	}
-	if err := table(w, rows, nil, "nothing was carried out"); err != nil {
+	if err := app.Table(w, rows, nil, "nothing was carried out"); err != nil {
 		return err
 	}
 	verdict := fmt.Sprintf("PASS: %d of %d: every byte was right on the side where it landed, and those behind were left alone.", right, len(r.Rows))

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -127,13 +128,13 @@ func (c *client) ask(ctx context.Context, q talk.Request) (a talk.Answer, err er
 	}
 	switch err := a.Decode(data); {
 	case errors.Is(err, talk.ErrVersion):
-		return a, refused("", "run the same release of "+program+" on both hosts", err)
+		return a, refused("", "run the same release of "+app.Program+" on both hosts", err)
 	case err != nil:
 		return a, err
 	case a.ID != q.ID:
 		return a, refused(fmt.Sprintf("an answer to request %d, not %d", a.ID, q.ID), "", talk.ErrMalformed)
 	case a.Status == talk.Differs:
-		return a, refused(a.Text[0], "run the same release of "+program+" on both hosts", talk.ErrVersion)
+		return a, refused(a.Text[0], "run the same release of "+app.Program+" on both hosts", talk.ErrVersion)
 	case a.Status == talk.Busy:
 		return a, refused("another client has the server's buffer", "wait until it is done, or start another serve", errBusy)
 	case a.Status == talk.Failed:

@@ -7,17 +7,18 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 )
 
 // tryAll carries out the plan, with --watch again and again.
-func tryAll(ctx context.Context, a *app, f *connectFlags, c *client, r *connectResult) (err error) {
+func tryAll(ctx context.Context, a *app.App, f *connectFlags, c *client, r *connectResult) (err error) {
 	plan := f.plan()
 	r.Planned = len(plan)
 	if f.both {
 		if err := c.within(ctx, "offer the buffer to "+f.addr, c.offer); err != nil {
 			r.interrupted = ctx.Err() != nil
-			return ended(ctx, err)
+			return app.Ended(ctx, err)
 		}
 	}
 	t := &trial{client: c, seed: f.seed}
@@ -40,7 +41,7 @@ func tryAll(ctx context.Context, a *app, f *connectFlags, c *client, r *connectR
 		case broken:
 			return err
 		case ctx.Err() != nil: // between two rows
-			return ended(ctx, err)
+			return app.Ended(ctx, err)
 		case err != nil:
 			return errors.Join(err, c.bye(ctx))
 		}
@@ -48,15 +49,15 @@ func tryAll(ctx context.Context, a *app, f *connectFlags, c *client, r *connectR
 }
 
 // tryOnce carries out the rows of a plan. broken says that the connection is of no more use.
-func tryOnce(ctx context.Context, a *app, f *connectFlags, t *trial, plan []planned, r *connectResult) (broken bool, err error) {
+func tryOnce(ctx context.Context, a *app.App, f *connectFlags, t *trial, plan []planned, r *connectResult) (broken bool, err error) {
 	for i, p := range plan {
 		if !f.watch {
-			a.progress.Draw(fmt.Sprintf("%v %s of %s", p.op, p.direction, bytesize.Format(p.size)), int64(i), int64(len(plan)))
+			a.Progress.Draw(fmt.Sprintf("%v %s of %s", p.op, p.direction, bytesize.Format(p.size)), int64(i), int64(len(plan)))
 		}
 		row, broken, rerr := t.row(ctx, p, f.count)
 		if broken && ctx.Err() != nil { // that is no verdict on the operation
 			r.interrupted = true
-			return true, ended(ctx, errors.Join(err, rerr))
+			return true, app.Ended(ctx, errors.Join(err, rerr))
 		}
 		r.Rows = append(r.Rows, row)
 		err = errors.Join(err, rerr)

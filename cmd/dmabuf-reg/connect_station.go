@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/buffer"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/nics"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
@@ -21,8 +23,8 @@ import (
 type station struct {
 	side
 	timeout time.Duration
-	src     *source // nil for host memory
-	peer    bool    // its device pointers may be registered
+	src     *buffer.Source // nil for host memory
+	peer    bool           // its device pointers may be registered
 	nics    []*memory.NIC
 	bufs    []*memory.Buffer       // one for each NIC
 	buf     *memory.Buffer         // the first, for the CPU
@@ -46,7 +48,7 @@ func (f *stationFlags) open(ctx context.Context, opt engine.EndpointOptions) (_ 
 	if opt.TLS, err = f.tls(); err != nil {
 		return nil, err
 	}
-	if err := needLibrary(); err != nil {
+	if err := nics.NeedLibrary(); err != nil {
 		return nil, err
 	}
 	s := &station{timeout: f.timeout, peer: f.peerDirect}
@@ -58,10 +60,10 @@ func (f *stationFlags) open(ctx context.Context, opt engine.EndpointOptions) (_ 
 	if f.gpu == hostSpec {
 		s.Memory = hostMemory(int64(f.size))
 	} else {
-		if s.src, err = allocate(ctx, f.gpu, int64(f.size), f.force); err != nil {
+		if s.src, err = buffer.Allocate(ctx, f.gpu, int64(f.size), f.force); err != nil {
 			return nil, err
 		}
-		s.Memory = s.src.allocated
+		s.Memory = s.src.Description
 	}
 	if err := s.openNICs(f); err != nil {
 		return nil, err
@@ -90,14 +92,14 @@ func (f *stationFlags) onNICs(ctx context.Context, nics []*memory.NIC, opt engin
 }
 
 // hostMemory describes memory of the host.
-func hostMemory(size int64) allocated {
-	return allocated{Spec: hostSpec, Kind: gpualloc.KindSystem.String(), Requested: size, Size: size}
+func hostMemory(size int64) buffer.Description {
+	return buffer.Description{Spec: hostSpec, Kind: gpualloc.KindSystem.String(), Requested: size, Size: size}
 }
 
 // start registers the memory with the NICs, and makes the endpoints.
 func (s *station) start(ctx context.Context, f *stationFlags, opt engine.EndpointOptions) (err error) {
 	opt.AllowPlaintext, opt.ConnectTimeout, opt.Depth = f.plaintext, f.timeout, maxAtOnce
-	opt.Port, opt.GID, opt.Hello = f.port, f.gid.wish, greeting(len(s.nics))
+	opt.Port, opt.GID, opt.Hello = f.port, f.gid.Wish, greeting(len(s.nics))
 	opt.Admit = s.admit
 	if len(s.nics) > 1 {
 		// If NewSet fails, it closes the NICs: there must be no buffer yet.
@@ -125,17 +127,17 @@ func (s *station) start(ctx context.Context, f *stationFlags, opt engine.Endpoin
 
 // openNICs opens the NICs of --nic.
 func (s *station) openNICs(f *stationFlags) error {
-	names, err := nicNames(f.nic)
+	names, err := nics.Names(f.nic)
 	if err != nil {
 		return err
 	}
-	var choices []choice
+	var choices []nics.Choice
 	if f.several() {
-		choices, err = pickSeveral(names, s.Memory.PCI)
+		choices, err = nics.PickSeveral(names, s.Memory.PCI)
 	} else {
-		var one choice
-		one, err = pickNIC(f.nic, s.Memory.PCI)
-		choices = []choice{one}
+		var one nics.Choice
+		one, err = nics.Pick(f.nic, s.Memory.PCI)
+		choices = []nics.Choice{one}
 	}
 	if err != nil {
 		return err
@@ -148,12 +150,12 @@ func (s *station) openNICs(f *stationFlags) error {
 	}
 	names = nil
 	for _, c := range choices {
-		if err := f.gid.granted(c.Name, f.port); err != nil {
-			return missing(err)
+		if err := f.gid.Granted(c.Name, f.port); err != nil {
+			return nics.Missing(err)
 		}
 		n, err := memory.OpenNIC(c.Name, memory.NICOptions{MaxPinned: pinned})
 		if err != nil {
-			return missing(err)
+			return nics.Missing(err)
 		}
 		s.nics, names = append(s.nics, n), append(names, c.Name)
 		s.Registrations = append(s.Registrations, registration{NIC: c.Name, NICReason: c.Why})
@@ -182,7 +184,7 @@ func (s *station) close() error {
 		errs = append(errs, n.Close())
 	}
 	if s.src != nil {
-		errs = append(errs, s.src.close())
+		errs = append(errs, s.src.Close())
 	}
 	return errors.Join(errs...)
 }

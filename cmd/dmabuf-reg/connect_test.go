@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/buffer"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/golden"
-
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/internal/engine"
 )
@@ -24,7 +24,7 @@ func TestPlan(t *testing.T) {
 // What people see.
 func TestConnectTables(t *testing.T) {
 	local := side{
-		Memory: allocated{Spec: "drm:renderD128", Exporter: "drm", Kind: "vram", Size: 4 << 20},
+		Memory: buffer.Description{Spec: "drm:renderD128", Exporter: "drm", Kind: "vram", Size: 4 << 20},
 		NIC:    "mlx5_0", NICReason: "nearest to 0000:03:00.0", Policy: "prefer", Path: "direct", Route: "ibv_reg_dmabuf_mr", Why: "registered by ibv_reg_dmabuf_mr",
 	}
 	there := serverSide{Spec: "udmabuf", NIC: "rxe0", Size: 4 << 20, Staged: true, Why: "staged: asked for by --policy"}

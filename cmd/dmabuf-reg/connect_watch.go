@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
 	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/internal/workqueue"
 )
@@ -100,10 +101,10 @@ func (m *railLines) run(ctx context.Context) {
 }
 
 // startWatch writes what a connection does until stop is called.
-func startWatch(ctx context.Context, a *app, c *client) (stop func()) {
-	m := &railLines{out: a.stdout, rails: func() []rail { return watched(c.link) }}
-	if a.json {
-		m.out = a.stderr // stdout has the document
+func startWatch(ctx context.Context, a *app.App, c *client) (stop func()) {
+	m := &railLines{out: a.Stdout, rails: func() []rail { return watched(c.link) }}
+	if a.JSON {
+		m.out = a.Stderr // stdout has the document
 	}
 	if f, ok := m.out.(*os.File); ok {
 		m.redraw = term.IsTerminal(int(f.Fd()))

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/nics"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/nvml"
 	"github.com/gpurdma/gpurdma/ibvfd"
@@ -20,13 +22,13 @@ import (
 // devicesResult is what `devices` found.
 type devicesResult struct {
 	Allocators []gpualloc.Description `json:"allocators"`
-	NICs       []nic                  `json:"nics"`
+	NICs       []nics.Device          `json:"nics"`
 	Libibverbs string                 `json:"libibverbs"` // path and version, or why it is not there
 	NVIDIA     []nvml.GPU             `json:"nvidia"`
 	NVML       string                 `json:"nvml"` // why nvidia could not be listed; "" if it was
 }
 
-func devicesCommand(a *app) *cobra.Command {
+func devicesCommand(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "devices",
 		Short: "List the memory allocators and RDMA NICs of this machine, with what each supports",
@@ -37,19 +39,19 @@ An allocator's SPEC is what --gpu takes. For a NIC, "kernel" says whether its
 driver registers dma-bufs, "library" whether its libibverbs provider does;
 where only the kernel does, this program calls it directly.`,
 		Args: cobra.NoArgs,
-		RunE: a.action(func(context.Context) (result, error) { return findDevices() }),
+		RunE: a.Action(func(context.Context) (app.Result, error) { return findDevices() }),
 	}
 }
 
 // findDevices lists what this machine has.
 func findDevices() (*devicesResult, error) {
-	d := &devicesResult{Allocators: gpualloc.Discover(gpualloc.Env{}), NICs: []nic{}, Libibverbs: ibvfd.Version(), NVIDIA: []nvml.GPU{}}
+	d := &devicesResult{Allocators: gpualloc.Discover(gpualloc.Env{}), NICs: []nics.Device{}, Libibverbs: ibvfd.Version(), NVIDIA: []nvml.GPU{}}
 	if gpus, err := nvml.GPUs(); err != nil {
 		d.NVML = err.Error()
 	} else {
 		d.NVIDIA = append(d.NVIDIA, gpus...)
 	}
-	nics, err := findNICs(ibdev.List)
+	nics, err := nics.Find(ibdev.List)
 	if err != nil {
 		return d, err
 	}
@@ -80,7 +82,7 @@ func (d *devicesResult) Text(w io.Writer) error {
 		}
 		rows = append(rows, []string{m.Spec, driver, m.Exporter, m.Device, pci, m.Kind.String(), limit, state})
 	}
-	if err := table(w, rows, notes, "  none known to this build"); err != nil {
+	if err := app.Table(w, rows, notes, "  none known to this build"); err != nil {
 		return err
 	}
 
@@ -113,7 +115,7 @@ func (d *devicesResult) Text(w io.Writer) error {
 			rows = append(rows, []string{n.Name, n.Driver, pci, strings.Join(n.NetDevs, ","), fmt.Sprint(p.Num), fmt.Sprint(p.State), fmt.Sprint(p.MTU), kernel.String(), library.String()})
 		}
 	}
-	if err := table(w, rows, notes, "  none: load the NIC's driver and ib_uverbs, or make a software one: rdma link add rxe0 type rxe netdev eth0"); err != nil {
+	if err := app.Table(w, rows, notes, "  none: load the NIC's driver and ib_uverbs, or make a software one: rdma link add rxe0 type rxe netdev eth0"); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\nlibibverbs: %s\n", d.Libibverbs)
@@ -142,5 +144,5 @@ func (d *devicesResult) nvidiaText(w io.Writer) error {
 		}
 		rows = append(rows, cells)
 	}
-	return table(w, rows, nil, "")
+	return app.Table(w, rows, nil, "")
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/golden"
-
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/nics"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
@@ -24,7 +24,7 @@ func TestDevicesTables(t *testing.T) {
 				{Spec: "udmabuf", Exporter: "udmabuf", Driver: "udmabuf", Device: "/dev/udmabuf", Kind: gpualloc.KindSystem, Available: true, MaxSize: 64 << 20},
 				{Spec: "heap:system", Exporter: "system", Device: "/dev/dma_heap/system", Kind: gpualloc.KindSystem, Why: "there is no such node", Remedy: "load it"},
 			},
-			NICs: []nic{
+			NICs: []nics.Device{
 				{
 					Info:    ibdev.Info{Name: "mlx5_0", Driver: "mlx5_core", PCI: &pciaddr.Addr{Bus: 4}, NetDevs: []string{"eth1"}, Ports: []ibdev.Port{{Num: 1, State: ibdev.PortActive, MTU: 4 << 10}}},
 					Support: &ibvfd.Support{DMABufKernel: ibvfd.Yes, DMABufProvider: ibvfd.Yes},

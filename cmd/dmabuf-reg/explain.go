@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/human"
@@ -16,7 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/trace"
 )
 
-func explainCommand(a *app) *cobra.Command {
+func explainCommand(a *app.App) *cobra.Command {
 	f := traceFlags{}
 	cmd := &cobra.Command{
 		Use:   "explain [flags] -- COMMAND ARG...",
@@ -40,7 +41,7 @@ then there is nothing to explain, and "events: none" at the end.`,
 	some := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return fmt.Errorf("no COMMAND to run, as in: %s explain -- COMMAND ARG", program)
+			return fmt.Errorf("no COMMAND to run, as in: %s explain -- COMMAND ARG", app.Program)
 		}
 		return some(cmd, args)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/canary"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
@@ -79,7 +80,7 @@ func (f *benchFlags) checkFlap(changed func(string) bool) error {
 }
 
 // flapAll finds the links to cut, and moves bytes and verifies them while they are cut.
-func flapAll(ctx context.Context, a *app, f *benchFlags, c *client, r *benchResult) (err error) {
+func flapAll(ctx context.Context, a *app.App, f *benchFlags, c *client, r *benchResult) (err error) {
 	over, ok := c.link.(*overRails)
 	if !ok {
 		return errors.New("the connection has one rail")
@@ -98,9 +99,9 @@ func flapAll(ctx context.Context, a *app, f *benchFlags, c *client, r *benchResu
 	for _, x := range cables.list {
 		names = append(names, x.nic+" (network device "+x.netdev+")")
 	}
-	a.tell("this cuts the links of %s: %s in all, one at a time, each for up to %v, and puts them back; other traffic of these devices stops meanwhile; seed %d",
+	a.Tell("this cuts the links of %s: %s in all, one at a time, each for up to %v, and puts them back; other traffic of these devices stops meanwhile; seed %d",
 		strings.Join(names, " and "), human.Plural(f.cuts, "cut"), downs[1], f.seed)
-	fl := &flapper{cables: cables.list, states: over.now, count: f.cuts, limit: f.timeout, pause: pauses, down: downs, told: func(x cutDoc) { a.tell("%s", x.text()) }}
+	fl := &flapper{cables: cables.list, states: over.now, count: f.cuts, limit: f.timeout, pause: pauses, down: downs, told: func(x cutDoc) { a.Tell("%s", x.text()) }}
 	return flapOver(ctx, a, f, c, over, fl, r.Flap)
 }
 
@@ -111,7 +112,7 @@ type moved interface {
 }
 
 // flapOver moves bytes and verifies them while a flapper cuts links, and says goodbye.
-func flapOver(ctx context.Context, a *app, f *benchFlags, c *client, over moved, fl *flapper, r *flapResult) error {
+func flapOver(ctx context.Context, a *app.App, f *benchFlags, c *client, over moved, fl *flapper, r *flapResult) error {
 	fl.random = rand.New(rand.NewPCG(f.seed, 0))
 	c.depth = f.depth
 	begun := time.Now()
@@ -137,12 +138,12 @@ func flapOver(ctx context.Context, a *app, f *benchFlags, c *client, over moved,
 	n := over.counted()
 	r.Failed, r.Messages, r.Lost, r.Twice, r.Pause = r.Failed+n.failed, n.sent, r.Lost+n.lost, r.Twice+n.twice, n.longest
 	r.Nothing = moved == nil && cut == nil && r.losses() == nil
-	return ended(ctx, errors.Join(moved, cut, r.losses()))
+	return app.Ended(ctx, errors.Join(moved, cut, r.losses()))
 }
 
 // move carries out all operations again and again, and once more when all links are whole. Wrong bytes
 // and operations that fail on the server's side are counted; any other error ends it.
-func (r *flapResult) move(ctx context.Context, a *app, f *benchFlags, c *client, whole <-chan struct{}) error {
+func (r *flapResult) move(ctx context.Context, a *app.App, f *benchFlags, c *client, whole <-chan struct{}) error {
 	t := &trial{client: c, seed: f.seed}
 	for last := false; ; {
 		for _, op := range f.work {
@@ -165,9 +166,9 @@ func (r *flapResult) move(ctx context.Context, a *app, f *benchFlags, c *client,
 	}
 }
 
-func drawFlap(a *app, op talk.Op, size int64) {
-	if a.progress != nil {
-		a.progress.Draw(fmt.Sprintf("links are cut under %v of %s", op, bytesize.Format(size)), 0, 1)
+func drawFlap(a *app.App, op talk.Op, size int64) {
+	if a.Progress != nil {
+		a.Progress.Draw(fmt.Sprintf("links are cut under %v of %s", op, bytesize.Format(size)), 0, 1)
 	}
 }
 
@@ -226,7 +227,7 @@ func (r *flapResult) Text(w io.Writer) error {
 	for _, x := range r.Rows {
 		rows = append(rows, []string{x.Op, bytesize.Format(x.Size), strconv.FormatInt(x.Operations, 10), human.Rate(x.Rate)})
 	}
-	if err := table(w, rows, nil, "nothing was carried out"); err != nil {
+	if err := app.Table(w, rows, nil, "nothing was carried out"); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
@@ -238,7 +239,7 @@ func (r *flapResult) Text(w io.Writer) error {
 		}
 		rows = append(rows, []string{strconv.Itoa(i + 1), x.NIC, x.NetDev, human.Duration(x.At), human.Duration(x.Down), back, strconv.Itoa(x.Lost)})
 	}
-	if err := table(w, rows, nil, "no link was cut"); err != nil {
+	if err := app.Table(w, rows, nil, "no link was cut"); err != nil {
 		return err
 	}
 	verdict := "FAIL: "
@@ -249,6 +250,6 @@ func (r *flapResult) Text(w io.Writer) error {
 		verdict = "NO VERDICT: it did not come to its end: "
 	}
 	_, err := fmt.Fprintf(w, "\n%s, of %d planned, in %s; %d operations, %s compared and right, %d messages\nlongest pause without a completed byte: %s\nseed %d\n%s%s\n",
-		human.Plural(len(r.Cuts), "cut"), r.Planned, human.Duration(r.Elapsed), r.Operations, approximately(r.Verified), r.Messages, human.Duration(r.Pause), r.Seed, verdict, r.sums())
+		human.Plural(len(r.Cuts), "cut"), r.Planned, human.Duration(r.Elapsed), r.Operations, app.Approximately(r.Verified), r.Messages, human.Duration(r.Pause), r.Seed, verdict, r.sums())
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/memnic"
@@ -45,10 +46,10 @@ func TestFlap(t *testing.T) {
 	p := Dial(t, []string{"a0", "a1"}, []string{"b0", "b1"})
 	c, devices := p.Client, p.Devices
 	var said Said
-	a, f, down := &app{stderr: &said}, flapFlags(6), map[string]bool{}
+	a, f, down := &app.App{Stderr: &said}, flapFlags(6), map[string]bool{}
 	r := &flapResult{Planned: f.cuts}
 	over := c.link.(*overRails)
-	fl := &flapper{cables: ports(devices, down), states: over.now, count: f.cuts, limit: f.timeout, pause: short, down: short, told: func(x cutDoc) { a.tell("%s", x.text()) }}
+	fl := &flapper{cables: ports(devices, down), states: over.now, count: f.cuts, limit: f.timeout, pause: short, down: short, told: func(x cutDoc) { a.Tell("%s", x.text()) }}
 	if err := flapOver(t.Context(), a, f, c, over, fl, r); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +100,7 @@ func TestFlapFindsLosses(t *testing.T) {
 		}
 		return c2, err
 	}
-	a := &app{stderr: new(Said)}
+	a := &app.App{Stderr: new(Said)}
 	err := flapOver(t.Context(), a, f, c, losing{over}, fl, r)
 	if !errors.Is(err, errWrong) || r.Nothing || r.Wrong < 2 || r.Lost != 3 {
 		t.Errorf("%v, %+v", err, r)

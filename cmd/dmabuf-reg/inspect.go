@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
@@ -37,7 +38,7 @@ type inspectedBuf struct {
 	Attached []string `json:"attached"`
 }
 
-func inspectCommand(a *app) *cobra.Command {
+func inspectCommand(a *app.App) *cobra.Command {
 	var pid int
 	cmd := &cobra.Command{
 		Use:   "inspect",
@@ -52,7 +53,7 @@ could not be read. If --pid names such a process, the command fails.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().IntVar(&pid, "pid", 0, "this process only (default: all)")
-	cmd.RunE = a.action(func(context.Context) (result, error) {
+	cmd.RunE = a.Action(func(context.Context) (app.Result, error) {
 		if pid < 0 || cmd.Flags().Changed("pid") && pid == 0 {
 			return nil, &cli.UsageError{Err: fmt.Errorf("--pid %d is no process", pid)}
 		}
@@ -61,7 +62,7 @@ could not be read. If --pid names such a process, the command fails.`,
 	return cmd
 }
 
-func inspectBuffers(pid int) (result, error) {
+func inspectBuffers(pid int) (app.Result, error) {
 	found, unreadable, err := dmabuf.Inventory("", pid)
 	if pid != 0 && errors.Is(err, fs.ErrNotExist) {
 		return nil, &cli.Unavailable{Err: err}
@@ -129,7 +130,7 @@ func (r *inspectResult) Text(w io.Writer) error {
 	if len(r.Unknown) > 0 {
 		empty = "No dma-buf was found."
 	}
-	if err := table(w, rows, nil, empty); err != nil {
+	if err := app.Table(w, rows, nil, empty); err != nil {
 		return err
 	}
 	if len(r.Buffers) > 0 {

@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/buffer"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/nics"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/options"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/procfs"
@@ -149,11 +152,11 @@ func TestVMCount(t *testing.T) {
 	})
 
 	t.Run("while registering", func(t *testing.T) {
-		src, err := allocate(t.Context(), spec, 4<<10, false)
+		src, err := buffer.Allocate(t.Context(), spec, 4<<10, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		dev, err := openNIC(nic)
+		dev, err := nics.Open(nic)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +168,7 @@ func TestVMCount(t *testing.T) {
 		space := &room{nic: nic, mrs: 1, length: 4 << 10, count: count}
 		space.env = available(t, space.cost(1200)) // as if another program had taken the rest after the first look
 		r := &registerResult{NIC: nic, Length: 4 << 10}
-		regions, err := r.register(t.Context(), cli.NewProgress(os.Stderr), registerFlags{access: defaultAccess, count: count}, src, pd, space)
+		regions, err := r.register(t.Context(), cli.NewProgress(os.Stderr), registerFlags{access: options.DefaultAccess, count: count}, src, pd, space)
 		if len(regions) != lookEvery || !errors.Is(err, dmabuf.ErrLimit) || !strings.HasPrefix(err.Error(), "registration 1025 of 2500: ") {
 			t.Errorf("%d registrations, %v; want the look at the memory to end them", len(regions), err)
 		}
@@ -173,7 +176,7 @@ func TestVMCount(t *testing.T) {
 		for _, g := range regions {
 			closed = errors.Join(closed, g.Close())
 		}
-		if err := errors.Join(closed, pd.Close(), dev.Close(), src.close()); err != nil {
+		if err := errors.Join(closed, pd.Close(), dev.Close(), src.Close()); err != nil {
 			t.Error(err)
 		}
 	})

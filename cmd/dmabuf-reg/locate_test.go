@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 )
 
@@ -53,7 +54,7 @@ func TestLocate(t *testing.T) {
 			file := script("look", text)
 			_, err := locate(t.Context(), file, []byte{1, 2}, "0000:03:00.0")
 			var told bytes.Buffer
-			cli.PrintErrors(&told, program, err)
+			cli.PrintErrors(&told, app.Program, err)
 			if cli.Status(err) != cli.ExitFailed || !strings.Contains(told.String(), want) || !strings.Contains(told.String(), file) {
 				t.Errorf("%q: %q, want %q", text, &told, want)
 			}

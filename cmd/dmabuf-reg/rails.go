@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strconv"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/human"
 )
@@ -79,12 +80,12 @@ func writeRails(w io.Writer, list []railDoc, first over) error {
 	rows := [][]string{{"RAIL", "NIC", "PORT", "GID", "PEER", "RATE", "BYTES", "ERRORS", "LOST LINKS", "STATE"}}
 	for i, d := range list {
 		rows = append(rows, []string{
-			strconv.Itoa(i), d.NIC, strconv.Itoa(d.Port), d.GID, d.Peer, human.Rate(d.Rate), approximately(d.Bytes),
+			strconv.Itoa(i), d.NIC, strconv.Itoa(d.Port), d.GID, d.Peer, human.Rate(d.Rate), app.Approximately(d.Bytes),
 			strconv.FormatUint(d.Failed, 10), strconv.Itoa(d.Lost), d.state(),
 		})
 	}
 	fmt.Fprintln(w)
-	return table(w, rows, nil, "no rails")
+	return app.Table(w, rows, nil, "no rails")
 }
 
 // railsText says what this side has done over each of several rails, "" over one.

@@ -15,6 +15,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/buffer"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/nics"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/options"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/witness"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
@@ -33,8 +38,8 @@ type registerFlags struct {
 	offset      cli.Size
 	length      cli.Size
 	iova        cli.Size
-	access      accessFlag
-	route       routeFlag
+	access      options.Access
+	route       options.Route
 	count       int
 	hold        time.Duration
 	force       bool
@@ -46,18 +51,18 @@ type registerFlags struct {
 
 // registerResult is what `register` did.
 type registerResult struct {
-	Memory    allocated     `json:"memory"`
-	NIC       string        `json:"nic"`
-	NICReason string        `json:"nic_reason"` // why this one
-	Offset    uint64        `json:"offset"`
-	Length    uint64        `json:"length"`
-	IOVA      uint64        `json:"iova"`
-	Access    string        `json:"access"`
-	Count     int           `json:"count"` // registrations made, each of all segments
-	MRs       []mr          `json:"mrs"`
-	P50       time.Duration `json:"p50_ns"` // of one registration
-	P99       time.Duration `json:"p99_ns"`
-	Hold      time.Duration `json:"hold_ns"`
+	Memory    buffer.Description `json:"memory"`
+	NIC       string             `json:"nic"`
+	NICReason string             `json:"nic_reason"` // why this one
+	Offset    uint64             `json:"offset"`
+	Length    uint64             `json:"length"`
+	IOVA      uint64             `json:"iova"`
+	Access    string             `json:"access"`
+	Count     int                `json:"count"` // registrations made, each of all segments
+	MRs       []mr               `json:"mrs"`
+	P50       time.Duration      `json:"p50_ns"` // of one registration
+	P99       time.Duration      `json:"p99_ns"`
+	Hold      time.Duration      `json:"hold_ns"`
 	// Failure is the kernel's refusal as --trace saw it, null without one.
 	Failure *trace.Failure `json:"failure"`
 }
@@ -78,8 +83,8 @@ type mr struct {
 	Why string `json:"why,omitempty"`
 }
 
-func registerCommand(a *app) *cobra.Command {
-	f := registerFlags{size: 1 << 20, access: defaultAccess}
+func registerCommand(a *app.App) *cobra.Command {
+	f := registerFlags{size: 1 << 20, access: options.DefaultAccess}
 	cmd := &cobra.Command{
 		Use:   "register",
 		Short: "Allocate or import a buffer and register it with a NIC",
@@ -103,7 +108,7 @@ to the kernel, to see what it says.`,
 	flags.Var(&f.offset, "offset", "start of the range in the buffer")
 	flags.Var(&f.length, "length", "length of the range (default: to the end of the buffer)")
 	flags.Var(&f.iova, "iova", "address of the range's first byte for RDMA (default: the offset)")
-	flags.Var(&f.access, "access", "access flags, comma separated, or a number: "+accessNames())
+	flags.Var(&f.access, "access", "access flags, comma separated, or a number: "+options.AccessNames())
 	flags.Var(&f.route, "route", "how to register: auto, provider (ibv_reg_dmabuf_mr), ioctl (REG_DMABUF_MR), or peer-direct (as auto; where no dma-buf can be, by device pointer)")
 	flags.IntVar(&f.count, "count", 1, "register this many times; all MRs live until the end, and each takes system memory")
 	flags.DurationVar(&f.hold, "hold", 0, "keep the registration this long, such as 30s (Ctrl-C ends it)")
@@ -112,9 +117,9 @@ to the kernel, to see what it says.`,
 	cmd.MarkFlagsMutuallyExclusive("fd", "gpu")
 	cmd.MarkFlagsMutuallyExclusive("fd", "size")
 	flags.BoolVar(&f.trace, "trace", false, "trace the kernel and say where the bytes are, or which function refused (needs root)")
-	completeGPU(cmd)
-	completeNIC(cmd)
-	cmd.RunE = a.action(func(ctx context.Context) (result, error) {
+	options.CompleteGPU(cmd)
+	nics.Complete(cmd)
+	cmd.RunE = a.Action(func(ctx context.Context) (app.Result, error) {
 		f.lengthGiven, f.iovaGiven = flags.Changed("length"), flags.Changed("iova")
 		if f.count < 1 || f.hold < 0 || flags.Changed("fd") && f.fd < 0 {
 			return nil, &cli.UsageError{Err: fmt.Errorf("--count must be 1 or more, --hold and --fd not negative: count %d, hold %v, fd %d", f.count, f.hold, f.fd)}
@@ -127,33 +132,33 @@ to the kernel, to see what it says.`,
 	return cmd
 }
 
-func (f *registerFlags) open(ctx context.Context) (*source, error) {
+func (f *registerFlags) open(ctx context.Context) (*buffer.Source, error) {
 	if f.fd >= 0 {
-		return importFD(f.fd)
+		return buffer.Import(f.fd)
 	}
-	return allocate(ctx, f.gpu, int64(f.size), f.force)
+	return buffer.Allocate(ctx, f.gpu, int64(f.size), f.force)
 }
 
-func doRegister(ctx context.Context, a *app, f registerFlags) (_ result, err error) {
-	if err := needLibrary(); err != nil {
+func doRegister(ctx context.Context, a *app.App, f registerFlags) (_ app.Result, err error) {
+	if err := nics.NeedLibrary(); err != nil {
 		return nil, err
 	}
-	seen, err := newWitness(f.trace)
+	seen, err := witness.New(f.trace)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, seen.close()) }()
+	defer func() { err = errors.Join(err, seen.Close()) }()
 	src, err := f.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, src.close()) }()
+	defer func() { err = errors.Join(err, src.Close()) }()
 
-	choice, err := pickNIC(f.nic, src.PCI)
+	choice, err := nics.Pick(f.nic, src.PCI)
 	if err != nil {
 		return nil, err
 	}
-	dev, err := openNIC(choice.Name)
+	dev, err := nics.Open(choice.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +170,7 @@ func doRegister(ctx context.Context, a *app, f registerFlags) (_ result, err err
 	defer func() { err = errors.Join(err, pd.Close()) }()
 
 	r := &registerResult{
-		Memory: src.allocated, NIC: choice.Name, NICReason: choice.Why,
+		Memory: src.Description, NIC: choice.Name, NICReason: choice.Why,
 		Offset: uint64(f.offset), Length: uint64(f.length), IOVA: uint64(f.iova), Access: f.access.String(), MRs: []mr{}, Hold: f.hold,
 	}
 	if !f.iovaGiven {
@@ -182,14 +187,14 @@ func doRegister(ctx context.Context, a *app, f registerFlags) (_ result, err err
 			return r, err
 		}
 	}
-	regions, err := r.register(ctx, a.progress, f, src, pd, space)
+	regions, err := r.register(ctx, a.Progress, f, src, pd, space)
 	defer func() {
 		for _, g := range regions {
 			err = errors.Join(err, g.Close())
 		}
 	}()
 	if err != nil {
-		r.Failure = seen.refusal(ctx, err)
+		r.Failure = seen.Refusal(ctx, err)
 		return r, err
 	}
 	if err := r.prove(ctx, seen); err != nil || f.hold == 0 {
@@ -199,7 +204,7 @@ func doRegister(ctx context.Context, a *app, f registerFlags) (_ result, err err
 }
 
 // toTheEnd makes the range one of all that is left of the buffer behind its offset.
-func (r *registerResult) toTheEnd(src *source, skipChecks bool) error {
+func (r *registerResult) toTheEnd(src *buffer.Source, skipChecks bool) error {
 	size := uint64(src.Size)
 	switch {
 	case r.Offset < size:
@@ -208,7 +213,7 @@ func (r *registerResult) toTheEnd(src *source, skipChecks bool) error {
 		r.Length = 1 // for the kernel to refuse
 	default:
 		return &ibvfd.RegError{
-			Device: r.NIC, Attr: ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: src.segments[0].Buf, Offset: r.Offset, IOVA: r.IOVA},
+			Device: r.NIC, Attr: ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: src.Segments[0].Buf, Offset: r.Offset, IOVA: r.IOVA},
 			Errno: unix.EINVAL, Earliest: fault.StageArgs, Latest: fault.StageArgs, Cause: fault.CauseBadRange,
 			Detail: fmt.Sprintf("nothing is left from offset %#x on of a buffer of %#x bytes", r.Offset, size),
 			Remedy: fmt.Sprintf("choose an --offset below %#x", size),
@@ -218,14 +223,14 @@ func (r *registerResult) toTheEnd(src *source, skipChecks bool) error {
 }
 
 // prove asks where the MRs that are shown have their bytes.
-func (r *registerResult) prove(ctx context.Context, seen *witness) (err error) {
+func (r *registerResult) prove(ctx context.Context, seen *witness.Witness) (err error) {
 	for i := range r.MRs[:min(len(r.MRs), shownMRs)] {
 		m := &r.MRs[i]
-		if m.Placement, err = seen.place(ctx, r.NIC, m.LKey); err != nil {
+		if m.Placement, err = seen.Place(ctx, r.NIC, m.LKey); err != nil {
 			return err
 		}
 		if r.staged(m) {
-			m.Why = seen.why(r.NIC, m.LKey)
+			m.Why = seen.Why(r.NIC, m.LKey)
 		}
 	}
 	return nil
@@ -234,10 +239,10 @@ func (r *registerResult) prove(ctx context.Context, seen *witness) (err error) {
 // register makes the registrations as long as there is room for them, or all
 // if space is nil. The regions that it returns are open even if there is an
 // error too.
-func (r *registerResult) register(ctx context.Context, progress *cli.Progress, f registerFlags, src *source, pd *ibvfd.PD, space *room) ([]*region.Region, error) {
+func (r *registerResult) register(ctx context.Context, progress *cli.Progress, f registerFlags, src *buffer.Source, pd *ibvfd.PD, space *room) ([]*region.Region, error) {
 	attr := region.Attr{
-		Segments: src.segments, Offset: r.Offset, Length: r.Length, IOVA: r.IOVA,
-		Access: ibvfd.Access(f.access), Owner: src.owner, Policy: ibvfd.RoutePolicy(f.route), SkipChecks: f.skipChecks, Timed: true,
+		Segments: src.Segments, Offset: r.Offset, Length: r.Length, IOVA: r.IOVA,
+		Access: ibvfd.Access(f.access), Owner: src.Owner, Policy: ibvfd.RoutePolicy(f.route), SkipChecks: f.skipChecks, Timed: true,
 	}
 	var regions []*region.Region
 	var times []time.Duration
@@ -287,12 +292,12 @@ func newMR(m *ibvfd.MR) mr {
 }
 
 // hold prints what there is and keeps it until the time is over.
-func hold(ctx context.Context, a *app, r *registerResult, d time.Duration) (result, error) {
-	if err := a.early("register", r); err != nil {
+func hold(ctx context.Context, a *app.App, r *registerResult, d time.Duration) (app.Result, error) {
+	if err := a.Early("register", r); err != nil {
 		return nil, err
 	}
-	if !a.json {
-		fmt.Fprintf(a.stderr, "%s: holding it for %v as process %d; Ctrl-C releases it\n", program, d, os.Getpid())
+	if !a.JSON {
+		fmt.Fprintf(a.Stderr, "%s: holding it for %v as process %d; Ctrl-C releases it\n", app.Program, d, os.Getpid())
 	}
 	select {
 	case <-time.After(d):
@@ -315,7 +320,7 @@ func (r *registerResult) Text(w io.Writer) error {
 	if m.Requested != m.Size {
 		size += fmt.Sprintf(" (%s asked for, rounded up)", bytesize.Format(m.Requested))
 	}
-	fmt.Fprintf(w, "memory:  %s, exporter %s, %s, %s, inode %d, %d segment(s)\n", from, m.Exporter, m.words(), size, m.Inode, m.Segments)
+	fmt.Fprintf(w, "memory:  %s, exporter %s, %s, %s, inode %d, %d segment(s)\n", from, m.Exporter, m.Words(), size, m.Inode, m.Segments)
 	fmt.Fprintf(w, "nic:     %s: %s\n", r.NIC, r.NICReason)
 	fmt.Fprintf(w, "range:   offset %#x, length %#x, IOVA %#x, access %s\n", r.Offset, r.Length, r.IOVA, r.Access)
 	if r.Failure != nil {
@@ -352,7 +357,7 @@ func (r *registerResult) Text(w io.Writer) error {
 
 // staged reports that bytes that were asked for in a GPU's memory are not there.
 func (r *registerResult) staged(m *mr) bool {
-	return r.Memory.vram() && m.Placement != nil && m.Placement.Direct() == placement.No
+	return r.Memory.VRAM() && m.Placement != nil && m.Placement.Direct() == placement.No
 }
 
 // withPlacement adds a column, if anybody asked where the bytes are.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/witness"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/placement"
 	"github.com/gpurdma/gpurdma/trace"
@@ -41,13 +42,13 @@ const pathMoved = "moved"
 // register makes the station's buffer. With traced, a tracer watches that. It is closed before any byte
 // is moved.
 func (s *station) register(ctx context.Context, p memory.Policy, traced bool) (err error) {
-	seen, err := newWitness(traced && s.src != nil && p != memory.StagedOnly)
+	seen, err := witness.New(traced && s.src != nil && p != memory.StagedOnly)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, seen.close()) }()
+	defer func() { err = errors.Join(err, seen.Close()) }()
 	if s.bufs, err = s.buffer(ctx, p); err != nil {
-		_ = seen.refusal(ctx, err) // err says what was seen
+		_ = seen.Refusal(ctx, err) // err says what was seen
 		return err
 	}
 	s.buf = s.bufs[0]
@@ -55,13 +56,13 @@ func (s *station) register(ctx context.Context, p memory.Policy, traced bool) (e
 		switch r, path := &s.Registrations[i], b.Path(); {
 		case seen == nil:
 		case path.Route != "":
-			where, err := seen.buffer(ctx, b)
+			where, err := seen.Buffer(ctx, b)
 			if err != nil {
 				return err
 			}
 			r.Placement = &where
 		case path.Reason != nil:
-			r.Failure = seen.refusal(ctx, path.Reason)
+			r.Failure = seen.Refusal(ctx, path.Reason)
 		}
 	}
 	return nil
@@ -74,9 +75,9 @@ func (s *station) buffer(ctx context.Context, p memory.Policy) ([]*memory.Buffer
 	}
 	opt := memory.BufferOptions{Policy: p, PeerDirect: s.peer}
 	if len(s.nics) == 1 {
-		return listOf(s.nics[0].Register(s.src.alloc, opt))
+		return listOf(s.nics[0].Register(s.src.Alloc, opt))
 	}
-	return memory.RegisterSource(ctx, s.nics, nil, s.src.alloc, s.src.alloc.Size(), opt)
+	return memory.RegisterSource(ctx, s.nics, nil, s.src.Alloc, s.src.Alloc.Size(), opt)
 }
 
 // allocHost makes Buffers of host memory, one for each NIC.
@@ -129,12 +130,12 @@ func (s *station) describeOne(r *registration, p memory.Path) {
 			r.Why += ": " + p.Why
 		}
 		switch {
-		case r.Placement != nil && s.Memory.vram() && away(r.Placement.Memory):
+		case r.Placement != nil && s.Memory.VRAM() && away(r.Placement.Memory):
 			r.Path = pathMoved
 			r.Why += ", but its bytes are not in the GPU's memory: " + r.Placement.String()
 		case r.Placement != nil:
 			r.Why += "; " + r.Placement.String()
-		case s.Memory.vram():
+		case s.Memory.VRAM():
 			r.Why += "; where its driver has left the bytes was not looked at (--trace does)"
 		}
 	case p.Reason != nil:
@@ -153,4 +154,4 @@ func away(m placement.Memory) bool {
 func (s *station) onHost() bool { return s.src == nil }
 
 // writeSource writes into memory that an exporter made.
-func (s *station) writeSource(p []byte, off int64) (int, error) { return s.src.alloc.WriteAt(p, off) }
+func (s *station) writeSource(p []byte, off int64) (int, error) { return s.src.Alloc.WriteAt(p, off) }

@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"os"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/buffer"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
@@ -45,8 +46,8 @@ type room struct {
 }
 
 // newRoom refuses beforehand what device and memory have no room for.
-func newRoom(dev *ibvfd.Context, src *source, r *registerResult, count int) (*room, error) {
-	space := &room{nic: r.NIC, mrs: overlapping(src.segments, r.Offset, r.Length), length: min(r.Length, uint64(src.Size)), count: count}
+func newRoom(dev *ibvfd.Context, src *buffer.Source, r *registerResult, count int) (*room, error) {
+	space := &room{nic: r.NIC, mrs: overlapping(src.Segments, r.Offset, r.Length), length: min(r.Length, uint64(src.Size)), count: count}
 	// A device that does not say what it can do is asked by registering.
 	if attr, err := dev.QueryDevice(); err == nil {
 		if err := space.checkDevice(attr.MaxMR); err != nil {

@@ -5,13 +5,14 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 )
 
 // root makes the command, with its subcommands.
-func root(a *app) *cobra.Command {
+func root(a *app.App) *cobra.Command {
 	root := &cobra.Command{
-		Use:   program,
+		Use:   app.Program,
 		Short: "Register GPU memory with an RDMA NIC through dma-buf, and prove that it works",
 		Long: `dmabuf-reg allocates memory on a GPU (or a software stand-in), exports it as a
 dma-buf, registers it with an RDMA NIC, and moves bytes in and out by RDMA to
@@ -32,7 +33,7 @@ Sizes are bytes: 4096, 0x1000, 64KiB, 1MiB, 8G.
 Exit status: 0 done and right, 1 tried and failed, 2 wrong usage, 3 nothing
 here to try it with (no such device, no libibverbs, a build without cgo), 130
 interrupted by Ctrl-C, SIGTERM or SIGHUP, after closing everything.`,
-		Version:       a.version,
+		Version:       a.Version,
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -40,7 +41,7 @@ interrupted by Ctrl-C, SIGTERM or SIGHUP, after closing everything.`,
 
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return cli.Given(cmd, needs) },
 	}
-	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON document (schema "+schema+") instead of tables")
+	root.PersistentFlags().BoolVar(&a.JSON, "json", false, "print one JSON document (schema "+app.Schema+") instead of tables")
 	root.AddCommand(devicesCommand(a), registerCommand(a), verifyCommand(a), inspectCommand(a), traceCommand(a), explainCommand(a), serveCommand(a), connectCommand(a), benchCommand(a))
 	return root
 }

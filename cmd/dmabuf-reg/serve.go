@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/engine"
@@ -36,7 +37,7 @@ type serveResult struct {
 	Local      side   `json:"local"`
 }
 
-func serveCommand(a *app) *cobra.Command {
+func serveCommand(a *app.App) *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -69,7 +70,7 @@ client; every program that reaches ADDR can read them.`,
 	flags.StringVar(&f.addr, "listen", defaultListen, "address to listen on, TCP's HOST:PORT or rdma_cm://HOST:PORT; port 0 chooses one")
 	flags.StringVar(&f.metrics, "metrics", "", "address at which metrics are served by HTTP, HOST:PORT; without HOST on this machine only, port 0 chooses one")
 	flags.BoolVar(&f.once, "once", false, "end after the first client that had the buffer; the exit status says how it went")
-	cmd.RunE = a.action(func(ctx context.Context) (result, error) {
+	cmd.RunE = a.Action(func(ctx context.Context) (app.Result, error) {
 		if err := checkAddr(f.addr); err != nil {
 			return nil, &cli.UsageError{Err: fmt.Errorf("--listen %w", err)}
 		}
@@ -117,14 +118,14 @@ func (s *server) options() engine.EndpointOptions {
 	}
 }
 
-func doServe(ctx context.Context, a *app, f serveFlags) (_ result, err error) {
-	s := newServer(a.tell)
+func doServe(ctx context.Context, a *app.App, f serveFlags) (_ app.Result, err error) {
+	s := newServer(a.Tell)
 	s.once, s.secure = f.once, f.cert != ""
 	st, err := f.open(ctx, s.options())
 	if err != nil {
 		return nil, err
 	}
-	st.tell = a.tell
+	st.tell = a.Tell
 	defer func() { err = errors.Join(err, st.close()) }()
 	addr, err := st.listen(f.addr)
 	if err != nil {
@@ -145,7 +146,7 @@ func doServe(ctx context.Context, a *app, f serveFlags) (_ result, err error) {
 			err = errors.Join(err, <-ended)
 		}()
 	}
-	if err := a.early("serve", r); err != nil {
+	if err := a.Early("serve", r); err != nil {
 		return nil, err
 	}
 	return nil, s.serve(ctx, st)

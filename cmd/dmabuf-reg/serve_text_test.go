@@ -5,13 +5,14 @@ package main
 import (
 	"testing"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/buffer"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/golden"
 )
 
 // What people see.
 func TestServeTables(t *testing.T) {
 	local := side{
-		Memory: allocated{Spec: "drm:renderD128", Exporter: "drm", Kind: "vram", Size: 4 << 20},
+		Memory: buffer.Description{Spec: "drm:renderD128", Exporter: "drm", Kind: "vram", Size: 4 << 20},
 		NIC:    "mlx5_0", NICReason: "nearest to 0000:03:00.0", Policy: "prefer", Path: "direct", Route: "ibv_reg_dmabuf_mr", Why: "registered by ibv_reg_dmabuf_mr",
 	}
 	golden.Tables(t, map[string]golden.Result{

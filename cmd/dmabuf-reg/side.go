@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/buffer"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/placement"
 	"github.com/gpurdma/gpurdma/trace"
@@ -14,13 +15,13 @@ import (
 // side is one side's memory and NICs, and how the NICs reach the memory. The fields from Path to Failure
 // are those of the first NIC that reaches it.
 type side struct {
-	Memory    allocated `json:"memory"`
-	NIC       string    `json:"nic"` // all names, with commas
-	NICReason string    `json:"nic_reason"`
-	Policy    string    `json:"policy"`
-	Path      string    `json:"path"`  // direct, moved, staged, host
-	Route     string    `json:"route"` // how it was registered; "" if staged
-	Why       string    `json:"why"`   // in words
+	Memory    buffer.Description `json:"memory"`
+	NIC       string             `json:"nic"` // all names, with commas
+	NICReason string             `json:"nic_reason"`
+	Policy    string             `json:"policy"`
+	Path      string             `json:"path"`  // direct, moved, staged, host
+	Route     string             `json:"route"` // how it was registered; "" if staged
+	Why       string             `json:"why"`   // in words
 	// Placement is where the bytes were when they had been registered, Failure which
 	// kernel function refused that; null without --trace.
 	Placement     *placement.Placement `json:"placement"`
@@ -34,7 +35,7 @@ func (s *side) Text(w io.Writer) error {
 	if s.Memory.Exporter != "" {
 		what += ", exporter " + s.Memory.Exporter
 	}
-	fmt.Fprintf(w, "memory:  %s, %s, %s\n", what, s.Memory.words(), bytesize.Format(s.Memory.Size))
+	fmt.Fprintf(w, "memory:  %s, %s, %s\n", what, s.Memory.Words(), bytesize.Format(s.Memory.Size))
 	fmt.Fprintf(w, "nic:     %s: %s\n", s.NIC, s.NICReason)
 	if len(s.Registrations) < 2 {
 		_, err := fmt.Fprintf(w, "path:    %s: %s\n", s.Path, s.Why)

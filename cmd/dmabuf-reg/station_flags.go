@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/nics"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/options"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -25,16 +27,16 @@ const hostSpec = "host"
 // policyFlag says whether a buffer may be staged.
 type policyFlag memory.Policy
 
-var policies = choices[memory.Policy]{
+var policies = options.Choices[memory.Policy]{
 	{"direct", memory.DirectOnly},
 	{"prefer", memory.PreferDirect},
 	{"staged", memory.StagedOnly},
 }
 
 // Set implements pflag.Value.
-func (f *policyFlag) Set(s string) error { return policies.set((*memory.Policy)(f), "policy", s) }
+func (f *policyFlag) Set(s string) error { return policies.Set((*memory.Policy)(f), "policy", s) }
 
-func (f *policyFlag) String() string { return policies.name(memory.Policy(*f)) }
+func (f *policyFlag) String() string { return policies.Name(memory.Policy(*f)) }
 
 // Type implements pflag.Value.
 func (f *policyFlag) Type() string { return "POLICY" }
@@ -51,7 +53,7 @@ type stationFlags struct {
 	trace         bool
 	timeout       time.Duration
 	port          int
-	gid           gidFlag
+	gid           nics.GID
 }
 
 func (f *stationFlags) add(cmd *cobra.Command) {
@@ -75,13 +77,13 @@ func (f *stationFlags) add(cmd *cobra.Command) {
 	for _, name := range []string{"tls-cert", "tls-key", "tls-ca"} {
 		_ = cmd.MarkFlagFilename(name, "pem", "crt", "key")
 	}
-	completeGPU(cmd, hostSpec)
-	completeNICs(cmd)
+	options.CompleteGPU(cmd, hostSpec)
+	nics.CompleteSeveral(cmd)
 }
 
 func (f *stationFlags) addPolicy(cmd *cobra.Command) {
 	cmd.Flags().Var(&f.policy, "policy", "direct (a refused registration is an error), prefer (staged if it is refused) or staged")
-	completeWords(cmd, "policy", policies.names()...)
+	options.CompleteWords(cmd, "policy", policies.Names()...)
 }
 
 func (f *stationFlags) check() error {
@@ -136,16 +138,16 @@ func (f *stationFlags) several() bool { return strings.Contains(f.nic, ",") }
 // checkSeveral refuses options that cannot be meant for several NICs.
 func (f *stationFlags) checkSeveral(addr string) error {
 	refuse := func(text string) error { return &cli.UsageError{Err: errors.New(text)} }
-	names, err := nicNames(f.nic)
+	names, err := nics.Names(f.nic)
 	switch {
 	case err != nil || len(names) == 1:
 		return err
 	case strings.HasPrefix(addr, overCM):
 		return refuse(fmt.Sprintf("%s: a connection of rdma_cm's goes over one NIC, and --nic names %d: write HOST:PORT, or one NIC", addr, len(names)))
-	case f.gid.wish.NetDev != "":
-		return refuse("--gid " + f.gid.text + ": a network device is of one NIC, and --nic names several: leave dev= out, or choose by a network, v1, v2, ipv4, ipv6 or vlan=N")
-	case f.gid.wish.Subnet.IsValid() && f.gid.wish.Subnet.IsSingleIP():
-		return refuse("--gid " + f.gid.text + ": an address is of one NIC, and --nic names several: write a network that all of them are in, as 10.0.0.0/8")
+	case f.gid.Wish.NetDev != "":
+		return refuse("--gid " + f.gid.Text + ": a network device is of one NIC, and --nic names several: leave dev= out, or choose by a network, v1, v2, ipv4, ipv6 or vlan=N")
+	case f.gid.Wish.Subnet.IsValid() && f.gid.Wish.Subnet.IsSingleIP():
+		return refuse("--gid " + f.gid.Text + ": an address is of one NIC, and --nic names several: write a network that all of them are in, as 10.0.0.0/8")
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/buffer"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rails"
@@ -37,7 +38,7 @@ func TestRailChange(t *testing.T) {
 
 // A NIC whose registration is refused says why, and whether another NIC reaches the memory.
 func TestDescribeSeveral(t *testing.T) {
-	s := &station{src: &source{}}
+	s := &station{src: &buffer.Source{}}
 	refused := errors.New("rxe1 has refused it")
 	for _, c := range []struct {
 		path        memory.Path

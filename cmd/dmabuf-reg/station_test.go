@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -28,7 +29,7 @@ func TestWatchAndMetrics(t *testing.T) {
 		}
 	}
 	var out Said
-	a := &app{stdout: &out}
+	a := &app.App{Stdout: &out}
 	f := &connectFlags{addr: "a:1", both: true, watch: true, count: 4, work: talk.Ops(), bytes: []int64{64, 4096}}
 	r := &connectResult{Server: "a:1"}
 	watching, stop := context.WithCancel(t.Context())

@@ -18,6 +18,8 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/witness"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/trace"
 )
@@ -51,7 +53,7 @@ type traceResult struct {
 	Filtered uint64 `json:"filtered"`
 }
 
-func traceCommand(a *app) *cobra.Command {
+func traceCommand(a *app.App) *cobra.Command {
 	f := traceFlags{}
 	cmd := &cobra.Command{
 		Use:   "trace [flags] [-- COMMAND ARG...]",
@@ -94,7 +96,7 @@ func (f *traceFlags) common(cmd *cobra.Command) {
 }
 
 // watching gives a command the body of trace and explain.
-func watching(a *app, cmd *cobra.Command, f *traceFlags, show func(io.Writer) printer) {
+func watching(a *app.App, cmd *cobra.Command, f *traceFlags, show func(io.Writer) printer) {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if at := cmd.ArgsLenAtDash(); at == 0 && len(args) == 0 {
 			return errors.New("-- without a command behind it")
@@ -121,8 +123,8 @@ func watching(a *app, cmd *cobra.Command, f *traceFlags, show func(io.Writer) pr
 		return cmd.Parent().FlagErrorFunc()(cmd, err)
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		a.lines = true
-		return a.action(func(ctx context.Context) (result, error) {
+		a.Lines = true
+		return a.Action(func(ctx context.Context) (app.Result, error) {
 			return doTrace(ctx, a, f, args, show)
 		})(cmd, args)
 	}
@@ -181,7 +183,7 @@ type printer interface {
 	event(trace.Event) error
 }
 
-func doTrace(ctx context.Context, a *app, f *traceFlags, argv []string, show func(io.Writer) printer) (result, error) {
+func doTrace(ctx context.Context, a *app.App, f *traceFlags, argv []string, show func(io.Writer) printer) (app.Result, error) {
 	c, err := f.config()
 	if err != nil {
 		return nil, err
@@ -194,12 +196,12 @@ func doTrace(ctx context.Context, a *app, f *traceFlags, argv []string, show fun
 		if f.lasting != 0 {
 			return nil, &cli.UsageError{Err: errors.New("--for excludes a COMMAND: tracing ends when it does, and timeout(1) ends it")}
 		}
-		if cmd, err = newForeign(argv, a.stdout, a.stderr); err != nil {
+		if cmd, err = newForeign(argv, a.Stdout, a.Stderr); err != nil {
 			return nil, err
 		}
 		// Nothing of this process or its children is older than the tracer.
 		c.Self, c.Children, c.NoInventory = true, true, true
-		a.stdout = a.stderr
+		a.Stdout = a.Stderr
 	}
 	watched, err := openProcesses(f.pids)
 	if err != nil {
@@ -209,7 +211,7 @@ func doTrace(ctx context.Context, a *app, f *traceFlags, argv []string, show fun
 	if err := redirect(a, f.output, cmd); err != nil {
 		return nil, err
 	}
-	tracer, err := openTracer(c)
+	tracer, err := witness.OpenTracer(c)
 	if err != nil {
 		return nil, err
 	}
@@ -222,9 +224,9 @@ func doTrace(ctx context.Context, a *app, f *traceFlags, argv []string, show fun
 		signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	}
 	w := &watch{flags: f, tracer: tracer, done: make(chan error, 1)}
-	var out printer = jsonLines{a.stdout}
-	if !a.json {
-		out = show(a.stdout)
+	var out printer = jsonLines{a.Stdout}
+	if !a.JSON {
+		out = show(a.Stdout)
 	}
 	if err := announce(a, tracer, f, cmd); err != nil {
 		return nil, errors.Join(err, tracer.Close())
@@ -246,26 +248,26 @@ func doTrace(ctx context.Context, a *app, f *traceFlags, argv []string, show fun
 }
 
 // redirect sends what is printed to --output. COMMAND keeps what it has.
-func redirect(a *app, output string, cmd *foreign) error {
+func redirect(a *app.App, output string, cmd *foreign) error {
 	switch {
 	case output == "":
 	case output == "-":
 		if cmd != nil {
-			a.stdout = cmd.Stdout
+			a.Stdout = cmd.Stdout
 		}
 	default:
 		f, err := os.Create(output)
 		if err != nil {
 			return cli.Unwritten("the trace", "--output", output, err)
 		}
-		a.printTo(f)
+		a.PrintTo(f)
 	}
 	return nil
 }
 
 // announce says what can be seen and what cannot, before anything is.
-func announce(a *app, t *trace.Tracer, f *traceFlags, cmd *foreign) error {
-	say := func(format string, args ...any) { fmt.Fprintf(a.stderr, program+": "+format+"\n", args...) }
+func announce(a *app.App, t *trace.Tracer, f *traceFlags, cmd *foreign) error {
+	say := func(format string, args ...any) { fmt.Fprintf(a.Stderr, app.Program+": "+format+"\n", args...) }
 	if !t.RDMA() {
 		go func() { // until the tracer is closed
 			if t.AwaitRDMA(context.Background()) == nil {
@@ -277,8 +279,8 @@ func announce(a *app, t *trace.Tracer, f *traceFlags, cmd *foreign) error {
 	for _, e := range t.Unreadable() {
 		unreadable = append(unreadable, e.Error())
 	}
-	if a.json {
-		return writeLine(a.stdout, tracing{Event: "tracing", RDMA: t.RDMA(), Hooks: t.Hooks(), Unreadable: unreadable})
+	if a.JSON {
+		return writeLine(a.Stdout, tracing{Event: "tracing", RDMA: t.RDMA(), Hooks: t.Hooks(), Unreadable: unreadable})
 	}
 	if !t.RDMA() {
 		say("ib_uverbs is not loaded, so nothing can register memory yet; it is attached to when it comes")

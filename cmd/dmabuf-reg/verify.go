@@ -15,6 +15,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurdma/gpurdma/canary"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/buffer"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/nics"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/options"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/witness"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
@@ -27,7 +32,7 @@ type verifyFlags struct {
 	size     cli.Size
 	seed     uint64
 	cases    []string
-	route    routeFlag
+	route    options.Route
 	force    bool
 	trace    bool
 	locate   string
@@ -37,11 +42,11 @@ type verifyFlags struct {
 
 // verifyResult is what `verify` did.
 type verifyResult struct {
-	Seed     uint64      `json:"seed"`
-	Size     int64       `json:"size"` // bytes asked for, of each allocator
-	Rows     []verifyRow `json:"rows"` // one per allocator and NIC
-	NotTried []notTried  `json:"not_tried"`
-	Untraced string      `json:"untraced"` // why --all-pairs did not trace; "" otherwise
+	Seed     uint64            `json:"seed"`
+	Size     int64             `json:"size"` // bytes asked for, of each allocator
+	Rows     []verifyRow       `json:"rows"` // one per allocator and NIC
+	NotTried []buffer.NotTried `json:"not_tried"`
+	Untraced string            `json:"untraced"` // why --all-pairs did not trace; "" otherwise
 	// Unlocated is why the program of --locate was never run; "" otherwise.
 	Unlocated string        `json:"unlocated"`
 	Elapsed   time.Duration `json:"elapsed_ns"`
@@ -69,7 +74,7 @@ type verifyRow struct {
 	Staged string `json:"staged"`
 }
 
-func verifyCommand(a *app) *cobra.Command {
+func verifyCommand(a *app.App) *cobra.Command {
 	f := verifyFlags{size: 4 << 20}
 	cmd := &cobra.Command{
 		Use:   "verify",
@@ -103,26 +108,26 @@ The exit status is 0 only if everything that could be tried passed.`,
 	cmd.MarkFlagsMutuallyExclusive("all-pairs", "gpu")
 	cmd.MarkFlagsMutuallyExclusive("all-pairs", "nic")
 	_ = cmd.MarkFlagFilename("report", "json")
-	completeGPU(cmd, "all")
-	completeNIC(cmd, "all")
-	cmd.RunE = a.action(func(ctx context.Context) (result, error) { return doVerify(ctx, a, f) })
+	options.CompleteGPU(cmd, "all")
+	nics.Complete(cmd, "all")
+	cmd.RunE = a.Action(func(ctx context.Context) (app.Result, error) { return doVerify(ctx, a, f) })
 	return cmd
 }
 
 // verification is one run of verify.
 type verification struct {
 	verifyFlags
-	app    *app
-	nics   []nic
+	app    *app.App
+	nics   []nics.Device
 	opened map[string]*ibvfd.Context
 	found  *verifyResult
-	seen   *witness
+	seen   *witness.Witness
 	tried  bool // some memory
 	onPCI  bool // some of it was on a PCI device
 }
 
-func doVerify(ctx context.Context, a *app, f verifyFlags) (found result, err error) {
-	file, err := newReportFile(f.report, a.version)
+func doVerify(ctx context.Context, a *app.App, f verifyFlags) (found app.Result, err error) {
+	file, err := newReportFile(f.report, a.Version)
 	if err != nil {
 		return nil, err
 	}
@@ -148,20 +153,20 @@ func doVerify(ctx context.Context, a *app, f verifyFlags) (found result, err err
 	if err := checkLocate(f.locate); err != nil {
 		return nil, err
 	}
-	if err := needLibrary(); err != nil {
+	if err := nics.NeedLibrary(); err != nil {
 		return nil, err
 	}
 	for f.seed == 0 {
 		f.seed = rand.Uint64()
 	}
-	r := &verifyResult{Seed: f.seed, Size: size, Rows: []verifyRow{}, NotTried: []notTried{}}
+	r := &verifyResult{Seed: f.seed, Size: size, Rows: []verifyRow{}, NotTried: []buffer.NotTried{}}
 	start := time.Now()
 	v := &verification{verifyFlags: f, app: a, opened: map[string]*ibvfd.Context{}, found: r}
-	if v.nics, err = candidates(f.nic); err != nil {
+	if v.nics, err = nics.Candidates(f.nic); err != nil {
 		return r, err
 	}
 	// Once, not for each memory.
-	_, noNIC := pickNICs(v.nics, f.nic, "")
+	_, noNIC := nics.PickAmong(v.nics, f.nic, "")
 	if noNIC != nil && len(v.nics) > 0 {
 		return nil, noNIC
 	}
@@ -169,19 +174,19 @@ func doVerify(ctx context.Context, a *app, f verifyFlags) (found result, err err
 	if f.gpu == "all" {
 		specs = r.available()
 		if len(specs) == 0 {
-			return r, nothingToVerify(r.NotTried, openAllocator)
+			return r, nothingToVerify(r.NotTried, buffer.OpenAllocator)
 		}
 	}
 	if noNIC != nil && f.gpu == "all" { // one memory may have more to say
 		return r, noNIC
 	}
-	if v.seen, err = newWitness(f.trace || f.allPairs); err != nil {
+	if v.seen, err = witness.New(f.trace || f.allPairs); err != nil {
 		if f.trace {
 			return r, err
 		}
 		r.Untraced = err.Error()
 	}
-	defer func() { err = errors.Join(err, v.close(), v.seen.close()) }()
+	defer func() { err = errors.Join(err, v.close(), v.seen.Close()) }()
 	var all error
 	for i, spec := range specs {
 		all = errors.Join(all, v.memory(ctx, spec))
@@ -190,7 +195,7 @@ func doVerify(ctx context.Context, a *app, f verifyFlags) (found result, err err
 		}
 	}
 	if r.interrupted {
-		all = ended(ctx, all)
+		all = app.Ended(ctx, all)
 	}
 	if v.locate != "" && v.tried && !v.onPCI {
 		r.Unlocated = "no memory that was tried is on a PCI device, so there was nowhere to look"
@@ -201,7 +206,7 @@ func doVerify(ctx context.Context, a *app, f verifyFlags) (found result, err err
 
 // nothingToVerify says why no allocator can be used. Those that are there and
 // refuse this user are failures, with the device, errno and remedy of each.
-func nothingToVerify(list []notTried, open func(spec string) (gpualloc.Allocator, error)) (refused error) {
+func nothingToVerify(list []buffer.NotTried, open func(spec string) (gpualloc.Allocator, error)) (refused error) {
 	for _, n := range list {
 		a, err := open(n.Spec)
 		if err == nil { // by now
@@ -223,7 +228,7 @@ func (r *verifyResult) available() (specs []string) {
 		if d.Available {
 			specs = append(specs, d.Spec)
 		} else {
-			r.NotTried = append(r.NotTried, notTried{d.Spec, d.Why, d.Remedy})
+			r.NotTried = append(r.NotTried, buffer.NotTried{Spec: d.Spec, Why: d.Why, Remedy: d.Remedy})
 		}
 	}
 	return specs
@@ -252,13 +257,13 @@ func (v *verification) memory(ctx context.Context, spec string) (err error) {
 		}
 		return &cli.On{Subject: subject, Err: err}
 	}
-	src, err := allocate(ctx, spec, r.Size, v.force)
+	src, err := buffer.Allocate(ctx, spec, r.Size, v.force)
 	if err != nil {
 		return add(verifyRow{}, err)
 	}
-	defer func() { err = errors.Join(err, src.close()) }()
+	defer func() { err = errors.Join(err, src.Close()) }()
 	v.tried, v.onPCI = true, v.onPCI || src.PCI != ""
-	choices, err := pickNICs(v.nics, v.nic, src.PCI)
+	choices, err := nics.PickAmong(v.nics, v.nic, src.PCI)
 	if err != nil {
 		return add(verifyRow{}, err)
 	}
@@ -282,7 +287,7 @@ func (v *verification) over(ctx context.Context, left bool) bool {
 	return true
 }
 
-func (v *verification) pair(ctx context.Context, src *source, c choice) (row verifyRow, err error) {
+func (v *verification) pair(ctx context.Context, src *buffer.Source, c nics.Choice) (row verifyRow, err error) {
 	row.NIC, row.NICReason = c.Name, c.Why
 	dev, err := v.open(c.Name)
 	if err != nil {
@@ -291,8 +296,8 @@ func (v *verification) pair(ctx context.Context, src *source, c choice) (row ver
 	var blind, lost error
 	opt := canary.Options{
 		Seed: v.seed, Cases: v.cases, Policy: ibvfd.RoutePolicy(v.route),
-		Progress:   func(done, total int64) { v.app.progress.Draw("verifying "+src.Spec+" with "+c.Name, done, total) },
-		Registered: func(rep *canary.Report) { row.Placement, blind = v.seen.place(ctx, c.Name, rep.LKey) },
+		Progress:   func(done, total int64) { v.app.Progress.Draw("verifying "+src.Spec+" with "+c.Name, done, total) },
+		Registered: func(rep *canary.Report) { row.Placement, blind = v.seen.Place(ctx, c.Name, rep.LKey) },
 	}
 	if v.locate != "" && src.PCI != "" {
 		opt.Witness = func(ctx context.Context, nonce []byte) error {
@@ -300,8 +305,8 @@ func (v *verification) pair(ctx context.Context, src *source, c choice) (row ver
 			return ctx.Err() // a failure to locate the bytes does not make them wrong
 		}
 	}
-	row.Report, err = canary.Verify(ctx, dev, src.alloc, opt)
-	if src.alloc.Kind() == gpualloc.KindVRAM {
+	row.Report, err = canary.Verify(ctx, dev, src.Alloc, opt)
+	if src.Alloc.Kind() == gpualloc.KindVRAM {
 		row.Staged = row.staged()
 	}
 	if err != nil && row.Report.MRs == 0 {
@@ -312,13 +317,13 @@ func (v *verification) pair(ctx context.Context, src *source, c choice) (row ver
 
 // refused says which function refused the registration, in the case that failed of it,
 // too, which had the words of before.
-func (row *verifyRow) refused(ctx context.Context, seen *witness, err error) {
+func (row *verifyRow) refused(ctx context.Context, seen *witness.Witness, err error) {
 	before := ""
 	var reg *ibvfd.RegError
 	if errors.As(err, &reg) {
 		before = reg.Error()
 	}
-	row.Failure = seen.refusal(ctx, err)
+	row.Failure = seen.Refusal(ctx, err)
 	if reg == nil {
 		return
 	}
@@ -333,7 +338,7 @@ func (v *verification) open(nic string) (*ibvfd.Context, error) {
 	if dev, ok := v.opened[nic]; ok {
 		return dev, nil
 	}
-	dev, err := openNIC(nic)
+	dev, err := nics.Open(nic)
 	if err == nil {
 		v.opened[nic] = dev
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/canary"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/buffer"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
@@ -60,9 +61,9 @@ func TestNothingToVerify(t *testing.T) {
 		{[]string{"heap:system", "udmabuf"}, cli.ExitFailed, []string{"EACCES"}},
 		{[]string{"udmabuf", "cuda"}, cli.ExitFailed, []string{"EACCES", "EPERM"}},
 	} {
-		var list []notTried
+		var list []buffer.NotTried
 		for _, s := range c.specs {
-			list = append(list, notTried{Spec: s})
+			list = append(list, buffer.NotTried{Spec: s})
 		}
 		err := nothingToVerify(list, open)
 		if status := cli.Status(err); status != c.status {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/placement"
@@ -51,7 +52,7 @@ func (r *verifyResult) Text(w io.Writer) error {
 	if r.located() {
 		rows[0] = append(rows[0], "LOOKED FOR AND")
 	}
-	if err := table(w, rows, nil, "nothing was verified"); err != nil {
+	if err := app.Table(w, rows, nil, "nothing was verified"); err != nil {
 		return err
 	}
 	for _, row := range r.Rows {

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/golden"
-
 	"github.com/gpurdma/gpurdma/canary"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/buffer"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/golden"
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
@@ -35,7 +35,7 @@ func TestVerifyTables(t *testing.T) {
 		"verify": &verifyResult{
 			Seed: 42, Size: 4 << 20, Elapsed: 1500 * time.Millisecond,
 			Rows:     []verifyRow{{Spec: "drm:renderD128", NIC: "mlx5_0", OK: true, Report: &report}},
-			NotTried: []notTried{{Spec: "heap:system", Why: "there is no such node", Remedy: "load it"}},
+			NotTried: []buffer.NotTried{{Spec: "heap:system", Why: "there is no such node", Remedy: "load it"}},
 		},
 		"verify-located": &verifyResult{
 			Seed: 42, Size: 4 << 20, Elapsed: 1500 * time.Millisecond,

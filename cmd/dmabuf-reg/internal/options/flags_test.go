@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package options
 
 import (
 	"strings"
@@ -16,11 +16,11 @@ func TestAccessFlag(t *testing.T) {
 		"0x40000001":                             "local-write,0x40000000",
 		"relaxed-ordering":                       "relaxed-ordering",
 	} {
-		var f accessFlag
+		var f Access
 		if err := f.Set(in); err != nil || f.String() != want {
 			t.Errorf("%q is %q, %v; want %q", in, f.String(), err, want)
 		}
-		var back accessFlag
+		var back Access
 		if first, _, _ := strings.Cut(f.String(), ",0x"); first == f.String() {
 			if err := back.Set(f.String()); err != nil || back != f {
 				t.Errorf("%q does not come back: %v, %v", f.String(), back, err)
@@ -28,7 +28,7 @@ func TestAccessFlag(t *testing.T) {
 		}
 	}
 	for _, in := range []string{"", "nope", "local-write,,remote-read", "-1"} {
-		var f accessFlag
+		var f Access
 		if err := f.Set(in); err == nil {
 			t.Errorf("%q was taken as %v", in, f.String())
 		}

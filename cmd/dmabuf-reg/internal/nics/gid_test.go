@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package nics
 
 import (
 	"net/netip"
@@ -22,20 +22,20 @@ func TestGIDFlag(t *testing.T) {
 		{[]string{"v2,ipv6", "dev=eth0.5, vlan=5"}, gid.Wish{RoCE: 2, Family: gid.IPv6, NetDev: "eth0.5", VLAN: 5}},
 		{[]string{"v1,ipv4,vlan=none"}, gid.Wish{RoCE: 1, Family: gid.IPv4, VLAN: gid.Untagged}},
 	} {
-		var f gidFlag
+		var f GID
 		for _, s := range c.args {
 			if err := f.Set(s); err != nil {
 				t.Errorf("%q: %v", s, err)
 			}
 		}
-		if f.wish != c.want {
-			t.Errorf("%q: %+v, want %+v", c.args, f.wish, c.want)
+		if f.Wish != c.want {
+			t.Errorf("%q: %+v, want %+v", c.args, f.Wish, c.want)
 		}
 	}
 	for _, s := range []string{"", "v3", "10.0.0", "10.0.0.1/33", "dev=", "vlan=0", "vlan=4095", "vlan=x", "v2,", "eth0"} {
-		var f gidFlag
-		if err := f.Set(s); err == nil || !strings.Contains(err.Error(), "10.0.0.0/24") || f.wish != (gid.Wish{}) {
-			t.Errorf("%q: %v, %+v", s, err, f.wish)
+		var f GID
+		if err := f.Set(s); err == nil || !strings.Contains(err.Error(), "10.0.0.0/24") || f.Wish != (gid.Wish{}) {
+			t.Errorf("%q: %v, %+v", s, err, f.Wish)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package options
 
 import (
 	"fmt"
@@ -13,10 +13,10 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// accessFlag is a set of MR access flags.
-type accessFlag ibvfd.Access
+// Access is a set of MR access flags.
+type Access ibvfd.Access
 
-const defaultAccess = accessFlag(ibvfd.AccessLocalWrite | ibvfd.AccessRemoteRead | ibvfd.AccessRemoteWrite)
+const DefaultAccess = Access(ibvfd.AccessLocalWrite | ibvfd.AccessRemoteRead | ibvfd.AccessRemoteWrite)
 
 var accessByName = []struct {
 	name string
@@ -30,7 +30,7 @@ var accessByName = []struct {
 	{"relaxed-ordering", ibvfd.AccessRelaxedOrdering},
 }
 
-func accessNames() string {
+func AccessNames() string {
 	names := make([]string, len(accessByName))
 	for i, a := range accessByName {
 		names[i] = a.name
@@ -39,9 +39,9 @@ func accessNames() string {
 }
 
 // Set implements pflag.Value.
-func (f *accessFlag) Set(s string) error {
+func (f *Access) Set(s string) error {
 	if n, err := strconv.ParseUint(s, 0, 32); err == nil {
-		*f = accessFlag(n)
+		*f = Access(n)
 		return nil
 	}
 	var set ibvfd.Access
@@ -53,14 +53,14 @@ next:
 				continue next
 			}
 		}
-		return fmt.Errorf("%q is no access flag; there are %s, or a number such as 0x7", name, accessNames())
+		return fmt.Errorf("%q is no access flag; there are %s, or a number such as 0x7", name, AccessNames())
 	}
-	*f = accessFlag(set)
+	*f = Access(set)
 	return nil
 }
 
 // String lists the flags; bits without a name are one number at the end.
-func (f *accessFlag) String() string {
+func (f *Access) String() string {
 	rest := ibvfd.Access(*f)
 	var names []string
 	for _, a := range accessByName {
@@ -76,47 +76,47 @@ func (f *accessFlag) String() string {
 }
 
 // Type implements pflag.Value.
-func (f *accessFlag) Type() string { return "FLAGS" }
+func (f *Access) Type() string { return "FLAGS" }
 
-// choices are the values of a flag that has few, by name.
-type choices[T ~int] []struct {
-	name  string
-	value T
+// Choices are the values of a flag that has few, by name.
+type Choices[T ~int] []struct {
+	Name  string
+	Value T
 }
 
-func (c choices[T]) names() []string {
+func (c Choices[T]) Names() []string {
 	names := make([]string, len(c))
 	for i, x := range c {
-		names[i] = x.name
+		names[i] = x.Name
 	}
 	return names
 }
 
-func (c choices[T]) set(to *T, what, s string) error {
+func (c Choices[T]) Set(to *T, what, s string) error {
 	for _, x := range c {
-		if s == x.name {
-			*to = x.value
+		if s == x.Name {
+			*to = x.Value
 			return nil
 		}
 	}
-	names := c.names()
+	names := c.Names()
 	last := len(names) - 1
 	return fmt.Errorf("%q is no %s: write %s or %s", s, what, strings.Join(names[:last], ", "), names[last])
 }
 
-func (c choices[T]) name(v T) string {
+func (c Choices[T]) Name(v T) string {
 	for _, x := range c {
-		if v == x.value {
-			return x.name
+		if v == x.Value {
+			return x.Name
 		}
 	}
 	return strconv.Itoa(int(v))
 }
 
-// routeFlag is a registration route policy.
-type routeFlag ibvfd.RoutePolicy
+// Route is a registration route policy.
+type Route ibvfd.RoutePolicy
 
-var routes = choices[ibvfd.RoutePolicy]{
+var routes = Choices[ibvfd.RoutePolicy]{
 	{"auto", ibvfd.RouteAuto},
 	{"provider", ibvfd.RouteProviderOnly},
 	{"ioctl", ibvfd.RouteIoctlOnly},
@@ -124,17 +124,17 @@ var routes = choices[ibvfd.RoutePolicy]{
 }
 
 // Set implements pflag.Value.
-func (f *routeFlag) Set(s string) error { return routes.set((*ibvfd.RoutePolicy)(f), "route", s) }
+func (f *Route) Set(s string) error { return routes.Set((*ibvfd.RoutePolicy)(f), "route", s) }
 
-func (f *routeFlag) String() string { return routes.name(ibvfd.RoutePolicy(*f)) }
+func (f *Route) String() string { return routes.Name(ibvfd.RoutePolicy(*f)) }
 
 // Type implements pflag.Value.
-func (f *routeFlag) Type() string { return "ROUTE" }
+func (f *Route) Type() string { return "ROUTE" }
 
-// completeGPU lets the shell complete --gpu, and --route where there is one. extra are the words that
+// CompleteGPU lets the shell complete --gpu, and --route where there is one. extra are the words that
 // the command takes beside auto and the specs of this machine.
-func completeGPU(cmd *cobra.Command, extra ...string) {
-	complete(cmd, "gpu", func() []string {
+func CompleteGPU(cmd *cobra.Command, extra ...string) {
+	Complete(cmd, "gpu", func() []string {
 		words := append([]string{"auto"}, extra...)
 		for _, d := range gpualloc.Discover(gpualloc.Env{}) {
 			words = append(words, d.Spec)
@@ -142,12 +142,12 @@ func completeGPU(cmd *cobra.Command, extra ...string) {
 		return words
 	})
 	if cmd.Flags().Lookup("route") != nil {
-		completeWords(cmd, "route", routes.names()...)
+		CompleteWords(cmd, "route", routes.Names()...)
 	}
 }
 
-// complete lets the shell complete a flag from a list that is made when it is asked for.
-func complete(cmd *cobra.Command, name string, list func() []string) {
+// Complete lets the shell complete a flag from a list that is made when it is asked for.
+func Complete(cmd *cobra.Command, name string, list func() []string) {
 	// It fails only for a flag that does not exist.
 	if err := cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return list(), cobra.ShellCompDirectiveNoFileComp
@@ -156,7 +156,7 @@ func complete(cmd *cobra.Command, name string, list func() []string) {
 	}
 }
 
-// completeWords lets the shell complete a flag that has few values.
-func completeWords(cmd *cobra.Command, name string, words ...string) {
-	complete(cmd, name, func() []string { return words })
+// CompleteWords lets the shell complete a flag that has few values.
+func CompleteWords(cmd *cobra.Command, name string, words ...string) {
+	Complete(cmd, name, func() []string { return words })
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package app
 
 import (
 	"context"
@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	program = "dmabuf-reg"
-	schema  = "dmabuf-reg/v1"
+	Program = "dmabuf-reg"
+	Schema  = "dmabuf-reg/v1"
 )
 
-// app is one run of the command.
-type app struct {
-	stdout, stderr io.Writer
-	progress       *cli.Progress
-	version        string
-	json           bool
-	lines          bool      // --json is one object a line
+// App is one run of the command.
+type App struct {
+	Stdout, Stderr io.Writer
+	Progress       *cli.Progress
+	Version        string
+	JSON           bool
+	Lines          bool      // --json is one object a line
 	output         io.Closer // that stdout is, if it is a file of ours
 	reached        bool      // a subcommand began: what fails now is no usage error
 	printed        bool      // the result was printed early
@@ -34,20 +34,20 @@ type app struct {
 	status         int
 }
 
-// result is what a subcommand found. It is marshalled for --json.
-type result interface {
+// Result is what a subcommand found. It is marshalled for --json.
+type Result interface {
 	Text(w io.Writer) error
 }
 
-// run carries out one command line and returns the exit status.
-func (a *app) run(ctx context.Context, root *cobra.Command, args []string) int {
+// Run carries out one command line and returns the exit status.
+func (a *App) Run(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
-	out := &cli.Remembered{Writer: a.stdout} // of help and the version, which Cobra prints
+	out := &cli.Remembered{Writer: a.Stdout} // of help and the version, which Cobra prints
 	if slices.Contains(args, "--json") {
 		out.Writer = io.Discard
 	}
 	root.SetOut(out)
-	root.SetErr(a.stderr)
+	root.SetErr(a.Stderr)
 	cli.Strict(root) // once it knows where to write
 	cmd, err := root.ExecuteContextC(ctx)
 	if a.reached {
@@ -59,11 +59,11 @@ func (a *app) run(ctx context.Context, root *cobra.Command, args []string) int {
 	}
 	switch asked, _ := root.Flags().GetBool("version"); {
 	case err != nil: // Cobra's own refusals, before any of our code ran
-		a.json = a.json || slices.Contains(args, "--json")
+		a.JSON = a.JSON || slices.Contains(args, "--json")
 		return a.finish(name, nil, &cli.UsageError{Err: err})
-	case a.json && !asked: // the document has the version
+	case a.JSON && !asked: // the document has the version
 		return a.finish(name, nil, &cli.UsageError{Err: errors.New("--json is for what a subcommand finds: help and completion have none")})
-	case a.json:
+	case a.JSON:
 		return a.finish(name, nil, nil)
 	case out.Err != nil:
 		return a.finish(name, nil, out.Err)
@@ -72,47 +72,47 @@ func (a *app) run(ctx context.Context, root *cobra.Command, args []string) int {
 }
 
 // finish prints what was found and what went wrong.
-func (a *app) finish(command string, found result, err error) int {
-	a.progress.Clear()
+func (a *App) finish(command string, found Result, err error) int {
+	a.Progress.Clear()
 	status := cli.Status(err)
 	if a.printed {
-		cli.PrintErrors(a.stderr, program, err)
+		cli.PrintErrors(a.Stderr, Program, err)
 		return status
 	}
-	if a.json {
+	if a.JSON {
 		d := cli.Document{
-			Schema: schema, Command: command, Version: a.version,
-			OK: err == nil, Status: status, Errors: cli.Explain(err), OneLine: a.lines,
+			Schema: Schema, Command: command, Version: a.Version,
+			OK: err == nil, Status: status, Errors: cli.Explain(err), OneLine: a.Lines,
 		}
 		if found != nil {
 			d.Result = found
 		}
-		if werr := d.Write(a.stdout); werr != nil { // stderr has what the document would have
+		if werr := d.Write(a.Stdout); werr != nil { // stderr has what the document would have
 			if err == nil {
 				err, status = werr, cli.ExitFailed
 			}
-			cli.PrintErrors(a.stderr, program, err)
+			cli.PrintErrors(a.Stderr, Program, err)
 		}
 		return status
 	}
 	if found != nil {
-		if werr := found.Text(a.stdout); werr != nil && err == nil {
+		if werr := found.Text(a.Stdout); werr != nil && err == nil {
 			err, status = werr, cli.ExitFailed
 		}
 	}
 	if err != nil {
-		cli.PrintErrors(a.stderr, program, err)
+		cli.PrintErrors(a.Stderr, Program, err)
 	}
 	var usage *cli.UsageError
 	if errors.As(err, &usage) {
-		fmt.Fprintf(a.stderr, "See `%s %s--help`.\n", program, spaced(command))
+		fmt.Fprintf(a.Stderr, "See `%s %s--help`.\n", Program, spaced(command))
 	}
 	return status
 }
 
-// early prints a result that another program may wait for while the command goes on.
+// Early prints a result that another program may wait for while the command goes on.
 // Later failures are printed to stderr and are in the exit status.
-func (a *app) early(command string, found result) error {
+func (a *App) Early(command string, found Result) error {
 	if status := a.finish(command, found, nil); status != cli.ExitOK {
 		return errors.New("the result could not be printed")
 	}
@@ -120,17 +120,17 @@ func (a *app) early(command string, found result) error {
 	return nil
 }
 
-// printTo makes a file of ours the place of what is printed. The file is closed at the end.
-func (a *app) printTo(f io.WriteCloser) { a.stdout, a.output = f, f }
+// PrintTo makes a file of ours the place of what is printed. The file is closed at the end.
+func (a *App) PrintTo(f io.WriteCloser) { a.Stdout, a.output = f, f }
 
-// tell says on stderr what happens while the command runs.
-func (a *app) tell(format string, args ...any) {
-	if a.progress != nil {
-		a.progress.Clear()
+// Tell says on stderr what happens while the command runs.
+func (a *App) Tell(format string, args ...any) {
+	if a.Progress != nil {
+		a.Progress.Clear()
 	}
 	a.told.Lock()
 	defer a.told.Unlock()
-	fmt.Fprintf(a.stderr, program+": "+format+"\n", args...)
+	fmt.Fprintf(a.Stderr, Program+": "+format+"\n", args...)
 }
 
 func spaced(s string) string {
@@ -140,16 +140,16 @@ func spaced(s string) string {
 	return s
 }
 
-// ended is err, and that ctx has ended where err does not say so.
-func ended(ctx context.Context, err error) error {
+// Ended is err, and that ctx has ended where err does not say so.
+func Ended(ctx context.Context, err error) error {
 	if over := ctx.Err(); over != nil && !errors.Is(err, over) && !errors.Is(err, context.Cause(ctx)) {
 		return errors.Join(err, over)
 	}
 	return err
 }
 
-// action makes a subcommand's RunE of a function that finds something.
-func (a *app) action(f func(ctx context.Context) (result, error)) func(*cobra.Command, []string) error {
+// Action makes a subcommand's RunE of a function that finds something.
+func (a *App) Action(f func(ctx context.Context) (Result, error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
 		a.reached = true
 		ctx := cmd.Context()
@@ -160,7 +160,7 @@ func (a *app) action(f func(ctx context.Context) (result, error)) func(*cobra.Co
 		a.status = a.finish(cmd.Name(), found, err)
 		if a.output != nil {
 			if err := a.output.Close(); err != nil && a.status == cli.ExitOK {
-				cli.PrintErrors(a.stderr, program, err)
+				cli.PrintErrors(a.Stderr, Program, err)
 				a.status = cli.ExitFailed
 			}
 		}

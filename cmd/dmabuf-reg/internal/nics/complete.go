@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package nics
 
 import (
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/options"
 )
 
-// completeNIC lets the shell complete the --nic of a command that takes one NIC. extra are the words
+// Complete lets the shell complete the --nic of a command that takes one NIC. extra are the words
 // that the command takes beside auto and names.
-func completeNIC(cmd *cobra.Command, extra ...string) {
-	complete(cmd, "nic", func() []string { return append(append([]string{"auto"}, extra...), deviceNames()...) })
+func Complete(cmd *cobra.Command, extra ...string) {
+	options.Complete(cmd, "nic", func() []string { return append(append([]string{"auto"}, extra...), deviceNames()...) })
 }
 
-// completeNICs lets the shell complete --nic, with further names after a comma.
-func completeNICs(cmd *cobra.Command) {
+// CompleteSeveral lets the shell complete --nic, with further names after a comma.
+func CompleteSeveral(cmd *cobra.Command) {
 	if err := cmd.RegisterFlagCompletionFunc("nic", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return nicWords(typed, deviceNames()), cobra.ShellCompDirectiveNoFileComp
 	}); err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package app
 
 import (
 	"io"
@@ -20,7 +20,7 @@ func TestDocumentThatCannotBeWritten(t *testing.T) {
 	defer full.Close()
 	for _, lost := range []error{nil, &cli.Exit{What: "job", Code: 7}} {
 		var said strings.Builder
-		a := &app{stdout: full, stderr: &said, progress: &cli.Progress{}, json: true, lines: true}
+		a := &App{Stdout: full, Stderr: &said, Progress: &cli.Progress{}, JSON: true, Lines: true}
 		status := a.finish("trace", nothing{}, lost)
 		want, words := cli.ExitFailed, "no space left on device"
 		if lost != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package buffer
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
@@ -15,8 +16,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/region"
 )
 
-// allocated describes an allocated or imported buffer.
-type allocated struct {
+// Description describes an allocated or imported buffer.
+type Description struct {
 	Spec      string `json:"spec"` // "" for an imported descriptor
 	Exporter  string `json:"exporter"`
 	Device    string `json:"device"`
@@ -28,26 +29,26 @@ type allocated struct {
 	Segments  int    `json:"segments"`
 }
 
-func (m *allocated) vram() bool { return m.Kind == gpualloc.KindVRAM.String() }
+func (m *Description) VRAM() bool { return m.Kind == gpualloc.KindVRAM.String() }
 
-// words are its kind. Where a driver keeps what was asked for in VRAM is its affair.
-func (m *allocated) words() string {
-	if m.vram() {
+// Words are its kind. Where a driver keeps what was asked for in VRAM is its affair.
+func (m *Description) Words() string {
+	if m.VRAM() {
 		return "asked for in VRAM"
 	}
 	return m.Kind + " memory"
 }
 
-// source is the buffer to register, allocated by us or handed in.
-type source struct {
-	allocated
-	segments []region.Segment
-	owner    dmabuf.Holder
-	alloc    *gpualloc.Buffer // nil if imported
-	close    func() error
+// Source is the buffer to register, allocated by us or handed in.
+type Source struct {
+	Description
+	Segments []region.Segment
+	Owner    dmabuf.Holder
+	Alloc    *gpualloc.Buffer // nil if imported
+	Close    func() error
 }
 
-func importFD(fd int) (*source, error) {
+func Import(fd int) (*Source, error) {
 	buf, err := dmabuf.Import(fd)
 	if err != nil {
 		return nil, err
@@ -56,19 +57,19 @@ func importFD(fd int) (*source, error) {
 	if err != nil {
 		return nil, errors.Join(err, buf.Close())
 	}
-	return &source{
-		allocated: allocated{
+	return &Source{
+		Description: Description{
 			Exporter: info.Exporter, Device: fmt.Sprintf("fd %d", fd), Kind: gpualloc.KindUnknown.String(),
 			Requested: buf.Size(), Size: buf.Size(), Inode: buf.Inode(), Segments: 1,
 		},
-		segments: []region.Segment{{Buf: buf, Length: uint64(buf.Size())}},
-		close:    buf.Close,
+		Segments: []region.Segment{{Buf: buf, Length: uint64(buf.Size())}},
+		Close:    buf.Close,
 	}, nil
 }
 
-// allocate makes a buffer that is going to be registered.
-func allocate(ctx context.Context, spec string, size int64, force bool) (_ *source, err error) {
-	allocator, err := openAllocator(spec)
+// Allocate makes a buffer that is going to be registered.
+func Allocate(ctx context.Context, spec string, size int64, force bool) (_ *Source, err error) {
+	allocator, err := OpenAllocator(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +78,7 @@ func allocate(ctx context.Context, spec string, size int64, force bool) (_ *sour
 			err = errors.Join(err, allocator.Close())
 		}
 	}()
-	buf, err := allocator.Alloc(ctx, size, gpualloc.Options{Name: program, Force: force})
+	buf, err := allocator.Alloc(ctx, size, gpualloc.Options{Name: app.Program, Force: force})
 	if err != nil {
 		return nil, err
 	}
@@ -86,14 +87,14 @@ func allocate(ctx context.Context, spec string, size int64, force bool) (_ *sour
 			return nil, errors.Join(err, buf.Close())
 		}
 	}
-	s := &source{
-		allocated: allocated{
+	s := &Source{
+		Description: Description{
 			Spec: buf.Spec(), Exporter: buf.Exporter(), Device: buf.Device(), Kind: buf.Kind().String(),
 			Requested: buf.Requested(), Size: buf.Size(), Segments: len(buf.Segments()),
 		},
-		owner: buf,
-		alloc: buf,
-		close: func() error { return errors.Join(buf.Close(), allocator.Close()) },
+		Owner: buf,
+		Alloc: buf,
+		Close: func() error { return errors.Join(buf.Close(), allocator.Close()) },
 	}
 	if addr, ok := buf.PCI(); ok {
 		s.PCI = addr.String()
@@ -102,13 +103,13 @@ func allocate(ctx context.Context, spec string, size int64, force bool) (_ *sour
 		if i == 0 {
 			s.Inode = seg.Buf.Inode()
 		}
-		s.segments = append(s.segments, region.Segment{Buf: seg.Buf, Offset: uint64(seg.Offset), Length: uint64(seg.Size), Addr: seg.Addr})
+		s.Segments = append(s.Segments, region.Segment{Buf: seg.Buf, Offset: uint64(seg.Offset), Length: uint64(seg.Size), Addr: seg.Addr})
 	}
 	return s, nil
 }
 
-// openAllocator opens what --gpu names.
-func openAllocator(spec string) (gpualloc.Allocator, error) {
+// OpenAllocator opens what --gpu names.
+func OpenAllocator(spec string) (gpualloc.Allocator, error) {
 	a, err := gpualloc.Open(spec, gpualloc.Env{})
 	switch {
 	case errors.Is(err, fs.ErrPermission): // it is there
@@ -121,8 +122,8 @@ func openAllocator(spec string) (gpualloc.Allocator, error) {
 	return a, err
 }
 
-// notTried is an allocator that this machine does not offer.
-type notTried struct {
+// NotTried is an allocator that this machine does not offer.
+type NotTried struct {
 	Spec   string `json:"spec"`
 	Why    string `json:"why"`
 	Remedy string `json:"remedy"`

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package nics
 
 import (
 	"errors"
@@ -39,7 +39,7 @@ func TestNICNames(t *testing.T) {
 		{"mlx5_0,auto", nil, "auto does not go with names"},
 		{strings.Join(many, ","), nil, "65 NICs, where a connection has 64 at most"},
 	} {
-		got, err := nicNames(c.list)
+		got, err := Names(c.list)
 		var usage *cli.UsageError
 		if !slices.Equal(got, c.want) || (c.says == "") != (err == nil) || err != nil && (!errors.As(err, &usage) || !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%q: %q, %v", c.list, got, err)
@@ -49,12 +49,12 @@ func TestNICNames(t *testing.T) {
 
 // A command that takes one NIC says so of a list, and names a NIC that is not there.
 func TestPickOneOfList(t *testing.T) {
-	list := []nic{{Info: ibdev.Info{Name: "mlx5_0"}}, {Info: ibdev.Info{Name: "mlx5_1"}}}
+	list := []Device{{Info: ibdev.Info{Name: "mlx5_0"}}, {Info: ibdev.Info{Name: "mlx5_1"}}}
 	var usage *cli.UsageError
-	if _, err := pickNICs(list, "mlx5_0,mlx5_1", ""); !errors.As(err, &usage) || !strings.Contains(err.Error(), "this command takes one NIC; serve, connect and bench take several") {
+	if _, err := PickAmong(list, "mlx5_0,mlx5_1", ""); !errors.As(err, &usage) || !strings.Contains(err.Error(), "this command takes one NIC; serve, connect and bench take several") {
 		t.Error(err)
 	}
-	if _, err := pickNICs(list, "mlx5_7", ""); !errors.Is(err, unix.ENODEV) || errors.As(err, &usage) {
+	if _, err := PickAmong(list, "mlx5_7", ""); !errors.Is(err, unix.ENODEV) || errors.As(err, &usage) {
 		t.Error(err)
 	}
 }

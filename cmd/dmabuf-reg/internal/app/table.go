@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package app
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/human"
 )
 
-// table prints rows and, below, a note for each that needs one.
-func table(w io.Writer, rows [][]string, notes [][2]string, empty string) error {
+// Table prints rows and, below, a note for each that needs one.
+func Table(w io.Writer, rows [][]string, notes [][2]string, empty string) error {
 	if len(rows) == 1 {
 		_, err := fmt.Fprintln(w, empty)
 		return err
@@ -26,8 +26,8 @@ func table(w io.Writer, rows [][]string, notes [][2]string, empty string) error 
 	return nil
 }
 
-// approximately is a number of bytes in a table.
-func approximately(n int64) string {
+// Approximately is a number of bytes in a table.
+func Approximately(n int64) string {
 	switch {
 	case n >= 1<<20:
 		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))

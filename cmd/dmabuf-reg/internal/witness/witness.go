@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package witness
 
 import (
 	"context"
@@ -14,25 +14,25 @@ import (
 	"github.com/gpurdma/gpurdma/trace"
 )
 
-// witness watches this process's registrations for --trace. A nil one answers
+// Witness watches this process's registrations for --trace. A nil one answers
 // nothing: it was not asked for.
-type witness struct {
+type Witness struct {
 	tracer *trace.Tracer
 	prover placement.Prover
 }
 
-func newWitness(wanted bool) (*witness, error) {
+func New(wanted bool) (*Witness, error) {
 	if !wanted {
 		return nil, nil
 	}
-	t, err := openTracer(trace.Config{Self: true, RDMAOnly: true, NoInventory: true})
+	t, err := OpenTracer(trace.Config{Self: true, RDMAOnly: true, NoInventory: true})
 	if err != nil {
 		return nil, err
 	}
-	return &witness{t, t}, nil
+	return &Witness{t, t}, nil
 }
 
-func (w *witness) close() error {
+func (w *Witness) Close() error {
 	if w == nil {
 		return nil
 	}
@@ -42,9 +42,9 @@ func (w *witness) close() error {
 // testimony bounds how long a registration that was made may take to be seen.
 const testimony = 30 * time.Second
 
-// place says where a registration that lives has its bytes, nil without a
+// Place says where a registration that lives has its bytes, nil without a
 // tracer.
-func (w *witness) place(ctx context.Context, nic string, lkey uint32) (*placement.Placement, error) {
+func (w *Witness) Place(ctx context.Context, nic string, lkey uint32) (*placement.Placement, error) {
 	if w == nil {
 		return nil, nil
 	}
@@ -62,16 +62,16 @@ type provable interface {
 	Prove(context.Context, placement.Prover) (placement.Placement, error)
 }
 
-// buffer says where a registered buffer has its bytes.
-func (w *witness) buffer(ctx context.Context, b provable) (placement.Placement, error) {
+// Buffer says where a registered buffer has its bytes.
+func (w *Witness) Buffer(ctx context.Context, b provable) (placement.Placement, error) {
 	ctx, cancel := context.WithTimeout(ctx, testimony)
 	defer cancel()
 	return b.Prove(ctx, w.prover)
 }
 
-// why says what kept a registration's bytes from its GPU's memory, "" if that was
+// Why says what kept a registration's bytes from its GPU's memory, "" if that was
 // not seen.
-func (w *witness) why(nic string, lkey uint32) string {
+func (w *Witness) Why(nic string, lkey uint32) string {
 	if w == nil {
 		return ""
 	}
@@ -87,10 +87,10 @@ func (w *witness) why(nic string, lkey uint32) string {
 	return ""
 }
 
-// refusal explains the newest registration of this process that failed, nil if
+// Refusal explains the newest registration of this process that failed, nil if
 // none was seen, and lets its error say what is proven now. Where our own checks
 // refused, the kernel has not been asked.
-func (w *witness) refusal(ctx context.Context, err error) *trace.Failure {
+func (w *Witness) Refusal(ctx context.Context, err error) *trace.Failure {
 	var e *ibvfd.RegError
 	if w == nil || errors.As(err, &e) && e.Latest <= fault.StageProvider {
 		return nil
@@ -136,8 +136,8 @@ var stages = map[trace.Stage]fault.Stage{
 	trace.StageVmap: fault.StageMap, trace.StageDriver: fault.StageDriver,
 }
 
-// openTracer says by the exit status whether tracing could work here at all.
-func openTracer(c trace.Config) (*trace.Tracer, error) {
+// OpenTracer says by the exit status whether tracing could work here at all.
+func OpenTracer(c trace.Config) (*trace.Tracer, error) {
 	t, err := trace.Open(c)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil, &cli.Unavailable{Err: err}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package nics
 
 import (
 	"fmt"
@@ -17,40 +17,40 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// choice is a NIC and why it is the one.
-type choice struct{ Name, Why string }
+// Choice is a NIC and why it is the one.
+type Choice struct{ Name, Why string }
 
-// pickNIC resolves --nic for memory of a PCI device, pci being "" where there is none.
-func pickNIC(name string, pci string) (choice, error) {
-	nics, err := candidates(name)
+// Pick resolves --nic for memory of a PCI device, pci being "" where there is none.
+func Pick(name string, pci string) (Choice, error) {
+	nics, err := Candidates(name)
 	if err != nil {
-		return choice{}, err
+		return Choice{}, err
 	}
-	choices, err := pickNICs(nics, name, pci)
+	choices, err := PickAmong(nics, name, pci)
 	if err != nil {
-		return choice{}, err
+		return Choice{}, err
 	}
 	if len(choices) > 1 {
-		return choice{}, &cli.UsageError{Err: fmt.Errorf("--nic %s means %d devices here, one is needed", name, len(choices))}
+		return Choice{}, &cli.UsageError{Err: fmt.Errorf("--nic %s means %d devices here, one is needed", name, len(choices))}
 	}
 	return choices[0], nil
 }
 
-// candidates lists the NICs, and asks them what they support if the choice
+// Candidates lists the NICs, and asks them what they support if the choice
 // depends on it. Else the registration will tell.
-func candidates(name string) ([]nic, error) {
+func Candidates(name string) ([]Device, error) {
 	if name == "auto" {
-		return findNICs(ibdev.ListWithoutGIDs)
+		return Find(ibdev.ListWithoutGIDs)
 	}
-	return listNICs(ibdev.ListWithoutGIDs)
+	return List(ibdev.ListWithoutGIDs)
 }
 
-// pickNICs resolves --nic among nics: a name, auto or all.
-func pickNICs(nics []nic, name string, pci string) ([]choice, error) {
+// PickAmong resolves --nic among nics: a name, auto or all.
+func PickAmong(nics []Device, name string, pci string) ([]Choice, error) {
 	var names []string
 	for _, n := range nics {
 		if n.Name == name {
-			return []choice{{name, "asked for by name"}}, nil
+			return []Choice{{name, "asked for by name"}}, nil
 		}
 		names = append(names, n.Name)
 	}
@@ -65,9 +65,9 @@ func pickNICs(nics []nic, name string, pci string) ([]choice, error) {
 	}
 	switch name {
 	case "all":
-		var all []choice
+		var all []Choice
 		for _, n := range names {
-			all = append(all, choice{n, "all were asked for"})
+			all = append(all, Choice{n, "all were asked for"})
 		}
 		return all, nil
 	case "auto":
@@ -81,7 +81,7 @@ func pickNICs(nics []nic, name string, pci string) ([]choice, error) {
 
 // nearest picks among the NICs that can register dma-bufs; if none is known
 // to, among all, so that the registration says what is missing.
-func nearest(nics []nic, pci string) ([]choice, error) {
+func nearest(nics []Device, pci string) ([]Choice, error) {
 	var able, all []ibdev.Info
 	for _, n := range nics {
 		all = append(all, n.Info)
@@ -104,11 +104,11 @@ func nearest(nics []nic, pci string) ([]choice, error) {
 	if err != nil {
 		return nil, &cli.Unavailable{Err: err}
 	}
-	return []choice{{n.Name, n.Why + note}}, nil
+	return []Choice{{n.Name, n.Why + note}}, nil
 }
 
-// nicNames returns the words of --nic.
-func nicNames(list string) ([]string, error) {
+// Names returns the words of --nic.
+func Names(list string) ([]string, error) {
 	names := strings.Split(list, ",")
 	if len(names) == 1 {
 		return names, nil
@@ -134,14 +134,14 @@ func nicNames(list string) ([]string, error) {
 	return names, nil
 }
 
-// pickSeveral resolves the NICs of --nic.
-func pickSeveral(names []string, pci string) (list []choice, err error) {
-	nics, err := candidates("")
+// PickSeveral resolves the NICs of --nic.
+func PickSeveral(names []string, pci string) (list []Choice, err error) {
+	nics, err := Candidates("")
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range names {
-		one, err := pickNICs(nics, name, pci)
+		one, err := PickAmong(nics, name, pci)
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package nics
 
 import (
 	"errors"
@@ -15,23 +15,23 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
-// gidFlag says which GIDs of a NIC's port connections may have.
-type gidFlag struct {
-	wish gid.Wish
-	text string
+// GID says which GIDs of a NIC's port connections may have.
+type GID struct {
+	Wish gid.Wish
+	Text string
 }
 
 // Set implements pflag.Value. A later value keeps the wishes of an earlier one that it does
 // not set.
-func (f *gidFlag) Set(s string) error {
-	w := f.wish
+func (f *GID) Set(s string) error {
+	w := f.Wish
 	for word := range strings.SplitSeq(s, ",") {
 		word = strings.TrimSpace(word)
 		if err := addWish(&w, word); err != nil {
 			return fmt.Errorf("%q %w: write an address or a network (10.0.0.1, 10.0.0.0/24), v1, v2, ipv4, ipv6, dev=eth0.5, vlan=5 or vlan=none, and commas between several", word, err)
 		}
 	}
-	f.wish, f.text = w, s
+	f.Wish, f.Text = w, s
 	return nil
 }
 
@@ -78,9 +78,9 @@ func addWish(w *gid.Wish, word string) error {
 	return nil
 }
 
-// granted refuses what no port of the NIC that is up has, before anybody is waited for.
-func (f *gidFlag) granted(nic string, port int) error {
-	if f.wish == (gid.Wish{}) {
+// Granted refuses what no port of the NIC that is up has, before anybody is waited for.
+func (f *GID) Granted(nic string, port int) error {
+	if f.Wish == (gid.Wish{}) {
 		return nil
 	}
 	ctx, err := ibvfd.Open(nic)
@@ -103,20 +103,20 @@ func (f *gidFlag) granted(nic string, port int) error {
 		if state.State != ibdev.PortActive {
 			continue
 		}
-		if _, _, err = ctx.ChooseGID(p, f.wish); !errors.Is(err, gid.ErrNone) {
+		if _, _, err = ctx.ChooseGID(p, f.Wish); !errors.Is(err, gid.ErrNone) {
 			return err
 		}
 	}
 	if err != nil {
 		err = &dmabuf.Error{
-			Op: "choose a GID", Device: nic, Detail: "--gid " + f.text, Err: err,
+			Op: "choose a GID", Device: nic, Detail: "--gid " + f.Text, Err: err,
 			Remedy: fmt.Sprintf("ask for one that is there: /sys/class/infiniband/%s/ports/*/gids has them", nic),
 		}
 	}
 	return err
 }
 
-func (f *gidFlag) String() string { return f.text }
+func (f *GID) String() string { return f.Text }
 
 // Type implements pflag.Value.
-func (f *gidFlag) Type() string { return "WISH" }
+func (f *GID) Type() string { return "WISH" }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package nics
 
 import (
 	"errors"
@@ -10,29 +10,29 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
-// nic is an RDMA device with what it supports.
-type nic struct {
+// Device is an RDMA device with what it supports.
+type Device struct {
 	ibdev.Info
 	Support *ibvfd.Support `json:"support"`                 // null if the probe itself failed
 	Problem string         `json:"support_error,omitempty"` // why it failed
 }
 
-// listNICs lists the RDMA devices, by ibdev.List or DevicesWithoutGIDs.
-func listNICs(devices func(sys string) ([]ibdev.Info, error)) ([]nic, error) {
+// List lists the RDMA devices, by ibdev.List or DevicesWithoutGIDs.
+func List(devices func(sys string) ([]ibdev.Info, error)) ([]Device, error) {
 	infos, err := devices("")
 	if err != nil {
 		return nil, err
 	}
-	nics := []nic{}
+	nics := []Device{}
 	for _, info := range infos {
-		nics = append(nics, nic{Info: info})
+		nics = append(nics, Device{Info: info})
 	}
 	return nics, nil
 }
 
-// findNICs lists the RDMA devices and asks each what it supports.
-func findNICs(devices func(sys string) ([]ibdev.Info, error)) ([]nic, error) {
-	nics, err := listNICs(devices)
+// Find lists the RDMA devices and asks each what it supports.
+func Find(devices func(sys string) ([]ibdev.Info, error)) ([]Device, error) {
+	nics, err := List(devices)
 	if err != nil {
 		return nil, err
 	}
@@ -55,26 +55,26 @@ func deviceNames() (list []string) {
 	return list
 }
 
-// openNIC opens a device that pickNIC named.
-func openNIC(name string) (*ibvfd.Context, error) {
+// Open opens a device that pickNIC named.
+func Open(name string) (*ibvfd.Context, error) {
 	c, err := ibvfd.Open(name)
-	return c, missing(err)
+	return c, Missing(err)
 }
 
-// needLibrary fails early if no NIC could be opened whatever its name.
-func needLibrary() error {
+// NeedLibrary fails early if no NIC could be opened whatever its name.
+func NeedLibrary() error {
 	c, err := ibvfd.Open("")
 	if err == nil {
 		return c.Close()
 	}
-	if err = missing(err); errors.As(err, new(*cli.Unavailable)) {
+	if err = Missing(err); errors.As(err, new(*cli.Unavailable)) {
 		return err
 	}
 	return nil
 }
 
-// missing marks what is no failure of the device.
-func missing(err error) error {
+// Missing marks what is no failure of the device.
+func Missing(err error) error {
 	if errors.Is(err, ibvfd.ErrNotBuilt) || errors.Is(err, ibvfd.ErrNoLibrary) || errors.Is(err, ibvfd.ErrBrokenLibrary) {
 		return &cli.Unavailable{Err: err}
 	}
