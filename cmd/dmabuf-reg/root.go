@@ -6,6 +6,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/devices"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/inspect"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/register"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/tracing"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/verify"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 )
 
@@ -42,7 +47,7 @@ interrupted by Ctrl-C, SIGTERM or SIGHUP, after closing everything.`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return cli.Given(cmd, needs) },
 	}
 	root.PersistentFlags().BoolVar(&a.JSON, "json", false, "print one JSON document (schema "+app.Schema+") instead of tables")
-	root.AddCommand(devicesCommand(a), registerCommand(a), verifyCommand(a), inspectCommand(a), traceCommand(a), explainCommand(a), serveCommand(a), connectCommand(a), benchCommand(a))
+	root.AddCommand(devices.Command(a), register.Command(a), verify.Command(a), inspect.Command(a), tracing.Trace(a), tracing.Explain(a), serveCommand(a), connectCommand(a), benchCommand(a))
 	return root
 }
 
