@@ -6,9 +6,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/bench"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/connect"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/devices"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/inspect"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/register"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/serve"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/tracing"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/verify"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
@@ -47,7 +50,7 @@ interrupted by Ctrl-C, SIGTERM or SIGHUP, after closing everything.`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return cli.Given(cmd, needs) },
 	}
 	root.PersistentFlags().BoolVar(&a.JSON, "json", false, "print one JSON document (schema "+app.Schema+") instead of tables")
-	root.AddCommand(devices.Command(a), register.Command(a), verify.Command(a), inspect.Command(a), tracing.Trace(a), tracing.Explain(a), serveCommand(a), connectCommand(a), benchCommand(a))
+	root.AddCommand(devices.Command(a), register.Command(a), verify.Command(a), inspect.Command(a), tracing.Trace(a), tracing.Explain(a), serve.Command(a), connect.Command(a), bench.Command(a))
 	return root
 }
 
