@@ -66,7 +66,7 @@ func TestVMBench(t *testing.T) {
 		// Each staged operation copies every byte. There are fewer fills here than would
 		// let a byte have an old value again (refresh).
 		want := int64(0)
-		if p.Kind == station.Staged {
+		if p.Kind == station.PathStaged {
 			want = p.Size * int64(l.Samples+b.Operations)
 		}
 		if p.StagedBytes != want {

@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 )
 
+// Names of the program and of the form of its JSON documents.
 const (
 	Program = "dmabuf-reg"
 	Schema  = "dmabuf-reg/v1"
@@ -25,13 +26,14 @@ type App struct {
 	Stdout, Stderr io.Writer
 	Progress       *cli.Progress
 	Version        string
-	JSON           bool
-	Lines          bool      // --json is one object a line
-	output         io.Closer // that stdout is, if it is a file of ours
-	reached        bool      // a subcommand began: what fails now is no usage error
-	printed        bool      // the result was printed early
-	told           sync.Mutex
-	status         int
+	JSON           bool // --json
+	Lines          bool // --json is one object a line
+
+	output  io.Closer // that stdout is, if it is a file of ours
+	reached bool      // a subcommand began: what fails now is no usage error
+	printed bool      // the result was printed early
+	told    sync.Mutex
+	status  int
 }
 
 // Result is what a subcommand found. It is marshalled for --json.

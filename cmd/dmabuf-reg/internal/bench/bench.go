@@ -42,7 +42,7 @@ type params struct {
 }
 
 // kinds are the kinds of memory on this side that are compared.
-var kinds = []string{station.Direct, station.Staged, station.Host}
+var kinds = []string{station.PathDirect, station.PathStaged, station.Host}
 
 const (
 	maxSlice   = 100 * time.Millisecond
@@ -116,6 +116,7 @@ func spreadOf(list []float64) spread {
 	return spread{Median: at(2), Low: at(1), High: at(3)}
 }
 
+// Command is `bench`.
 func Command(a *app.App) *cobra.Command {
 	var f params
 	cmd := &cobra.Command{

@@ -112,7 +112,7 @@ func TestBenchFiles(t *testing.T) {
 	}
 	defer f.Close()
 	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil || len(rows) != 1+len(r.Points) || rows[1][0] != "write" || rows[2][2] != station.Staged {
+	if err != nil || len(rows) != 1+len(r.Points) || rows[1][0] != "write" || rows[2][2] != station.PathStaged {
 		t.Errorf("%v, %v", rows, err)
 	}
 	drawing, err := os.ReadFile(filepath.Join(dir, "r.svg"))

@@ -226,6 +226,7 @@ func (r *FlapResult) sums() string {
 		human.Plural(int(r.Lost), "message"), human.Plural(int(r.Twice), "message"))
 }
 
+// Text implements app.Result.
 func (r *FlapResult) Text(w io.Writer) error {
 	rows := [][]string{{"OP", "SIZE", "OPERATIONS", "RATE"}}
 	for _, x := range r.Rows {

@@ -47,8 +47,8 @@ type turn struct {
 // open makes a buffer of each kind that there can be.
 func (m *meter) open(ctx context.Context, r *Result) error {
 	for _, kind := range m.f.kinds {
-		if kind == station.Direct && m.Path == station.Moved {
-			kind = station.Moved // it is registered, and called what it is
+		if kind == station.PathDirect && m.Path == station.PathMoved {
+			kind = station.PathMoved // it is registered, and called what it is
 		}
 		bufs, why, err := m.of(ctx, kind)
 		if err != nil {
@@ -78,7 +78,7 @@ func (m *meter) of(ctx context.Context, kind string) ([]*memory.Buffer, string, 
 		bufs, err = m.AllocHost(m.Memory.Size)
 	case m.OnHost():
 		return nil, "the memory is host memory", nil
-	case kind == station.Direct:
+	case kind == station.PathDirect:
 		return nil, m.Why, nil // it was tried
 	default:
 		bufs, err = m.Buffer(ctx, memory.StagedOnly)
@@ -187,7 +187,7 @@ func (m *meter) ops(ctx context.Context, t *turn, op talk.Op, size int64, n, dep
 		if op != talk.Read {
 			w.Count = w.Slots // of each kind, as what is sent must not change meanwhile
 		}
-		if t.kind == station.Staged && op != talk.Read {
+		if t.kind == station.PathStaged && op != talk.Read {
 			// Bytes that have not changed since the last time would not be copied again.
 			if err := m.refresh(size * int64(w.Slots)); err != nil {
 				return 0, err

@@ -78,6 +78,7 @@ func (r *Result) csv(w io.Writer) error {
 	return c.Error()
 }
 
+// Text implements app.Result.
 func (r *Result) Text(w io.Writer) error {
 	if err := r.Local.Text(w); err != nil {
 		return err

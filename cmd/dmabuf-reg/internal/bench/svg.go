@@ -25,7 +25,7 @@ const (
 )
 
 var (
-	colours = map[string]string{station.Direct: "#1b7837", station.Moved: "#d95f02", station.Staged: "#b2182b", station.Host: "#2166ac"}
+	colours = map[string]string{station.PathDirect: "#1b7837", station.PathMoved: "#d95f02", station.PathStaged: "#b2182b", station.Host: "#2166ac"}
 	dashes  = map[string]string{"write": "", "read": "7 4", "send": "2 3"}
 )
 

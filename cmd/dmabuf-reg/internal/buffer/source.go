@@ -29,6 +29,7 @@ type Description struct {
 	Segments  int    `json:"segments"`
 }
 
+// VRAM reports whether the allocator asked for memory of a GPU.
 func (m *Description) VRAM() bool { return m.Kind == gpualloc.KindVRAM.String() }
 
 // Words are its kind. Where a driver keeps what was asked for in VRAM is its affair.
@@ -48,6 +49,7 @@ type Source struct {
 	Close    func() error
 }
 
+// Import takes a dma-buf whose descriptor the parent process has left open. It borrows the descriptor.
 func Import(fd int) (*Source, error) {
 	buf, err := dmabuf.Import(fd)
 	if err != nil {

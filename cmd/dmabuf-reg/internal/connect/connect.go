@@ -51,6 +51,7 @@ type Result struct {
 	interrupted bool // before they were done
 }
 
+// Command is `connect`.
 func Command(a *app.App) *cobra.Command {
 	var f params
 	cmd := &cobra.Command{
@@ -161,6 +162,7 @@ func (f *params) plan() (list []trial.Planned) {
 	return list
 }
 
+// Text implements app.Result.
 func (r *Result) Text(w io.Writer) error {
 	if err := r.Local.Text(w); err != nil {
 		return err

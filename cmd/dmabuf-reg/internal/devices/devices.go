@@ -28,6 +28,7 @@ type Result struct {
 	NVML       string                 `json:"nvml"` // why nvidia could not be listed; "" if it was
 }
 
+// Command is `devices`.
 func Command(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "devices",
@@ -59,6 +60,7 @@ func Find() (*Result, error) {
 	return d, nil
 }
 
+// Text implements app.Result.
 func (d *Result) Text(w io.Writer) error {
 	fmt.Fprintln(w, "Memory that can be exported as a dma-buf:")
 	rows := [][]string{{"SPEC", "DRIVER", "EXPORTER", "DEVICE", "PCI", "KIND", "LIMIT", "STATE"}}

@@ -32,6 +32,7 @@ type Cables struct {
 	List []Cable
 }
 
+// Close closes the connection to the kernel. It mends no link.
 func (n *Cables) Close() error { return n.c.Close() }
 
 // FindCables finds the network device of each NIC, and refuses what must not be cut, or may not be,

@@ -34,7 +34,7 @@ type Flapper struct {
 	Cables []Cable
 	States func() ([]link.RailState, error)
 	Random *rand.Rand
-	Count  int
+	Count  int           // how many cuts there are to be
 	Limit  time.Duration // for a rail to be back
 	begun  time.Time
 	// Bounds of the time between two cuts, and of the time that a link is cut.

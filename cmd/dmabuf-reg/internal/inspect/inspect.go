@@ -38,6 +38,7 @@ type Buffer struct {
 	Attached []string `json:"attached"`
 }
 
+// Command is `inspect`.
 func Command(a *app.App) *cobra.Command {
 	var pid int
 	cmd := &cobra.Command{
@@ -112,6 +113,7 @@ func (r *Result) addKernel(kernel []dmabuf.KernelBuf) {
 	slices.SortFunc(r.Buffers, func(a, b Buffer) int { return cmp.Compare(a.Inode, b.Inode) })
 }
 
+// Text implements app.Result.
 func (r *Result) Text(w io.Writer) error {
 	rows := [][]string{{"INODE", "EXPORTER", "NAME", "SIZE", "HELD BY", "ATTACHED DEVICES"}}
 	var total int64

@@ -118,6 +118,7 @@ func FirstWay(l Link) (Way, error) {
 	return WayOf(list[0].Path), nil
 }
 
+// WayOf describes the path of a connection.
 func WayOf(c engine.ConnPath) Way {
 	return Way{Port: c.Port, GID: c.GID.String(), Peer: c.Peer.String(), Why: c.Why, text: c.String()}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/workqueue"
 )
 
-// Link is a connection as a line uses it: over one NIC, or with a rail for each of several. One
+// Link is a connection over one NIC, or with a rail for each of several. done is the context of the
+// completion of an operation. One
 // goroutine at a time may use it.
 type Link interface {
 	// Receive makes the next message go into memory of this side.
@@ -23,7 +24,7 @@ type Link interface {
 	Atomic(kind operation.Kind, result rails.Local, there rails.Remote, x, y uint64, done any) error
 	// Take waits for completions. Those of one NIC are of all its connections.
 	Take(ctx context.Context, list []operation.Completion) (int, error)
-	// Offer gives the peer access to memory, and offered returns what the peer has offered.
+	// Offer gives the peer access to memory, and Offered returns what the peer has offered.
 	Offer(ctx context.Context, here rails.Local, access ibvfd.Access) error
 	Offered(ctx context.Context) (rails.Remote, error)
 	// Gone waits until the connection has ended.

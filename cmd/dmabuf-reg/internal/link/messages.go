@@ -49,6 +49,7 @@ type wanted struct {
 	heard int64 // bytes
 }
 
+// Receive implements Link.
 func (r *OverRails) Receive(into rails.Local, done any) error {
 	r.mu.Lock()
 	r.in.wanted = append(r.in.wanted, &wanted{into: into, done: done, left: pieces(operation.Send, into.Len)})

@@ -14,7 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/rma"
 )
 
-// oneNIC is a connection of the station's only NIC. Messages are the program's own: a receive is
+// oneNIC is a connection of an endpoint of one NIC. Messages are the program's own: a receive is
 // posted for each.
 type oneNIC struct {
 	ep     *engine.Endpoint

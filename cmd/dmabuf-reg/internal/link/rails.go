@@ -75,11 +75,13 @@ func Over(c *rails.Conn, changed func(rails.State)) *OverRails {
 	return r
 }
 
+// Begin implements Link.
 func (r *OverRails) Begin(kind operation.Kind, here rails.Local, there rails.Remote, flags operation.Flags, done any) error {
 	// Each operation is posted by itself.
 	return r.add(&posting{kind: kind, here: here, there: there, flags: flags &^ operation.FlagMore, done: done, left: pieces(kind, here.Len)})
 }
 
+// Atomic implements Link.
 func (r *OverRails) Atomic(kind operation.Kind, result rails.Local, there rails.Remote, x, y uint64, done any) error {
 	return r.add(&posting{kind: kind, here: result, there: there, x: x, y: y, done: done, left: 1})
 }
@@ -231,6 +233,7 @@ func (r *OverRails) push(c operation.Completion) {
 	r.awake()
 }
 
+// Take implements Link.
 func (r *OverRails) Take(ctx context.Context, list []operation.Completion) (int, error) {
 	for {
 		if err := r.post(); err != nil {
@@ -264,10 +267,12 @@ func (r *OverRails) Take(ctx context.Context, list []operation.Completion) (int,
 // exported is the name of a side's buffer.
 const exported = "buffer"
 
+// Offer implements Link.
 func (r *OverRails) Offer(ctx context.Context, here rails.Local, access ibvfd.Access) error {
 	return r.c.Export(ctx, exported, spans(here), access)
 }
 
+// Offered implements Link.
 func (r *OverRails) Offered(ctx context.Context) (rails.Remote, error) {
 	first, more, err := r.c.Import(ctx, exported)
 	if err != nil {
@@ -276,6 +281,7 @@ func (r *OverRails) Offered(ctx context.Context) (rails.Remote, error) {
 	return rails.Remote{First: first, More: more, Len: first.Size()}, nil
 }
 
+// Gone implements Link.
 func (r *OverRails) Gone(ctx context.Context) error {
 	select {
 	case <-r.c.Done():
@@ -285,6 +291,7 @@ func (r *OverRails) Gone(ctx context.Context) error {
 	}
 }
 
+// Now implements Link.
 func (r *OverRails) Now() ([]RailState, error) {
 	states := r.c.States()
 	list := make([]RailState, len(states))
@@ -299,6 +306,7 @@ func (r *OverRails) Now() ([]RailState, error) {
 	return list, nil
 }
 
+// Close implements Link.
 func (r *OverRails) Close() error {
 	err := r.c.Close()
 	r.end()
@@ -326,6 +334,7 @@ type Counted struct {
 	Longest                   time.Duration
 }
 
+// Counted returns the counters since the last Restart; those of messages that came are since the beginning.
 func (r *OverRails) Counted() Counted {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,7 +17,7 @@ type Device struct {
 	Problem string         `json:"support_error,omitempty"` // why it failed
 }
 
-// List lists the RDMA devices, by ibdev.List or DevicesWithoutGIDs.
+// List lists the RDMA devices, by ibdev.List or ListWithoutGIDs.
 func List(devices func(sys string) ([]ibdev.Info, error)) ([]Device, error) {
 	infos, err := devices("")
 	if err != nil {
@@ -55,7 +55,7 @@ func deviceNames() (list []string) {
 	return list
 }
 
-// Open opens a device that pickNIC named.
+// Open opens a device that Pick named.
 func Open(name string) (*ibvfd.Context, error) {
 	c, err := ibvfd.Open(name)
 	return c, Missing(err)

@@ -116,6 +116,7 @@ func (f *GID) Granted(nic string, port int) error {
 	return err
 }
 
+// String implements pflag.Value.
 func (f *GID) String() string { return f.Text }
 
 // Type implements pflag.Value.

@@ -16,6 +16,7 @@ import (
 // Access is a set of MR access flags.
 type Access ibvfd.Access
 
+// DefaultAccess lets peers read and write.
 const DefaultAccess = Access(ibvfd.AccessLocalWrite | ibvfd.AccessRemoteRead | ibvfd.AccessRemoteWrite)
 
 var accessByName = []struct {
@@ -30,6 +31,7 @@ var accessByName = []struct {
 	{"relaxed-ordering", ibvfd.AccessRelaxedOrdering},
 }
 
+// AccessNames lists the names of access flags.
 func AccessNames() string {
 	names := make([]string, len(accessByName))
 	for i, a := range accessByName {
@@ -84,6 +86,7 @@ type Choices[T ~int] []struct {
 	Value T
 }
 
+// Names lists the names of the values.
 func (c Choices[T]) Names() []string {
 	names := make([]string, len(c))
 	for i, x := range c {
@@ -92,6 +95,7 @@ func (c Choices[T]) Names() []string {
 	return names
 }
 
+// Set takes the value of a name. what is the flag, for the error.
 func (c Choices[T]) Set(to *T, what, s string) error {
 	for _, x := range c {
 		if s == x.Name {
@@ -104,6 +108,7 @@ func (c Choices[T]) Set(to *T, what, s string) error {
 	return fmt.Errorf("%q is no %s: write %s or %s", s, what, strings.Join(names[:last], ", "), names[last])
 }
 
+// Name is the name of a value, or its number.
 func (c Choices[T]) Name(v T) string {
 	for _, x := range c {
 		if v == x.Value {
@@ -126,6 +131,7 @@ var routes = Choices[ibvfd.RoutePolicy]{
 // Set implements pflag.Value.
 func (f *Route) Set(s string) error { return routes.Set((*ibvfd.RoutePolicy)(f), "route", s) }
 
+// String implements pflag.Value.
 func (f *Route) String() string { return routes.Name(ibvfd.RoutePolicy(*f)) }
 
 // Type implements pflag.Value.

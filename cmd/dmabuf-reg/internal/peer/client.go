@@ -28,9 +28,9 @@ type Client struct {
 	*Line
 	Server Server
 	Way    link.Way
-	AtOnce int // messages that the server receives at a time
-	Addr   string
-	id     uint32
+	AtOnce int    // messages that the server receives at a time
+	Addr   string // of the server
+	id     uint32 // of the last request
 }
 
 // Dial connects, and gets the server's buffer. The caller hangs up.

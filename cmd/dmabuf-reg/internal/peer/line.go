@@ -24,15 +24,16 @@ import (
 type Line struct {
 	*station.Station
 	Link   link.Link
-	Remote rails.Remote // the peer's buffer
+	Remote rails.Remote                                            // the peer's buffer
+	Depth  int                                                     // operations of a run that are under way
+	Pull   func(ctx context.Context) (operation.Completion, error) // takes the next completion
+	Want   int64                                                   // length of the messages that dataIn is of
+
 	// ctl is for a message that goes out, one that comes in, and what atomics
 	// return; ctls are what each NIC has of it.
 	ctl   *memory.Buffer
 	ctls  []*memory.Buffer
-	Depth int // operations of a run that are under way
-	Pull  func(ctx context.Context) (operation.Completion, error)
 	marks [marks]mark
-	Want  int64 // length of the messages that dataIn is of
 	odd   int   // messages of another length
 	heard int64 // length of the request or answer that came last
 }
@@ -67,6 +68,7 @@ const (
 	ctlSize  = atResult + 8
 )
 
+// NewLine makes a line of a link. The caller sets Pull, and hangs up.
 func NewLine(s *station.Station, over link.Link) (*Line, error) {
 	ctls, err := s.AllocHost(ctlSize)
 	if err != nil {
@@ -252,6 +254,7 @@ func ReadWord(b *memory.Buffer, at int64) (uint64, error) {
 	return binary.NativeEndian.Uint64(p[:]), err
 }
 
+// WriteWord writes 8 bytes as atomics see them.
 func WriteWord(b *memory.Buffer, at int64, v uint64) error {
 	var p [8]byte
 	binary.NativeEndian.PutUint64(p[:], v)

@@ -83,6 +83,7 @@ type mr struct {
 	Why string `json:"why,omitempty"`
 }
 
+// Command is `register`.
 func Command(a *app.App) *cobra.Command {
 	f := Params{size: 1 << 20, Access: options.DefaultAccess}
 	cmd := &cobra.Command{
@@ -310,6 +311,7 @@ func hold(ctx context.Context, a *app.App, r *Result, d time.Duration) (app.Resu
 // shownMRs bounds the table; --json has all.
 const shownMRs = 16
 
+// Text implements app.Result.
 func (r *Result) Text(w io.Writer) error {
 	m := r.Memory
 	from := m.Spec

@@ -40,6 +40,7 @@ type Result struct {
 	Local      station.Side `json:"local"`
 }
 
+// Command is `serve`.
 func Command(a *app.App) *cobra.Command {
 	var f params
 	cmd := &cobra.Command{
@@ -90,8 +91,8 @@ client; every program that reaches ADDR can read them.`,
 	return cmd
 }
 
-// server has the sessions of all clients.
-type server struct {
+// Server has the sessions of all clients.
+type Server struct {
 	station *station.Station
 	tell    func(format string, args ...any) // says on stderr what a client did
 	once    bool                             // it ends after the first client that had the buffer
@@ -110,12 +111,12 @@ type server struct {
 }
 
 // New makes a server. tell says on stderr what clients do.
-func New(tell func(format string, args ...any)) *server {
-	return &server{tell: tell, sessions: map[*peer.Line]*Session{}, some: make(chan struct{}, 1), first: make(chan error, 1)}
+func New(tell func(format string, args ...any)) *Server {
+	return &Server{tell: tell, sessions: map[*peer.Line]*Session{}, some: make(chan struct{}, 1), first: make(chan error, 1)}
 }
 
 // Options are those of the endpoints of the server's station.
-func (s *server) Options() engine.EndpointOptions {
+func (s *Server) Options() engine.EndpointOptions {
 	return engine.EndpointOptions{
 		MaxPeers: station.MaxClients, OnReject: func(caller engine.PeerInfo, why error) { s.rejected(caller.Addr, why) },
 	}
@@ -169,6 +170,7 @@ func listening(addr string, err error) error {
 	return &dmabuf.Error{Op: "listen", Device: addr, Remedy: "choose another --listen HOST:PORT; port 0 chooses one that is free", Err: err}
 }
 
+// Text implements app.Result.
 func (r *Result) Text(w io.Writer) error {
 	fmt.Fprintf(w, "listen:  %s (%s)\n", r.Listen, protections[r.Protection])
 	if r.Metrics != "" {
@@ -182,7 +184,7 @@ var protections = map[string]string{
 }
 
 // Serve accepts clients of a station that listens until ctx ends, or with --once one has been served.
-func (s *server) Serve(ctx context.Context, st *station.Station) error {
+func (s *Server) Serve(ctx context.Context, st *station.Station) error {
 	s.station = st
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer s.tasks.Wait()
@@ -199,7 +201,7 @@ func (s *server) Serve(ctx context.Context, st *station.Station) error {
 	}
 }
 
-func (s *server) accept(ctx context.Context) {
+func (s *Server) accept(ctx context.Context) {
 	for {
 		over, err := s.station.Accept(ctx)
 		if err != nil {
@@ -221,11 +223,11 @@ func (s *server) accept(ctx context.Context) {
 }
 
 // Begin begins the session of a client.
-func (s *server) Begin(l *peer.Line) *Session {
+func (s *Server) Begin(l *peer.Line) *Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clients++
-	c := &Session{server: s, Line: l, number: s.clients, events: make(chan operation.Completion, 4*station.MaxAtOnce)}
+	c := &Session{Server: s, Line: l, number: s.clients, events: make(chan operation.Completion, 4*station.MaxAtOnce)}
 	if l.Pull = c.next; l.Several() { // its completions come by themselves
 		l.Pull = peer.Pull(l.Link.Take)
 	}
@@ -238,7 +240,7 @@ func (s *server) Begin(l *peer.Line) *Session {
 const mostTold = 10
 
 // rejected prints an address whose connection did not become a client's.
-func (s *server) rejected(from net.Addr, why error) {
+func (s *Server) rejected(from net.Addr, why error) {
 	if errors.Is(why, io.EOF) && s.missesRail() {
 		return // the client tries to make the rail again
 	}
@@ -264,7 +266,7 @@ func (s *server) rejected(from net.Addr, why error) {
 }
 
 // missesRail reports whether a client with several NICs has a rail that has no link.
-func (s *server) missesRail() bool {
+func (s *Server) missesRail() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := range s.sessions {
@@ -278,7 +280,7 @@ func (s *server) missesRail() bool {
 }
 
 // dispatch gives each session its completions, while there are any.
-func (s *server) dispatch(ctx context.Context) {
+func (s *Server) dispatch(ctx context.Context) {
 	list := make([]operation.Completion, 64)
 	for ctx.Err() == nil {
 		s.mu.Lock()

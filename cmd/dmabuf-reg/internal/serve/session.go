@@ -18,7 +18,7 @@ import (
 
 // waitAWhile waits for completions, but not for ever: there may be no session
 // any more.
-func (s *server) waitAWhile(ctx context.Context, list []operation.Completion) (int, error) {
+func (s *Server) waitAWhile(ctx context.Context, list []operation.Completion) (int, error) {
 	limited, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return s.station.Completions(limited, list)
@@ -26,7 +26,7 @@ func (s *server) waitAWhile(ctx context.Context, list []operation.Completion) (i
 
 // Session is one client.
 type Session struct {
-	*server
+	*Server
 	Line   *peer.Line
 	number int
 	events chan operation.Completion
@@ -152,6 +152,7 @@ func (c *Session) exchange(ctx context.Context) error {
 	return c.Line.Say(ctx, a.Append(nil))
 }
 
+// Handle carries out a request, and puts what came of it into the answer.
 func (c *Session) Handle(ctx context.Context, q *talk.Request, a *talk.Answer) (err error) {
 	l := c.Line
 	switch q.Kind {

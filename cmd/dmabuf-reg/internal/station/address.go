@@ -11,11 +11,13 @@ import (
 	"strings"
 )
 
+// DefaultListen is the address that serve listens on without --listen.
 const DefaultListen = "127.0.0.1:7471"
 
 // OverCM is before an address that rdma_cm connects to, instead of TCP.
 const OverCM = "rdma_cm://"
 
+// CheckAddr refuses what is no address of a server.
 func CheckAddr(addr string) error {
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(addr, OverCM))
 	if err != nil {

@@ -44,10 +44,10 @@ func TestDescribeSeveral(t *testing.T) {
 		path        memory.Path
 		kind, words string
 	}{
-		{memory.Path{Direct: memory.Registered, Route: "REG_DMABUF_MR ioctl"}, Direct, "registered by REG_DMABUF_MR ioctl"},
+		{memory.Path{Direct: memory.Registered, Route: "REG_DMABUF_MR ioctl"}, PathDirect, "registered by REG_DMABUF_MR ioctl"},
 		{memory.Path{Direct: memory.Missing, Reason: refused}, pathMissing, "the registration was refused, and another NIC reaches the memory: rxe1 has refused it"},
-		{memory.Path{Reason: refused}, Staged, "the registration was refused: rxe1 has refused it"},
-		{memory.Path{}, Staged, "asked for by --policy"},
+		{memory.Path{Reason: refused}, PathStaged, "the registration was refused: rxe1 has refused it"},
+		{memory.Path{}, PathStaged, "asked for by --policy"},
 	} {
 		var r registration
 		if s.describeOne(&r, c.path); r.Path != c.kind || r.Why != c.words {

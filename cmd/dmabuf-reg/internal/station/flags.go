@@ -36,6 +36,7 @@ var policies = options.Choices[memory.Policy]{
 // Set implements pflag.Value.
 func (f *Policy) Set(s string) error { return policies.Set((*memory.Policy)(f), "policy", s) }
 
+// String implements pflag.Value.
 func (f *Policy) String() string { return policies.Name(memory.Policy(*f)) }
 
 // Type implements pflag.Value.
@@ -56,6 +57,7 @@ type Flags struct {
 	gid           nics.GID
 }
 
+// Add adds the flags to a command, without --policy.
 func (f *Flags) Add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	cli.OnceVar(cmd, &f.GPU, "gpu", "SPEC", "auto", "allocator: a spec that dmabuf-reg devices lists, auto, or host for memory of the host")
@@ -81,6 +83,7 @@ func (f *Flags) Add(cmd *cobra.Command) {
 	nics.CompleteSeveral(cmd)
 }
 
+// AddPolicy adds --policy.
 func (f *Flags) AddPolicy(cmd *cobra.Command) {
 	cmd.Flags().Var(&f.Policy, "policy", "direct (a refused registration is an error), prefer (staged if it is refused) or staged")
 	options.CompleteWords(cmd, "policy", policies.Names()...)
@@ -122,6 +125,7 @@ func (f *Flags) tls() (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, ClientCAs: pool, MinVersion: tls.VersionTLS13}, nil
 }
 
+// Protection is how an exchange at an address is protected: TLS, loopback or none.
 func (f *Flags) Protection(addr net.Addr) string {
 	switch t, ok := addr.(*net.TCPAddr); {
 	case f.Cert != "":

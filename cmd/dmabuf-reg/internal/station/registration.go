@@ -28,16 +28,16 @@ type registration struct {
 
 // The Path of a buffer that is registered, and of one that is copied through host memory.
 const (
-	Direct = "direct"
-	Staged = "staged"
+	PathDirect = "direct"
+	PathStaged = "staged"
 )
 
 // pathMissing is the Path of a NIC that does not reach memory which another one reaches. The NIC's rail
 // carries none of the bytes.
 const pathMissing = "missing"
 
-// Moved is the Path of a buffer that is registered, and whose bytes are not in the GPU's memory.
-const Moved = "moved"
+// PathMoved is the Path of a buffer that is registered, and whose bytes are not in the GPU's memory.
+const PathMoved = "moved"
 
 // register makes the station's buffer. With traced, a tracer watches that. It is closed before any byte
 // is moved.
@@ -125,13 +125,13 @@ func (s *Station) describeOne(r *registration, p memory.Path) {
 	case p.Direct == memory.Missing:
 		r.Path, r.Why = pathMissing, "the registration was refused, and another NIC reaches the memory: "+p.Reason.Error()
 	case p.Direct != memory.Staged:
-		r.Path, r.Why = Direct, "registered by "+r.Route
+		r.Path, r.Why = PathDirect, "registered by "+r.Route
 		if p.Why != "" {
 			r.Why += ": " + p.Why
 		}
 		switch {
 		case r.Placement != nil && s.Memory.VRAM() && away(r.Placement.Memory):
-			r.Path = Moved
+			r.Path = PathMoved
 			r.Why += ", but its bytes are not in the GPU's memory: " + r.Placement.String()
 		case r.Placement != nil:
 			r.Why += "; " + r.Placement.String()
@@ -139,9 +139,9 @@ func (s *Station) describeOne(r *registration, p memory.Path) {
 			r.Why += "; where its driver has left the bytes was not looked at (--trace does)"
 		}
 	case p.Reason != nil:
-		r.Path, r.Why = Staged, "the registration was refused: "+p.Reason.Error()
+		r.Path, r.Why = PathStaged, "the registration was refused: "+p.Reason.Error()
 	default:
-		r.Path, r.Why = Staged, "asked for by --policy"
+		r.Path, r.Why = PathStaged, "asked for by --policy"
 	}
 }
 

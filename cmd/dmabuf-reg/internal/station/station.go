@@ -23,19 +23,21 @@ import (
 // Station is one side of a connection: a buffer, its NICs, and an endpoint, or a set of them.
 type Station struct {
 	Side
+	Bufs []*memory.Buffer                 // one for each NIC
+	Buf  *memory.Buffer                   // the first, for the CPU
+	Tell func(format string, args ...any) // says on stderr what happens to rails
+
 	timeout time.Duration
 	src     *buffer.Source // nil for host memory
 	peer    bool           // its device pointers may be registered
 	nics    []*memory.NIC
-	Bufs    []*memory.Buffer       // one for each NIC
-	Buf     *memory.Buffer         // the first, for the CPU
 	ep      *engine.Endpoint       // of one NIC
 	set     *rails.Set             // of several
 	opt     engine.EndpointOptions // of their connections
 	ln      *rails.Listener
-	Tell    func(format string, args ...any) // says on stderr what happens to rails
 }
 
+// Bounds of a station.
 const (
 	MaxClients = 32  // that are connected at a time; one of them has the buffer
 	MaxAtOnce  = 256 // messages that may be received, and operations under way
@@ -166,6 +168,7 @@ func (s *Station) openNICs(f *Flags) error {
 	return nil
 }
 
+// Close ends all connections, and releases the memory and the NICs.
 func (s *Station) Close() error {
 	var errs []error
 	switch {

@@ -35,6 +35,7 @@ func (s *Said) Write(p []byte) (int, error) {
 // Tell says one thing, in a line.
 func (s *Said) Tell(format string, args ...any) { fmt.Fprintf(s, format+"\n", args...) }
 
+// String is all that was said.
 func (s *Said) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,6 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/trace"
 )
 
+// Explain is the command `explain`.
 func Explain(a *app.App) *cobra.Command {
 	f := params{}
 	cmd := &cobra.Command{

@@ -118,6 +118,7 @@ func placementText(r *trace.Record) string {
 // shownUnreleased bounds the list; --json has more.
 const shownUnreleased = 16
 
+// Text implements app.Result.
 func (r *Result) Text(to io.Writer) error {
 	s, w := &r.Summary, bufio.NewWriter(to)
 	fmt.Fprintf(w, "\nevents:   %s\n", countsText(s.Events, "none"))

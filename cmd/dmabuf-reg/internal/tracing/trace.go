@@ -53,6 +53,7 @@ type Result struct {
 	Filtered uint64 `json:"filtered"`
 }
 
+// Trace is the command `trace`.
 func Trace(a *app.App) *cobra.Command {
 	f := params{}
 	cmd := &cobra.Command{

@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
+// Text implements app.Result.
 func (r *Result) Text(w io.Writer) error {
 	rows := [][]string{{"MEMORY", "DRIVER", "NIC", "INODE", "ROUTE", "LKEY", "RKEY", "REG TIME", "WRITE", "READ", "VERIFIED", "RESULT"}}
 	passed := 0

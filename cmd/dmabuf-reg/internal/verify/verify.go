@@ -75,6 +75,7 @@ type Row struct {
 	Staged string `json:"staged"`
 }
 
+// Command is `verify`.
 func Command(a *app.App) *cobra.Command {
 	f := params{size: 4 << 20}
 	cmd := &cobra.Command{

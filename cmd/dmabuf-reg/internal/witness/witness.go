@@ -21,6 +21,7 @@ type Witness struct {
 	prover placement.Prover
 }
 
+// New starts to trace, if that is wanted; a Witness that is not wanted is nil.
 func New(wanted bool) (*Witness, error) {
 	if !wanted {
 		return nil, nil
@@ -32,6 +33,7 @@ func New(wanted bool) (*Witness, error) {
 	return &Witness{t, t}, nil
 }
 
+// Close ends the trace.
 func (w *Witness) Close() error {
 	if w == nil {
 		return nil
