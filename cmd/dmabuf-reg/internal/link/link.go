@@ -13,8 +13,7 @@ import (
 )
 
 // Link is a connection over one NIC, or with a rail for each of several. done is the context of the
-// completion of an operation. One
-// goroutine at a time may use it.
+// completion of an operation. One goroutine at a time may use a Link.
 type Link interface {
 	// Receive makes the next message go into memory of this side.
 	Receive(into rails.Local, done any) error
