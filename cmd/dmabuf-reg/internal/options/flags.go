@@ -95,7 +95,7 @@ func (c Choices[T]) Names() []string {
 	return names
 }
 
-// Set takes the value of a name. what is the flag, for the error.
+// Set parses the name of a value. The error names the flag as the argument what does.
 func (c Choices[T]) Set(to *T, what, s string) error {
 	for _, x := range c {
 		if s == x.Name {
