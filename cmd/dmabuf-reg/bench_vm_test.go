@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/station"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -65,7 +66,7 @@ func TestVMBench(t *testing.T) {
 		// Each staged operation copies every byte. There are fewer fills here than would
 		// let a byte have an old value again (refresh).
 		want := int64(0)
-		if p.Kind == kindStaged {
+		if p.Kind == station.PathStaged {
 			want = p.Size * int64(l.Samples+b.Operations)
 		}
 		if p.StagedBytes != want {

@@ -16,6 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/peer"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/station"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/engine"
@@ -205,7 +207,7 @@ func TestVMServeConnectOverRDMACM(t *testing.T) {
 // With mutual TLS unknown clients are rejected, and told what may be wrong.
 func TestVMServeConnectTLS(t *testing.T) {
 	testenv.VM(t)
-	ours, theirs := certificates(t), certificates(t)
+	ours, theirs := testenv.Certificates(t), testenv.Certificates(t)
 	s := serving(t, append(withTLS(ours, "a"), "--gpu", "host")...)
 	if p := s.doc.Result; p.Protection != "TLS" {
 		t.Errorf("%+v", p)
@@ -273,31 +275,31 @@ func TestVMServeConnectRefused(t *testing.T) {
 
 // guest is a client of a server that says what it likes.
 type guest struct {
-	*line
+	*peer.Line
 	t *testing.T
 }
 
 func visit(t *testing.T, s *served) *guest {
 	t.Helper()
-	f := stationFlags{gpu: hostSpec, nic: "rxe0", size: 1 << 12, timeout: testenv.Limit(20 * time.Second)}
-	st, err := f.open(t.Context(), engine.EndpointOptions{})
+	f := station.Flags{GPU: station.Host, NIC: "rxe0", Size: 1 << 12, Timeout: testenv.Limit(20 * time.Second)}
+	st, err := f.Open(t.Context(), engine.EndpointOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	peer, err := st.ep.Connect(t.Context(), s.doc.Result.Listen)
+	over, err := st.Connect(t.Context(), s.doc.Result.Listen)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := st.newLine(st.linkTo(peer))
+	l, err := peer.NewLine(st, over)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.pull = pull(st.ep.Wait)
+	l.Pull = peer.Pull(over.Take)
 	t.Cleanup(func() {
-		if err := l.hangUp(); err != nil {
+		if err := l.HangUp(); err != nil {
 			t.Error(err)
 		}
-		if err := st.close(); err != nil {
+		if err := st.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -307,14 +309,14 @@ func visit(t *testing.T, s *served) *guest {
 // tries sends something and returns the answer, if one comes.
 func (g *guest) tries(b []byte) (a talk.Answer, err error) {
 	g.t.Helper()
-	err = g.within(g.t.Context(), "ask", func(ctx context.Context) error {
-		if err := g.listen(); err != nil {
+	err = g.Within(g.t.Context(), "ask", func(ctx context.Context) error {
+		if err := g.Listen(); err != nil {
 			return err
 		}
-		if err := g.say(ctx, b); err != nil {
+		if err := g.Say(ctx, b); err != nil {
 			return err
 		}
-		data, err := g.hear(ctx)
+		data, err := g.Hear(ctx)
 		if err != nil {
 			return err
 		}
@@ -362,7 +364,7 @@ func TestVMServeConnectHostile(t *testing.T) {
 		}
 		for name, q := range map[string]talk.Request{
 			"nothing offered":   {Kind: talk.Run, Op: talk.Write, Work: talk.Work{Size: 64, Count: 1, Slots: 1}},
-			"too many messages": {Kind: talk.Receive, Work: talk.Work{Size: 1, Count: maxAtOnce + 1, Slots: 1}},
+			"too many messages": {Kind: talk.Receive, Work: talk.Work{Size: 1, Count: station.MaxAtOnce + 1, Slots: 1}},
 		} {
 			if a, err := owner.tries(q.Append(nil)); err != nil || a.Status != talk.Failed || a.Text[0] == "" {
 				t.Errorf("%s: %+v, %v", name, a, err)

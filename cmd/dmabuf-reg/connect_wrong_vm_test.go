@@ -6,12 +6,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/peer"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/serve"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/station"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/trial"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/testenv"
@@ -20,7 +23,7 @@ import (
 // spoiler is a server's session that answers as `serve` does, but that something
 // is done to the bytes of either side before or after it carries out a request.
 type spoiler struct {
-	*session
+	*serve.Session
 	t   *testing.T
 	ctx context.Context
 
@@ -31,10 +34,10 @@ type spoiler struct {
 func (s *spoiler) near(off int64) {
 	s.t.Helper()
 	var p [1]byte
-	_, err := s.buf.ReadAt(p[:], off)
+	_, err := s.Line.Buf.ReadAt(p[:], off)
 	if err == nil {
 		p[0] ^= 0x40
-		_, err = s.buf.WriteAt(p[:], off)
+		_, err = s.Line.Buf.WriteAt(p[:], off)
 	}
 	if err != nil {
 		s.t.Fatal(err)
@@ -52,14 +55,14 @@ func (s *spoiler) far(off int64) {
 
 func (s *spoiler) moves(op talk.Op, off, size int64) {
 	s.t.Helper()
-	if _, err := s.line.run(s.ctx, op, talk.Work{Offset: off, Size: size, Count: 1, Slots: 1}); err != nil {
+	if _, err := s.Line.Run(s.ctx, op, talk.Work{Offset: off, Size: size, Count: 1, Slots: 1}); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 func (s *spoiler) setWord(v uint64) {
 	s.t.Helper()
-	if err := writeWord(s.buf, 0, v); err != nil {
+	if err := peer.WriteWord(s.Line.Buf, 0, v); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -73,28 +76,28 @@ func (s *spoiler) serve() {
 			s.t.Fatal(err)
 		}
 	}
-	ok(s.line.listen())
+	ok(s.Line.Listen())
 	for bye := false; !bye; {
-		data, err := s.line.hear(s.ctx)
+		data, err := s.Line.Hear(s.ctx)
 		ok(err)
 		var q talk.Request
-		ok(q.Decode(data, s.buf.Size()))
+		ok(q.Decode(data, s.Line.Buf.Size()))
 		a := talk.Answer{ID: q.ID, Status: talk.Done}
 		if s.before != nil {
 			s.before(s, &q)
 		}
-		if err := s.handle(s.ctx, &q, &a); err != nil {
+		if err := s.Handle(s.ctx, &q, &a); err != nil {
 			a = talk.Answer{ID: q.ID, Status: talk.Failed, Text: [3]string{err.Error()}}
 		}
 		if s.after != nil {
 			s.after(s, &q)
 		}
 		if bye = q.Kind == talk.Bye; !bye {
-			ok(s.line.listen())
+			ok(s.Line.Listen())
 		}
 		// As the server does: a client that has the answer to its Bye may hang up before this side
 		// learns that it was sent.
-		if err := s.line.say(s.ctx, a.Append(nil)); !bye {
+		if err := s.Line.Say(s.ctx, a.Append(nil)); !bye {
 			ok(err)
 		}
 	}
@@ -116,8 +119,8 @@ func TestVMConnectFindsWrongBytes(t *testing.T) {
 	const (
 		size, count = 4097, 4
 		target      = size * count
-		wrong       = target - 1          // the last byte of the last operation
-		last        = target + behind - 1 // the last that is watched
+		wrong       = target - 1                // the last byte of the last operation
+		last        = target + trial.Behind - 1 // the last that is watched
 		inTarget    = ": 1 wrong byte(s) from offset 0x4003 to 0x4003: "
 		behindIt    = ": 1 wrong byte(s) from offset 0x4203 to 0x4203: "
 	)
@@ -127,21 +130,21 @@ func TestVMConnectFindsWrongBytes(t *testing.T) {
 	far := func(off int64) func(*spoiler, *talk.Request) {
 		return func(s *spoiler, _ *talk.Request) { s.far(off) }
 	}
-	f := stationFlags{gpu: hostSpec, nic: "rxe0", size: 256 << 10, timeout: testenv.Limit(30 * time.Second)}
-	st, err := f.open(t.Context(), engine.EndpointOptions{})
+	f := station.Flags{GPU: station.Host, NIC: "rxe0", Size: 256 << 10, Timeout: testenv.Limit(30 * time.Second)}
+	st, err := f.Open(t.Context(), engine.EndpointOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := st.close(); err != nil {
+		if err := st.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
-	addr, err := st.ep.Listen("127.0.0.1:0")
+	addr, err := st.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := pull(st.ep.Wait)
+	next := peer.Pull(st.Completions)
 
 	// Only one of an operation's two rows has the request at which bytes are spoiled:
 	// with it the server is checked as the target, or filled as the source.
@@ -155,34 +158,34 @@ func TestVMConnectFindsWrongBytes(t *testing.T) {
 		{op: "read"},
 		{op: "send"},
 		{op: "atomic"},
-		{op: "write", direction: out, before: spoil(talk.Check, false, near(wrong)), says: "the server's buffer, after write" + inTarget},
-		{op: "read", direction: in, before: spoil(talk.Check, false, near(wrong)), says: "the server's buffer, after read" + inTarget},
-		{op: "send", direction: out, before: spoil(talk.Check, false, near(wrong)), says: "the server's buffer, after send" + inTarget},
-		{op: "write", direction: in, after: spoil(talk.Run, false, far(wrong)), says: "the buffer here, after write" + inTarget},
-		{op: "read", direction: out, after: spoil(talk.Fill, false, near(wrong)), says: "the buffer here, after read" + inTarget},
-		{op: "send", direction: in, after: spoil(talk.Run, false, far(wrong)), says: "the buffer here, after send" + inTarget},
+		{op: "write", direction: trial.Out, before: spoil(talk.Check, false, near(wrong)), says: "the server's buffer, after write" + inTarget},
+		{op: "read", direction: trial.In, before: spoil(talk.Check, false, near(wrong)), says: "the server's buffer, after read" + inTarget},
+		{op: "send", direction: trial.Out, before: spoil(talk.Check, false, near(wrong)), says: "the server's buffer, after send" + inTarget},
+		{op: "write", direction: trial.In, after: spoil(talk.Run, false, far(wrong)), says: "the buffer here, after write" + inTarget},
+		{op: "read", direction: trial.Out, after: spoil(talk.Fill, false, near(wrong)), says: "the buffer here, after read" + inTarget},
+		{op: "send", direction: trial.In, after: spoil(talk.Run, false, far(wrong)), says: "the buffer here, after send" + inTarget},
 
-		{op: "write", direction: out, before: spoil(talk.Check, true, near(last)), says: "the server's buffer, behind the target of write" + behindIt, verified: target},
-		{op: "read", direction: in, before: spoil(talk.Check, true, near(last)), says: "the server's buffer, behind the target of read" + behindIt, verified: target},
-		{op: "send", direction: out, before: spoil(talk.Check, true, near(last)), says: "the server's buffer, behind the target of send" + behindIt, verified: target},
-		{op: "write", direction: in, after: spoil(talk.Run, false, far(last)), says: "the buffer here, behind the target of write" + behindIt, verified: target},
-		{op: "read", direction: out, after: spoil(talk.Fill, false, far(last)), says: "the buffer here, behind the target of read" + behindIt, verified: target},
-		{op: "send", direction: in, after: spoil(talk.Run, false, far(last)), says: "the buffer here, behind the target of send" + behindIt, verified: target},
+		{op: "write", direction: trial.Out, before: spoil(talk.Check, true, near(last)), says: "the server's buffer, behind the target of write" + behindIt, verified: target},
+		{op: "read", direction: trial.In, before: spoil(talk.Check, true, near(last)), says: "the server's buffer, behind the target of read" + behindIt, verified: target},
+		{op: "send", direction: trial.Out, before: spoil(talk.Check, true, near(last)), says: "the server's buffer, behind the target of send" + behindIt, verified: target},
+		{op: "write", direction: trial.In, after: spoil(talk.Run, false, far(last)), says: "the buffer here, behind the target of write" + behindIt, verified: target},
+		{op: "read", direction: trial.Out, after: spoil(talk.Fill, false, far(last)), says: "the buffer here, behind the target of read" + behindIt, verified: target},
+		{op: "send", direction: trial.In, after: spoil(talk.Run, false, far(last)), says: "the buffer here, behind the target of send" + behindIt, verified: target},
 
 		// Messages that are too short: those that are sent, and by what was expected.
-		{op: "send", direction: in, before: spoil(talk.Run, false, func(_ *spoiler, q *talk.Request) { q.Size-- }), says: "4 messages had another length than 4097 bytes"},
-		{op: "send", direction: out, after: spoil(talk.Receive, false, func(s *spoiler, _ *talk.Request) { s.line.want++ }), says: "the server says: 4 messages had another length than 4098 bytes"},
+		{op: "send", direction: trial.In, before: spoil(talk.Run, false, func(_ *spoiler, q *talk.Request) { q.Size-- }), says: "4 messages had another length than 4097 bytes"},
+		{op: "send", direction: trial.Out, after: spoil(talk.Receive, false, func(s *spoiler, _ *talk.Request) { s.Line.Want++ }), says: "the server says: 4 messages had another length than 4098 bytes"},
 
 		// The word is another before the atomics, and what it ought to be after them.
-		{op: "atomic", direction: out, after: spoil(talk.Word, true, near(0)),
+		{op: "atomic", direction: trial.Out, after: spoil(talk.Word, true, near(0)),
 			before: spoil(talk.Word, false, func(s *spoiler, q *talk.Request) { s.setWord(^q.Value) }),
 			says:   "6 of 6 atomics returned another number than was there"},
-		{op: "atomic", direction: in, before: spoil(talk.Run, false, far(0)),
+		{op: "atomic", direction: trial.In, before: spoil(talk.Run, false, far(0)),
 			after: spoil(talk.Run, false, func(s *spoiler, q *talk.Request) { s.setWord(^q.Value); s.moves(talk.Write, 0, 8) }),
 			says:  "6 of 6 atomics returned another number than was there"},
 		// And the reverse.
-		{op: "atomic", direction: out, before: spoil(talk.Word, false, near(0)), says: "the word is 0x"},
-		{op: "atomic", direction: in, after: spoil(talk.Run, false, far(0)), says: "the word is 0x"},
+		{op: "atomic", direction: trial.Out, before: spoil(talk.Word, false, near(0)), says: "the word is 0x"},
+		{op: "atomic", direction: trial.In, after: spoil(talk.Run, false, far(0)), says: "the word is 0x"},
 	} {
 		what := "nothing"
 		if tt.says != "" {
@@ -194,22 +197,22 @@ func TestVMConnectFindsWrongBytes(t *testing.T) {
 			r := command(t, "connect", addr.String(), "--json", "--gpu", "host", "--nic", "rxe0", "--size", "256KiB", "--timeout", stepLimit,
 				"--both", "--ops", tt.op, "--sizes", "4097", "--count", "4")
 			r.begin(t)
-			peer, err := st.ep.Accept(ctx)
+			over, err := st.Accept(ctx)
 			if err != nil {
 				t.Fatalf("%v\n%s%s", err, r.out.String(), r.err.String())
 			}
-			l, err := st.newLine(st.linkTo(peer))
+			l, err := peer.NewLine(st, over)
 			if err != nil {
 				t.Fatal(err)
 			}
-			l.pull = next
+			c := serve.New(t.Logf).Begin(l)
+			l.Pull = next
 			defer func() {
-				if err := l.hangUp(); err != nil {
+				if err := l.HangUp(); err != nil {
 					t.Error(err)
 				}
 			}()
-			srv := &server{station: st, app: &app{stderr: os.Stderr}}
-			s := &spoiler{session: &session{server: srv, line: l}, t: t, ctx: ctx, before: tt.before, after: tt.after}
+			s := &spoiler{Session: c, t: t, ctx: ctx, before: tt.before, after: tt.after}
 			s.serve()
 
 			want := cli.ExitOK
@@ -247,12 +250,12 @@ func TestVMConnectFindsWrongBytes(t *testing.T) {
 				t.Errorf("ok is %v, with %+v, want %q", d.OK, d.Errors, tt.says)
 			}
 			for i, row := range d.Result.Rows {
-				all := int64(target + behind)
+				all := int64(target + trial.Behind)
 				if tt.op == "atomic" {
 					all = 8 * (count + 3)
 				}
 				switch {
-				case row.Op != tt.op || row.Direction != []string{out, in}[i]:
+				case row.Op != tt.op || row.Direction != []string{trial.Out, trial.In}[i]:
 					t.Errorf("row %d is %+v", i, row)
 				case row.Direction != tt.direction:
 					if !row.OK || len(row.Errors) > 0 || row.Verified != all {

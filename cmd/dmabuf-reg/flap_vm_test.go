@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/bench"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -124,12 +125,14 @@ func TestVMBenchFlap(t *testing.T) {
 			t.Errorf("stderr does not say %q:\n%s", want, r.err.String())
 		}
 	}
-	var same struct{ Result struct{ Flap flapResult } } // as text has it
+	var same struct {
+		Result struct{ Flap bench.FlapResult }
+	} // as text has it
 	var text strings.Builder
 	if err := json.Unmarshal(r.out.Bytes(), &same); err != nil {
 		t.Error(err)
 	}
-	if err := same.Result.Flap.text(&text); err != nil || !strings.Contains(text.String(), "\nPASS: nothing was lost: 0 operations failed, 0 wrong bytes, 0 messages lost, 0 messages duplicated\n") {
+	if err := same.Result.Flap.Text(&text); err != nil || !strings.Contains(text.String(), "\nPASS: nothing was lost: 0 operations failed, 0 wrong bytes, 0 messages lost, 0 messages duplicated\n") {
 		t.Errorf("%v\n%s", err, text.String())
 	}
 	t.Log(text.String())

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,8 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/buffer"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/nics"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/options"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/register"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/internal/procfs"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -149,11 +155,11 @@ func TestVMCount(t *testing.T) {
 	})
 
 	t.Run("while registering", func(t *testing.T) {
-		src, err := allocate(t.Context(), spec, 4<<10, false)
+		src, err := buffer.Allocate(t.Context(), spec, 4<<10, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		dev, err := openNIC(nic)
+		dev, err := nics.Open(nic)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,22 +168,32 @@ func TestVMCount(t *testing.T) {
 			t.Fatal(err)
 		}
 		const count = 2500
-		space := &room{nic: nic, mrs: 1, length: 4 << 10, count: count}
-		space.env = available(t, space.cost(1200)) // as if another program had taken the rest after the first look
-		r := &registerResult{NIC: nic, Length: 4 << 10}
-		regions, err := r.register(t.Context(), cli.NewProgress(os.Stderr), registerFlags{access: defaultAccess, count: count}, src, pd, space)
-		if len(regions) != lookEvery || !errors.Is(err, dmabuf.ErrLimit) || !strings.HasPrefix(err.Error(), "registration 1025 of 2500: ") {
+		space := &register.Room{NIC: nic, MRs: 1, Length: 4 << 10, Count: count}
+		space.Env = memoryOf(t, space.Cost(1200)) // as if another program had taken the rest after the first look
+		r := &register.Result{NIC: nic, Length: 4 << 10}
+		regions, err := r.Register(t.Context(), cli.NewProgress(os.Stderr), register.Params{Access: options.DefaultAccess, Count: count}, src, pd, space)
+		if len(regions) != register.LookEvery || !errors.Is(err, dmabuf.ErrLimit) || !strings.HasPrefix(err.Error(), "registration 1025 of 2500: ") {
 			t.Errorf("%d registrations, %v; want the look at the memory to end them", len(regions), err)
 		}
 		var closed error
 		for _, g := range regions {
 			closed = errors.Join(closed, g.Close())
 		}
-		if err := errors.Join(closed, pd.Close(), dev.Close(), src.close()); err != nil {
+		if err := errors.Join(closed, pd.Close(), dev.Close(), src.Close()); err != nil {
 			t.Error(err)
 		}
 	})
 	nothingMore(t, before)
+}
+
+// memoryOf makes a machine that has as many bytes left and no cgroup.
+func memoryOf(t *testing.T, bytes int64) gpualloc.Env {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "meminfo"), fmt.Appendf(nil, "MemAvailable: %d kB\n", bytes>>10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return gpualloc.Env{Proc: dir, Sys: dir}
 }
 
 // memoryGroup makes a cgroup that may use as many bytes.

@@ -8,6 +8,7 @@ package main
 import (
 	"os"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 
 	// The vendors' runtimes register their allocators (cuda:N, rocm:N, ze:N). Their libraries are
@@ -21,10 +22,9 @@ import (
 var version = "unknown"
 
 func main() {
-	version = cli.Version(version)
 	ctx, cancel := cli.Context()
-	a := &app{stdout: os.Stdout, stderr: os.Stderr, progress: cli.NewProgress(os.Stderr)}
-	status := a.run(ctx, os.Args[1:])
+	a := &app.App{Stdout: os.Stdout, Stderr: os.Stderr, Progress: cli.NewProgress(os.Stderr), Version: cli.Version(version)}
+	status := a.Run(ctx, root(a), os.Args[1:])
 	cancel()
 	os.Exit(status)
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/nics"
 	"github.com/gpurdma/gpurdma/internal/fd"
 )
 
@@ -23,7 +25,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		main()
 	}
-	testscript.Main(withoutLeaks{m}, map[string]func(){program: main})
+	testscript.Main(withoutLeaks{m}, map[string]func(){app.Program: main})
 }
 
 // withoutLeaks fails the tests if they leak a descriptor.
@@ -51,7 +53,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"document": document, "status": status},
 		Condition: func(cond string) (bool, error) {
 			if cond == "library" {
-				return needLibrary() == nil, nil
+				return nics.NeedLibrary() == nil, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
@@ -78,8 +80,8 @@ func document(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	command := strings.Trim(args[0], `"-`)
 	switch {
-	case d.Schema != schema || d.Command != command || d.Status == nil || fmt.Sprint(*d.Status) != args[1]:
-		ts.Fatalf("got %+v with exit status %v, want schema %q, command %q, exit status %s", d, d.Status, schema, command, args[1])
+	case d.Schema != app.Schema || d.Command != command || d.Status == nil || fmt.Sprint(*d.Status) != args[1]:
+		ts.Fatalf("got %+v with exit status %v, want schema %q, command %q, exit status %s", d, d.Status, app.Schema, command, args[1])
 	case d.OK != (*d.Status == 0) || d.OK != (len(d.Errors) == 0):
 		ts.Fatalf("ok is %v with %d errors", d.OK, len(d.Errors))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/report"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -177,7 +178,7 @@ func TestVMReport(t *testing.T) {
 	if err := unix.Uname(&u); err != nil {
 		t.Fatal(err)
 	}
-	if got.Schema != reportSchema || got.Machine.Kernel != unix.ByteSliceToString(u.Release[:]) || ready < 2+4 || len(got.Verify.Rows) != ready*len(got.Devices.NICs) || len(got.Devices.NICs) == 0 {
+	if got.Schema != report.Schema || got.Machine.Kernel != unix.ByteSliceToString(u.Release[:]) || ready < 2+4 || len(got.Verify.Rows) != ready*len(got.Devices.NICs) || len(got.Devices.NICs) == 0 {
 		t.Errorf("%d rows of %d allocators and %d NICs: %s", len(got.Verify.Rows), ready, len(got.Devices.NICs), data)
 	}
 	located := 0

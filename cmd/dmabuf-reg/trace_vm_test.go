@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -80,7 +81,7 @@ func tracedLines(t *testing.T, data []byte) (lines []tracedLine, last tracedLine
 		}
 		lines = append(lines, l)
 	}
-	if len(lines) == 0 || lines[len(lines)-1].Schema != schema {
+	if len(lines) == 0 || lines[len(lines)-1].Schema != app.Schema {
 		t.Fatalf("no document at the end of %d lines:\n%s", len(lines), data)
 	}
 	last = lines[len(lines)-1]

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
@@ -97,7 +98,7 @@ func parse[R any](t *testing.T, data []byte) parsed[R] {
 	if err := json.Unmarshal(data, &d); err != nil {
 		t.Fatalf("%v in:\n%s", err, data)
 	}
-	if d.Schema != schema {
+	if d.Schema != app.Schema {
 		t.Errorf("schema %q", d.Schema)
 	}
 	return d
@@ -577,8 +578,8 @@ func TestVMHoldAndInspect(t *testing.T) {
 				continue
 			}
 			found = true
-			if b.Size != held.Result.Memory.Size || len(b.Holders) != 1 || b.Holders[0].PID != r.Process.Pid || len(b.Holders[0].FDs) == 0 || b.Name != program {
-				t.Errorf("%q: %+v, want size %d, name %q, held by %d", args, b, held.Result.Memory.Size, program, r.Process.Pid)
+			if b.Size != held.Result.Memory.Size || len(b.Holders) != 1 || b.Holders[0].PID != r.Process.Pid || len(b.Holders[0].FDs) == 0 || b.Name != app.Program {
+				t.Errorf("%q: %+v, want size %d, name %q, held by %d", args, b, held.Result.Memory.Size, app.Program, r.Process.Pid)
 			}
 		}
 		if !found {

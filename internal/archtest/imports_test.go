@@ -134,24 +134,51 @@ var p2pLevels = [][]string{
 	{"machine"},
 }
 
-func TestP2PImportsPointDown(t *testing.T) {
-	level := func(importPath string) int {
-		name := strings.TrimPrefix(strings.TrimPrefix(importPath, module+"/p2p"), "/")
-		i := slices.IndexFunc(p2pLevels, func(names []string) bool { return slices.Contains(names, name) })
+// regLevels are the same of the packages below cmd/dmabuf-reg/internal.
+var regLevels = [][]string{
+	{"register", "inspect", "verify", "tracing", "serve", "connect", "bench"},
+	{"report", "trial", "flap"},
+	{"devices", "peer"},
+	{"station"},
+	{"link", "buffer", "nics", "witness"},
+	{"app", "options"},
+}
+
+func TestP2PImportsPointDown(t *testing.T) { checkLevels(t, "p2p", p2pLevels) }
+
+func TestDMABufRegImportsPointDown(t *testing.T) {
+	checkLevels(t, "cmd/dmabuf-reg/internal", regLevels)
+}
+
+// checkLevels checks that the packages of a folder import only those of lower levels.
+func checkLevels(t *testing.T, folder string, levels [][]string) {
+	t.Helper()
+	below := func(importPath string) (name string, ok bool) {
+		name, ok = strings.CutPrefix(importPath+"/", module+"/"+folder+"/")
+		return strings.TrimSuffix(name, "/"), ok
+	}
+	level := func(name string) int {
+		i := slices.IndexFunc(levels, func(names []string) bool { return slices.Contains(names, name) })
 		if i < 0 {
-			return len(p2pLevels)
+			return len(levels)
 		}
 		return i
 	}
+	n := 0
 	for _, p := range list(t) {
-		if room(p.ImportPath) != "p2p" || forTests(p) {
+		name, ok := below(p.ImportPath)
+		if !ok || forTests(p) {
 			continue
 		}
-		for _, to := range p.Imports {
-			if room(to) == "p2p" && level(to) <= level(p.ImportPath) {
-				t.Errorf("%s imports %s, which is not below it", p.ImportPath, to)
+		n++
+		for _, imported := range p.Imports {
+			if to, ok := below(imported); ok && level(to) <= level(name) {
+				t.Errorf("%s imports %s, which is not below it", p.ImportPath, imported)
 			}
 		}
+	}
+	if n < 15 {
+		t.Errorf("only %d packages", n)
 	}
 }
 
@@ -195,8 +222,11 @@ func TestImportsPointDown(t *testing.T) {
 			t.Errorf("%s is in no room that ARCHITECTURE.md knows", p.ImportPath)
 			continue
 		}
-		check(p, p.Imports, allowed)
 		tests := append(slices.Clone(allowed), mayTestImport[r]...)
+		if forTests(p) {
+			allowed = tests
+		}
+		check(p, p.Imports, allowed)
 		check(p, p.TestImports, tests)
 		check(p, p.XTestImports, tests)
 	}
@@ -205,7 +235,8 @@ func TestImportsPointDown(t *testing.T) {
 // forTests are the packages that only tests import.
 func forTests(p pkg) bool {
 	switch p.ImportPath {
-	case module + "/internal/testenv", module + "/internal/abicheck", module + "/internal/layouttest", module + "/gpualloc/internal/doubles", module + "/internal/exampletest", module + "/p2p/internal/machinetest":
+	case module + "/internal/testenv", module + "/internal/abicheck", module + "/internal/layouttest", module + "/gpualloc/internal/doubles", module + "/internal/exampletest", module + "/p2p/internal/machinetest",
+		module + "/cmd/dmabuf-reg/internal/golden", module + "/cmd/dmabuf-reg/internal/stationtest":
 		return true
 	}
 	return false

@@ -75,3 +75,22 @@ func (v *Size) Int64() (int64, error) {
 	}
 	return int64(*v), nil
 }
+
+// ParseSizes reads the values of a flag that takes several sizes.
+func ParseSizes(list []string) (sizes []int64, err error) {
+	for _, s := range list {
+		var n Size
+		if err := n.Set(s); err != nil {
+			return nil, err
+		}
+		size, err := n.Int64()
+		if err != nil {
+			return nil, err
+		}
+		sizes = append(sizes, size)
+	}
+	if len(sizes) == 0 {
+		return nil, errors.New("no sizes were given")
+	}
+	return sizes, nil
+}

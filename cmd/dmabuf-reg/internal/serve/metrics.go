@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"context"
+	"net"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/station"
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/p2p/agent"
+)
+
+// metricsAt returns where metrics are served. Without a host it is on this machine only.
+func metricsAt(addr string) string {
+	if strings.HasPrefix(addr, ":") {
+		return "127.0.0.1" + addr
+	}
+	return addr
+}
+
+// listenMetrics listens for HTTP requests for metrics.
+func listenMetrics(ctx context.Context, addr string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", metricsAt(addr))
+	if err != nil {
+		return nil, &dmabuf.Error{Op: "listen", Device: addr, Remedy: "choose another --metrics HOST:PORT; port 0 chooses one that is free", Err: err}
+	}
+	return l, nil
+}
+
+// serveMetrics answers requests at /metrics until ctx ends. It closes the listener.
+func serveMetrics(ctx context.Context, s *station.Station, l net.Listener) error {
+	return agent.Serve(ctx, l, agent.Share(func(context.Context) agent.Answer { return agent.Answer{Metrics: s.Metrics()} }, 0))
+}

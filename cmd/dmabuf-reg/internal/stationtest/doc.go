@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package stationtest makes stations and servers on a network in memory, for tests.
+package stationtest
