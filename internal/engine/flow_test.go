@@ -212,6 +212,40 @@ func TestSilentMakeNoCompletions(t *testing.T) {
 	}
 }
 
+// Of a batch of short operations the NIC makes one completion, and each of them has its own; what is
+// longer has one at least every 20 KiB.
+func TestShortOperationsShareCompletions(t *testing.T) {
+	for _, c := range []struct {
+		size int64
+		want []int
+	}{{64, []int{15}}, {4096, []int{4, 9, 14, 15}}, {16 << 10, []int{1, 3, 5, 7, 9, 11, 13, 15}}, {17 << 10, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}}} {
+		w := inMemory(t).world(t, EndpointOptions{})
+		mine, theirs := hostKind.make(t, w.a.nic, c.size), hostKind.make(t, w.b.nic, c.size)
+		rb := w.share(theirs.All(), allAccess)
+		for i := range 16 {
+			flags := operation.FlagMore
+			if i == 15 {
+				flags = 0
+			}
+			w.ok(w.a.WriteMsg(rma.Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: i}, flags))
+		}
+		var signaled []int
+		for i, wr := range w.a.connTo(w.ab).Works.State().Link.(*fakeLink).Posted(rc.WriteQueue) {
+			if wr.Flags&ibvfd.SendSignaled != 0 {
+				signaled = append(signaled, i)
+			}
+		}
+		if !slices.Equal(signaled, c.want) {
+			t.Errorf("%d bytes: completions of work requests %v, want %v", c.size, signaled, c.want)
+		}
+		for i := range 16 {
+			if one := w.wait(w.a); one.Context != i || one.Err != nil {
+				t.Errorf("%d bytes, completion %d: %+v", c.size, i, one)
+			}
+		}
+	}
+}
+
 func TestSilentBatch(t *testing.T) { testSilentBatch(t, inMemory(t)) }
 
 // If an operation of a batch fails, the silent ones before it have succeeded and make no

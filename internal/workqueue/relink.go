@@ -124,7 +124,7 @@ func (s *sender) takeBack() {
 	for s.pending.Len() > 0 {
 		add(s.pending.Pop())
 	}
-	s.batch.queue, s.batch.wrs, s.batch.sges = 0, 0, 0
+	s.batch.queue, s.batch.wrs, s.batch.sges, s.quiet = 0, 0, 0, 0
 	slices.SortFunc(list, func(a, b *Work) int { return cmp.Compare(a.number, b.number) })
 	now := clock()
 	for _, o := range list {

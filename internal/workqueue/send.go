@@ -26,7 +26,12 @@ type sender struct {
 	wrs   []ibvfd.SendWR // a batch
 	sges  []ibvfd.SGE
 	batch struct{ queue, wrs, sges int }
+	quiet int64 // bytes of the batch since the last work request that makes a completion
 }
+
+// mostQuiet is the number of bytes of a batch that may go without a completion. What is larger
+// would let its program wait for those after it.
+const mostQuiet = 16 << 10
 
 // sendQueue is the sending side of one queue pair.
 type sendQueue struct {
@@ -40,7 +45,8 @@ type sendQueue struct {
 }
 
 // group is a number of work requests of one op. The last of them makes a completion, unless
-// the op is silent and other work requests follow in the batch.
+// other work requests follow in the batch and the op is silent, or short and of an endpoint that
+// is not selective.
 type group struct {
 	op    *Work
 	wrs   int
@@ -215,8 +221,13 @@ func (s *sender) feed(o *Work) bool {
 		for i := range s.wrs[b.wrs : b.wrs+n] {
 			s.wrs[b.wrs+i].ID = id
 		}
-		if !o.silent {
+		switch {
+		case o.silent:
+		case !s.q.cfg.Pool.selective && o.Length <= mostQuiet-s.quiet:
+			s.quiet += o.Length
+		default:
 			s.wrs[b.wrs+n-1].Flags |= ibvfd.SendSignaled
+			s.quiet = 0
 		}
 		o.begun = true
 		b.wrs += n
@@ -259,7 +270,7 @@ func (s *sender) flush() {
 		return
 	}
 	n := b.wrs
-	b.wrs, b.sges = 0, 0
+	b.wrs, b.sges, s.quiet = 0, 0, 0
 	s.wrs[n-1].Flags |= ibvfd.SendSignaled
 	if posted, err := s.q.Link.pairs.Post(b.queue, s.wrs[:n]); err != nil {
 		if posted < n { // the others will not complete
