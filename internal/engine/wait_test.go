@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/rma"
 )
 
@@ -48,6 +49,38 @@ func (w *world) got(ended chan waited, op operation.Kind, context any) {
 	if c := <-ended; c.n != 1 || c.err != nil || c.Err != nil || c.Op != op || c.Context != context {
 		w.t.Fatalf("%+v, want a good %v with context %v", c, op, context)
 	}
+}
+
+// While a goroutine sleeps in Wait, what is said to go together is posted together, and other
+// operations are posted one by one.
+func TestPostTogether(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{})
+	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
+	rb := w.share(theirs.All(), allAccess)
+	post := func(context any, flags operation.Flags) {
+		w.ok(w.a.WriteMsg(rma.Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: context}, flags))
+	}
+	ended := waiting(limited(t), w.a)
+	asleep(w.a, 1)
+	post(1, operation.FlagMore)
+	w.got(ended, operation.Write, 1)
+
+	ended = waiting(limited(t), w.a)
+	asleep(w.a, 1)
+	post(2, operation.FlagMore|operation.FlagTogether)
+	post(3, operation.FlagMore|operation.FlagTogether)
+	if n := len(w.a.connTo(w.ab).Works.State().Link.(*fakeLink).Posted(rc.WriteQueue)); n != 0 {
+		t.Errorf("%d work requests are posted before the last", n)
+	}
+	select {
+	case c := <-ended:
+		t.Errorf("%+v before the last is posted", c)
+	default:
+	}
+	post(4, 0)
+	w.got(ended, operation.Write, 2)
+	w.done(w.a, operation.Write, 3)
+	w.done(w.a, operation.Write, 4)
 }
 
 func TestWaitSleeps(t *testing.T) { testWaitSleeps(t, inMemory(t)) }

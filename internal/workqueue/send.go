@@ -89,7 +89,7 @@ func (s *sender) take(o *Work) {
 		s.holding = true
 		q.cfg.Progress.Hold(q)
 	}
-	if q.cfg.Progress.Sleepers() > 0 { // a goroutine that sleeps in Wait does not poll
+	if o.Flags&operation.FlagTogether == 0 && q.cfg.Progress.Sleepers() > 0 { // a goroutine that sleeps in Wait does not poll
 		s.kick()
 	}
 }
