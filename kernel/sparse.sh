@@ -30,6 +30,6 @@ sparse_found() {
 		echo "sparse is missing, or too old for kernel $release"
 		return
 	fi
-	found=$(grep -E "^($2/)?[a-z0-9_]+\.[ch]:[0-9]+:[0-9]+: (warning|error)" "$1") || return 1
+	found=$(grep -E "^($2/)?(${sparse_files:-[a-z0-9_]+\.[ch]}):[0-9]+:[0-9]+: (warning|error)" "$1") || return 1
 	printf '%s\n' "$found"
 }
