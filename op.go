@@ -96,7 +96,7 @@ func (o *Op) flags(more bool) (f operation.Flags) {
 		f |= operation.FlagDeliveryComplete
 	}
 	if more {
-		f |= operation.FlagMore | operation.FlagTogether
+		f |= operation.FlagMore
 	}
 	return f
 }

@@ -212,22 +212,30 @@ func TestSilentMakeNoCompletions(t *testing.T) {
 	}
 }
 
-// Of a batch of short operations the NIC makes one completion, and each of them has its own; what is
-// longer has one at least every 20 KiB.
+// The NIC makes a completion for the last of several short operations that are posted together. A long
+// operation has one of its own, and so has the operation before it. The program gets a completion for each.
 func TestShortOperationsShareCompletions(t *testing.T) {
+	same := func(size int64) (sizes []int64) { return slices.Repeat([]int64{size}, 8) }
 	for _, c := range []struct {
-		size int64
-		want []int
-	}{{64, []int{15}}, {4096, []int{4, 9, 14, 15}}, {16 << 10, []int{1, 3, 5, 7, 9, 11, 13, 15}}, {17 << 10, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}}} {
+		sizes []int64
+		want  []int // work requests with a completion
+	}{
+		{same(64), []int{7}},
+		{same(4096), []int{4, 7}},
+		{same(16 << 10), []int{1, 3, 5, 7}},
+		{same(17 << 10), []int{0, 1, 2, 3, 4, 5, 6, 7}},
+		{[]int64{64, 64, 1 << 20, 64, 64}, []int{1, 2, 4}},
+	} {
 		w := inMemory(t).world(t, EndpointOptions{})
-		mine, theirs := hostKind.make(t, w.a.nic, c.size), hostKind.make(t, w.b.nic, c.size)
+		most := slices.Max(c.sizes)
+		mine, theirs := hostKind.make(t, w.a.nic, most), hostKind.make(t, w.b.nic, most)
 		rb := w.share(theirs.All(), allAccess)
-		for i := range 16 {
+		for i, size := range c.sizes {
 			flags := operation.FlagMore
-			if i == 15 {
+			if i == len(c.sizes)-1 {
 				flags = 0
 			}
-			w.ok(w.a.WriteMsg(rma.Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: i}, flags))
+			w.ok(w.a.WriteMsg(rma.Msg{Local: []memory.Span{{Buf: mine, Length: size}}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.Part(0, size)}, Context: i}, flags))
 		}
 		var signaled []int
 		for i, wr := range w.a.connTo(w.ab).Works.State().Link.(*fakeLink).Posted(rc.WriteQueue) {
@@ -236,11 +244,11 @@ func TestShortOperationsShareCompletions(t *testing.T) {
 			}
 		}
 		if !slices.Equal(signaled, c.want) {
-			t.Errorf("%d bytes: completions of work requests %v, want %v", c.size, signaled, c.want)
+			t.Errorf("writes of %v bytes: completions of work requests %v, want %v", c.sizes, signaled, c.want)
 		}
-		for i := range 16 {
+		for i := range c.sizes {
 			if one := w.wait(w.a); one.Context != i || one.Err != nil {
-				t.Errorf("%d bytes, completion %d: %+v", c.size, i, one)
+				t.Errorf("writes of %v bytes, completion %d: %+v", c.sizes, i, one)
 			}
 		}
 	}

@@ -40,7 +40,11 @@ func (e *Endpoint) Submit(to operation.Peer, o *workqueue.Work) error {
 		e.pool.Put(o)
 		return err
 	}
+	more := o.Flags&operation.FlagMore != 0
 	_, err = c.Works.Post(o)
+	if more && err == nil && e.Sleepers() > 0 { // the next call may be one that waits, and a goroutine that sleeps in Wait does not poll
+		c.Works.Kick()
+	}
 	if p != nil { // only now, so that a new connection does not fail before it has the work
 		e.dialLater(c, p.addr)
 	}

@@ -51,30 +51,38 @@ func (w *world) got(ended chan waited, op operation.Kind, context any) {
 	}
 }
 
-// While a goroutine sleeps in Wait, what is said to go together is posted together, and other
-// operations are posted one by one.
+// While a goroutine sleeps in Wait, the operations of separate calls are posted one by one. A caller
+// that posts on a connection posts the last one itself, and they go to the NIC together.
 func TestPostTogether(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
 	rb := w.share(theirs.All(), allAccess)
-	post := func(context any, flags operation.Flags) {
-		w.ok(w.a.WriteMsg(rma.Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: context}, flags))
-	}
 	ended := waiting(limited(t), w.a)
 	asleep(w.a, 1)
-	post(1, operation.FlagMore)
+	w.ok(w.a.WriteMsg(rma.Msg{Local: []memory.Span{mine.All()}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.All()}, Context: 1}, operation.FlagMore))
 	w.got(ended, operation.Write, 1)
 
+	c := w.a.connTo(w.ab)
+	post := func(context any, flags operation.Flags) {
+		o, err := c.NewWork(operation.Write, flags, context, nil)
+		w.ok(err)
+		from, to := mine.All(), rb.All()
+		w.ok(o.AddLocal(&from))
+		w.ok(o.AddRemote(&to))
+		w.ok(o.Prepare())
+		_, err = c.Works.Post(o)
+		w.ok(err)
+	}
 	ended = waiting(limited(t), w.a)
 	asleep(w.a, 1)
-	post(2, operation.FlagMore|operation.FlagTogether)
-	post(3, operation.FlagMore|operation.FlagTogether)
-	if n := len(w.a.connTo(w.ab).Works.State().Link.(*fakeLink).Posted(rc.WriteQueue)); n != 0 {
+	post(2, operation.FlagMore)
+	post(3, operation.FlagMore)
+	if n := len(c.Works.State().Link.(*fakeLink).Posted(rc.WriteQueue)); n != 0 {
 		t.Errorf("%d work requests are posted before the last", n)
 	}
 	select {
-	case c := <-ended:
-		t.Errorf("%+v before the last is posted", c)
+	case x := <-ended:
+		t.Fatalf("%+v before the last is posted", x)
 	default:
 	}
 	post(4, 0)

@@ -45,14 +45,11 @@ const (
 	// FlagCommitComplete means that the completion says that the bytes would survive a loss of
 	// power. It is refused: RDMA FLUSH to persistence is not used.
 	FlagCommitComplete
-	// FlagTogether, with FlagMore, says that the call that posts the operation posts the one that
-	// follows, too. Without it a goroutine that sleeps in Wait would leave the operation unposted.
-	FlagTogether
 )
 
 var flagNames = []string{
 	"completion", "inject", "fence", "more", "remote-cq-data",
-	"inject-complete", "transmit-complete", "delivery-complete", "commit-complete", "together",
+	"inject-complete", "transmit-complete", "delivery-complete", "commit-complete",
 }
 
 // String lists the flags: "fence|more", "none" for 0.

@@ -363,7 +363,7 @@ func (s *scheduler) carry(j *job) {
 
 // post posts a part of a job. With deliver a write is in the memory when it completes.
 func (s *scheduler) post(j *job, r *Rail, off, n int64, note, deliver bool) error {
-	flags, x := j.Flags&^(operation.FlagFence|operation.FlagMore|operation.FlagTogether), &slice{j: j, r: r, off: off, n: n}
+	flags, x := j.Flags&^(operation.FlagFence|operation.FlagMore), &slice{j: j, r: r, off: off, n: n}
 	if x.pushes = j.Kind == operation.Write && n > 0; x.pushes && deliver {
 		flags |= operation.FlagDeliveryComplete
 		x.pushes = false

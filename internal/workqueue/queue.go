@@ -246,7 +246,14 @@ func (q *Queue) MustPack(o *Work) bool {
 	return q.Link.pairs != nil && o.MustPack(&q.Link.attr)
 }
 
-// PostHeld posts the operations that waited for more.
+// Kick posts the operations that can be posted, also those that wait for more.
+func (q *Queue) Kick() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.send.kick()
+}
+
+// PostHeld is Kick for [progress.Progress], which has taken the queue off its list.
 func (q *Queue) PostHeld() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

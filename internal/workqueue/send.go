@@ -29,8 +29,8 @@ type sender struct {
 	quiet int64 // bytes of the batch since the last work request that makes a completion
 }
 
-// mostQuiet is the number of bytes of a batch that may go without a completion. What is larger
-// would let its program wait for those after it.
+// mostQuiet is the most bytes of a batch that the NIC may carry out without a completion. The program
+// learns of their operations when the next one completes, which must not take long.
 const mostQuiet = 16 << 10
 
 // sendQueue is the sending side of one queue pair.
@@ -69,7 +69,8 @@ func (s *sender) adopt() {
 	s.sges = make([]ibvfd.SGE, max(2*batchWRs, a.SGE))
 }
 
-// take adds an operation, and posts it unless others are to follow at once.
+// take adds an operation, and posts it unless others are to follow at once: then the last of these, or
+// the next Poll, posts all of them.
 func (s *sender) take(o *Work) {
 	q := s.q
 	s.posted++
@@ -88,9 +89,6 @@ func (s *sender) take(o *Work) {
 	if !s.holding {
 		s.holding = true
 		q.cfg.Progress.Hold(q)
-	}
-	if o.Flags&operation.FlagTogether == 0 && q.cfg.Progress.Sleepers() > 0 { // a goroutine that sleeps in Wait does not poll
-		s.kick()
 	}
 }
 
@@ -221,11 +219,15 @@ func (s *sender) feed(o *Work) bool {
 		for i := range s.wrs[b.wrs : b.wrs+n] {
 			s.wrs[b.wrs+i].ID = id
 		}
+		shares := !s.q.cfg.Pool.selective
 		switch {
 		case o.silent:
-		case !s.q.cfg.Pool.selective && o.Length <= mostQuiet-s.quiet:
+		case shares && o.Length <= mostQuiet-s.quiet:
 			s.quiet += o.Length
 		default:
+			if shares && b.wrs > 0 && o.Length > mostQuiet { // those before do not wait for it
+				s.wrs[b.wrs-1].Flags |= ibvfd.SendSignaled
+			}
 			s.wrs[b.wrs+n-1].Flags |= ibvfd.SendSignaled
 			s.quiet = 0
 		}
