@@ -41,12 +41,12 @@ kasan-kernel: testbed ## build the debugging kernel and our modules for it
 
 KASAN_TEST = GPURDMA_BUILD=$(KASAN) $(TESTBED) test -kernel $(KASAN_KERNEL) -patched-rxe -slow $(KASAN_SLOW) \
 	-cpus $(KASAN_CPUS) -skip '$(KASAN_SKIP)' $(KASAN_ALLOW)
-# What must run there and nowhere else.
+# What must run there and nowhere else: on a kernel with fault injection.
 KASAN_ONLY = $(wildcard testbed/required/kasan/$(KASAN_KERNEL).txt)
 
 .PHONY: kasan
 kasan: kasan-kernel cprog build doubles ## run the VM tests on a kernel with KASAN and lock debugging
-	@status=0; $(KASAN_TEST) $(KASAN_FAULTS) $(KASAN_ONLY:%=-require-also %) $(KASANFLAGS) || status=1; \
+	@status=0; $(KASAN_TEST) $(if $(KASAN_ONLY),$(KASAN_FAULTS) -require-also $(KASAN_ONLY)) $(KASANFLAGS) || status=1; \
 	$(MAKE) --no-print-directory kasan-softgpu || status=1; exit $$status
 
 # Eviction, revocation, removal and death under load are in C.

@@ -168,7 +168,5 @@ func (m *move) letGo() {
 	}
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()
-	if m.c.owned == nil { // it is tried again when the memory is freed
-		m.c.owned = m.owned
-	}
+	m.c.owned = m.owned // it is tried again when the memory is freed
 }

@@ -40,31 +40,22 @@ func Fetch(ctx context.Context, t layout.Tree, series string, a *apt.Apt, logf f
 	removeStale(t, series)
 
 	cached, err := Open(t, series)
-	haveCached := err == nil
+	if err != nil {
+		cached = Kernel{} // none
+	}
 	s, err := resolve(ctx, a, series)
 	if errors.Is(err, apt.ErrNotFound) {
 		logf("refreshing apt's package lists: %v", err)
-		if uerr := a.Update(ctx); uerr != nil {
-			return Kernel{}, fmt.Errorf("%w; %w", err, uerr)
-		}
-		s, err = resolve(ctx, a, series)
-	}
-	if errors.Is(err, apt.ErrNotFound) {
-		older, oerr := resolveOlder(ctx, a, series)
-		switch {
-		case oerr != nil:
-			return Kernel{}, fmt.Errorf("%w; %w", err, oerr)
-		case haveCached && Compare(cached.Version, older.Image.Version) >= 0:
-			logf("%v; Linux %s (%s), fetched before, stays", err, cached.Release, cached.Version)
-			return cached, nil
-		}
-		logf("%v; an older one is complete: %s (%s)", err, older.Release, older.Image.Version)
-		s, err = older, nil
+		s, err = refreshed(ctx, a, series, err, logf)
 	}
 	if err != nil {
 		return Kernel{}, err
 	}
-	if haveCached && readString(filepath.Join(cached.Dir, "inputs")) == s.inputs() {
+	if cached.Version != "" && Compare(cached.Version, s.Image.Version) > 0 {
+		logf("Linux %s (%s), fetched before, stays: the archive lacks packages of it now", cached.Release, cached.Version)
+		return cached, nil
+	}
+	if cached.Version != "" && readString(filepath.Join(cached.Dir, "inputs")) == s.inputs() {
 		return cached, nil
 	}
 
@@ -73,10 +64,7 @@ func Fetch(ctx context.Context, t layout.Tree, series string, a *apt.Apt, logf f
 	if err != nil && ctx.Err() == nil {
 		// An archive that has moved on refuses the versions of old lists.
 		logf("refreshing apt's package lists: %v", err)
-		if uerr := a.Update(ctx); uerr != nil {
-			return Kernel{}, fmt.Errorf("%w; %w", err, uerr)
-		}
-		if s, err = resolve(ctx, a, series); err == nil {
+		if s, err = refreshed(ctx, a, series, err, logf); err == nil {
 			debs, err = download(ctx, t, a, s)
 		}
 	}
@@ -87,6 +75,24 @@ func Fetch(ctx context.Context, t layout.Tree, series string, a *apt.Apt, logf f
 		return Kernel{}, err
 	}
 	return Open(t, series)
+}
+
+// refreshed is resolve with new package lists, after the error why. If the archive does not have all of
+// the newest kernel, it is the newest of which it has.
+func refreshed(ctx context.Context, a *apt.Apt, series string, why error, logf func(string, ...any)) (set, error) {
+	if err := a.Update(ctx); err != nil {
+		return set{}, fmt.Errorf("%w; %w", why, err)
+	}
+	s, err := resolve(ctx, a, series)
+	if !errors.Is(err, apt.ErrNotFound) {
+		return s, err
+	}
+	older, oerr := resolveOlder(ctx, a, series)
+	if oerr != nil {
+		return set{}, fmt.Errorf("%w; %w", err, oerr)
+	}
+	logf("%v; an older one is complete: %s (%s)", err, older.Release, older.Image.Version)
+	return older, nil
 }
 
 // download fetches every package of the set; the result is keyed by name.
