@@ -3,8 +3,6 @@
 package main
 
 import (
-	"io"
-	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -124,7 +122,7 @@ func TestVMSeveralNICs(t *testing.T) {
 	if len(d.Points) != 3*2*3 || len(d.Rails) != 2 || d.Rails[1].Bytes == 0 {
 		t.Errorf("%+v", d)
 	}
-	_, text := get(t, "http://"+s.doc.Result.Metrics+"/metrics")
+	_, text := testenv.Get(t, "http://"+s.doc.Result.Metrics+"/metrics")
 	for _, nic := range c.NICs("b") {
 		if !strings.Contains(text, `gpurdma_operations_total{kind="write",nic="`+nic+`"}`) || strings.Contains(text, `gpurdma_bytes_total{kind="write",nic="`+nic+`"} 0`+"\n") {
 			t.Errorf("of %s:\n%s", nic, text)
@@ -198,23 +196,4 @@ func TestVMSeveralNICsPeerGone(t *testing.T) {
 	}
 	t.Log(r.err.String())
 	nothingMore(t, before)
-}
-
-// get returns what is served at a path.
-func get(t *testing.T, url string) (status int, body string) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, string(text)
 }

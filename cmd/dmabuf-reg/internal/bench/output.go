@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
-	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/link"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/peer"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
@@ -80,11 +80,7 @@ func (r *Result) csv(w io.Writer) error {
 
 // Text implements app.Result.
 func (r *Result) Text(w io.Writer) error {
-	if err := r.Local.Text(w); err != nil {
-		return err
-	}
-	r.Remote.Print(w, r.Server)
-	if err := link.WriteRails(w, r.Rails, r.Over); err != nil {
+	if err := peer.WriteSides(w, r.Local, r.Server, r.Remote, r.Rails, r.Over); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)

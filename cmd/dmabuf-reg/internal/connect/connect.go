@@ -164,11 +164,7 @@ func (f *params) plan() (list []trial.Planned) {
 
 // Text implements app.Result.
 func (r *Result) Text(w io.Writer) error {
-	if err := r.Local.Text(w); err != nil {
-		return err
-	}
-	r.Remote.Print(w, r.Server)
-	if err := link.WriteRails(w, r.Rails, r.Over); err != nil {
+	if err := peer.WriteSides(w, r.Local, r.Server, r.Remote, r.Rails, r.Over); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)

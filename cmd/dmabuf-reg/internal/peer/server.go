@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/link"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/station"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 )
 
@@ -18,7 +20,17 @@ type Server struct {
 	Why    string `json:"why"` // the path and its reason, in words
 }
 
-// Print says what the server's side is, in a line.
-func (s *Server) Print(w io.Writer, addr string) {
+// WriteSides writes what the two sides of a connection are, and what it goes over. first is the way
+// of the only rail.
+func WriteSides(w io.Writer, local station.Side, addr string, remote Server, rails []link.Rail, first link.Way) error {
+	if err := local.Text(w); err != nil {
+		return err
+	}
+	remote.print(w, addr)
+	return link.WriteRails(w, rails, first)
+}
+
+// print writes what the server's side is, in a line.
+func (s *Server) print(w io.Writer, addr string) {
 	fmt.Fprintf(w, "server:  %s, %s of %s with %s, %s\n", addr, bytesize.Format(s.Size), s.Spec, s.NIC, s.Why)
 }

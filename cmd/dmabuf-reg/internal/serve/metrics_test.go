@@ -4,7 +4,6 @@ package serve
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -48,7 +47,7 @@ func TestServeMetrics(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	status, text := fetch(t, url+"/metrics")
+	status, text := testenv.Get(t, url+"/metrics")
 	if status != http.StatusOK || text != st.Metrics() {
 		t.Errorf("%d:\n%s", status, text)
 	}
@@ -57,26 +56,7 @@ func TestServeMetrics(t *testing.T) {
 			t.Errorf("no %s in\n%s", w, text)
 		}
 	}
-	if status, _ := fetch(t, url+"/"); status != http.StatusNotFound {
+	if status, _ := testenv.Get(t, url+"/"); status != http.StatusNotFound {
 		t.Errorf("at /: %d", status)
 	}
-}
-
-// fetch returns what is served at a path.
-func fetch(t *testing.T, url string) (status int, body string) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, string(text)
 }
