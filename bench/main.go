@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"runtime/pprof"
@@ -17,18 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// options are the flags, as data.
-type options struct {
-	device    string
-	exporters []string
-	sizes     []int64
-	rounds    int
-	slice     time.Duration
-	chosen    bool // the sizes, by -sizes
-	through   string
-	lists     bool // the bpftrace script reads scatter lists, as ours does
-}
 
 func main() {
 	var (
@@ -170,32 +157,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", failed)
 		os.Exit(1)
 	}
-}
-
-// report prints rows, in words or as a JSON document, and what broke the comparison off.
-// It returns the exit status.
-func report[T any](asJSON bool, schema string, rows []T, words func(io.Writer, []T), err error) int {
-	if asJSON {
-		enc := json.NewEncoder(os.Stdout)
-		enc.SetIndent("", "  ")
-		_ = enc.Encode(struct {
-			Schema string `json:"schema"`
-			Rows   []T    `json:"rows"`
-		}{schema, rows})
-	} else {
-		words(os.Stdout, rows)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		return 1
-	}
-	return 0
-}
-
-// given reports whether a flag was given.
-func given(name string) (set bool) {
-	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
-	return set
 }
 
 // comparisons are what there is to compare, in this order.

@@ -253,17 +253,6 @@ func placed(list []*compared, cannot error) (all []*compared) {
 	return all
 }
 
-// passive says that a server of this traffic does nothing.
-func (t traffic) passive() bool { return t.op == "read" || t.op == "write" && !t.latency }
-
-func (t traffic) String() string {
-	what := "rate"
-	if t.latency {
-		what = "latency"
-	}
-	return fmt.Sprintf("%s, %s, %d bytes", t.op, what, t.size)
-}
-
 // kindsOf returns the comparisons that the flags ask for: rates at all sizes, and latencies.
 func kindsOf(on traffic, opt options, ops, what []string) (list []*compared, err error) {
 	through := []string{throughIbvfd, throughEndpoint, throughFabric}
