@@ -161,13 +161,15 @@ func TestVMBenchFlapInterrupted(t *testing.T) {
 			f := newFlapping(t)
 			r := f.bench(t, "--cuts", "1000")
 			r.begin(t)
-			down := false
-			for end := time.Now().Add(testenv.Limit(time.Minute)); !down && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			down, begun := false, time.Now()
+			for end := time.Now().Add(testenv.Limit(3 * time.Minute)); !down && r.running(t) && time.Now().Before(end); time.Sleep(time.Millisecond) {
 				down = !up(t, "rail0a") || !up(t, "rail1a")
 			}
 			if !down {
-				t.Fatal("no link is cut")
+				_ = r.Process.Kill()
+				t.Fatalf("no link is cut; exit status %d\n%s%s\nserve says: %s", r.status(t), r.out.String(), r.err.String(), f.says.String())
 			}
+			t.Logf("a link is cut after %v", time.Since(begun))
 			if err := c.end(f, r); err != nil {
 				t.Fatal(err)
 			}
@@ -214,7 +216,7 @@ func TestVMBenchFlapNotAllowed(t *testing.T) {
 
 	// A device that is down already is not touched.
 	f.Down(t, 1)
-	r = f.bench(t)
+	r = f.bench(t, "--timeout", "5s") // for which it waits for the rail
 	if err := r.Start(); err != nil {
 		t.Fatal(err)
 	}

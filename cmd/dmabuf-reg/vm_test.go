@@ -54,6 +54,16 @@ func (r *run) status(t *testing.T) int {
 	return r.ProcessState.ExitCode()
 }
 
+// running reports whether it has not ended.
+func (r *run) running(t *testing.T) bool {
+	t.Helper()
+	var info unix.Siginfo
+	if err := unix.Waitid(unix.P_PID, r.Process.Pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	return info.Signo == 0
+}
+
 func (r *run) do(t *testing.T) int {
 	t.Helper()
 	if err := r.Start(); err != nil {

@@ -97,11 +97,12 @@ func even(rails []*Rail) bool {
 }
 
 // slice returns the size of a rail's slices of an operation that is cut into parts. A rail that was not
-// measured gets small ones.
+// measured gets small ones. Slices end where the next one begins aligned, so that no NIC splits the
+// packets of an aligned operation in two.
 func (l *load) slice(size int64, parts int) int64 {
-	const page = 4 << 10 // no part is a few bytes
-	part := (size/int64(parts) + page) / page * page
-	n := min(part, int64(min(l.rate*sliceTime.Seconds(), mostSlice)))
+	const whole = 4 << 10 // that of the largest MTU
+	part := size/int64(parts) + whole
+	n := min(part, int64(min(l.rate*sliceTime.Seconds(), mostSlice))) / whole * whole
 	return min(size, max(leastSlice, n))
 }
 

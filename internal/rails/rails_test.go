@@ -69,6 +69,20 @@ func TestNext(t *testing.T) {
 	}
 }
 
+// Whatever the rate of a rail is, its slices have sizes that keep an aligned operation aligned.
+func TestSliceSizes(t *testing.T) {
+	for rate := 1.0; rate < 1e12; rate *= 1.37 {
+		l := load{rate: rate}
+		for parts := 1; parts <= 8; parts++ {
+			for _, size := range []int64{cutFrom, cutFrom + 4096, 1<<20 - 4096, 1 << 30} {
+				if n := l.slice(size, parts); n < leastSlice || n > mostSlice || n%4096 != 0 {
+					t.Errorf("%.0f bytes a second: slices of %d bytes of %d", rate, n, size)
+				}
+			}
+		}
+	}
+}
+
 // carried returns how many seconds rails of these rates take for an operation.
 func carried(rates []float64, size int64, known bool) (now float64) {
 	var rails []*Rail

@@ -90,6 +90,9 @@ func flapAll(ctx context.Context, a *app.App, f *params, c *peer.Client, r *Resu
 		return errors.New("the connection has one rail")
 	}
 	r.Flap = &FlapResult{Seed: f.seed, Planned: f.cuts, Cuts: []flap.Cut{}, Rows: []flapRow{}}
+	made, cancel := context.WithTimeout(ctx, f.Timeout)
+	_ = over.AllUp(made) // FindCables says which rail was not made, and why
+	cancel()
 	states, err := over.Now()
 	if err != nil {
 		return err
