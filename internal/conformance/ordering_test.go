@@ -64,8 +64,11 @@ func TestRailsOrderFences(t *testing.T) {
 			return p.client.Stats().ByNIC["mem0"].Bytes + p.client.Stats().ByNIC["mem2"].Bytes
 		}
 		first := start(gpurdma.Op{Local: mine.All(), Remote: remote})
-		for last := int64(-1); last != carried(); time.Sleep(20 * time.Millisecond) {
-			last = carried() // until they have nothing to do
+		for last, same := int64(-1), 0; same < 10; time.Sleep(20 * time.Millisecond) { // until they have nothing to do
+			now := carried()
+			if same++; now != last {
+				last, same = now, 0
+			}
 		}
 		over := start(gpurdma.Op{Local: mine.Range(0, 64), Remote: remote.Range(0, 64)})
 		noted := start(gpurdma.Op{Notify: true})

@@ -60,7 +60,7 @@ var CorpusAnswers = []string{"direct", "staged", "refused", "lost", "not direct"
 // code of a driver for a machine that differs from another in one fact.
 var CorpusMarks = []string{"observed", "documented", "constructed"}
 
-// corpusDir is the corpus below the module's directory.
+// corpusDir is the corpus below the directory of the repository.
 const corpusDir = "p2p/testdata/machines"
 
 // corpusFile is machine.json.
@@ -93,31 +93,31 @@ type corpusLabel struct {
 // the test.
 func Corpus(t testing.TB) []CorpusMachine {
 	t.Helper()
-	dir, err := moduleDir()
+	dir, err := findCorpus()
 	if err != nil {
 		t.Fatal(err)
 	}
-	machines, err := readCorpus(filepath.Join(dir, corpusDir))
+	machines, err := readCorpus(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return machines
 }
 
-// moduleDir is the nearest directory above with a go.mod: tests run in the directory
-// of their package.
-func moduleDir() (string, error) {
+// findCorpus returns the corpus below the nearest directory above that has it: tests run in the directory of
+// their package, which may be of another module of this repository.
+func findCorpus() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
 	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
+		if st, err := os.Stat(filepath.Join(dir, corpusDir)); err == nil && st.IsDir() {
+			return filepath.Join(dir, corpusDir), nil
 		}
 		up := filepath.Dir(dir)
 		if up == dir {
-			return "", errors.New("no go.mod in this directory or above it")
+			return "", errors.New("no " + corpusDir + " in this directory or above it")
 		}
 		dir = up
 	}
