@@ -36,13 +36,18 @@ EXHAUSTIVE := ./p2p ./p2p/agent ./p2p/checks ./p2p/fleet ./p2p/intake ./p2p/lspc
 MANY_CALLERS := TestDistantCaller|TestManyCallersAtOnce
 
 .PHONY: unit
-unit: ## unit tests of the four modules
+unit: ## unit tests of the five modules
 	$(GO) test -race -short -timeout 30m ./...
 	$(GO) test -count=1 -timeout 30m $(EXHAUSTIVE)
 	$(GO) test -count=1 -timeout 10m -run '^($(MANY_CALLERS))$$' ./internal/engine
 	cd testbed && $(GO) test -race -timeout 30m ./...
 	cd deploy && $(GO) test ./...
+	cd deploy/dra && $(GO) test -timeout 20m ./...
 	cd metrics && $(GO) test -race -timeout 10m ./...
+
+.PHONY: dra-table
+dra-table: ## place pods by pairs and by pcieRoot alone, and write the table in docs/fleet.md
+	cd deploy/dra && GPURDMA_DRA=write $(GO) test -count=1 -timeout 20m -run '^TestTable$$' ./resources
 
 # Beyond the seeds, which are part of the unit tests: one parser after the other. What a
 # run finds interesting is kept in FUZZ_CORPUS, for the next one.
@@ -62,12 +67,13 @@ fuzz: ## fuzz every parser for FUZZ_TIME, 10 minutes in all, and fail below FUZZ
 cross: ## CGO_ENABLED=0 builds for linux/amd64 and linux/arm64
 	for arch in amd64 arm64; do \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build ./... && \
+		(cd deploy/dra && CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build ./...) && \
 		(cd metrics && CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build ./...) && \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) vet ./... || exit 1; \
 	done
 
 .PHONY: lint
-lint: ## gofmt, vet and staticcheck for the four modules
+lint: ## gofmt, vet and staticcheck for the five modules
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); \
 		if [ -n "$$bad" ]; then echo "not gofmt-ed: $$bad" >&2; exit 1; fi
 	$(GO) vet ./...
@@ -75,6 +81,7 @@ lint: ## gofmt, vet and staticcheck for the four modules
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	cd testbed && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 	cd deploy && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
+	cd deploy/dra && $(GO) vet ./... && $(GO) tool -modfile=../../tools/go.mod staticcheck ./...
 	cd metrics && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 
 # The oldest glibc that the commands promise to start on: Debian 12 builds must

@@ -13,7 +13,7 @@ import (
 )
 
 // goModules are the directories of the checkout that have a go.sum.
-var goModules = []string{"", "deploy", "testbed", "tools"}
+var goModules = []string{"", "deploy", "deploy/dra", "metrics", "testbed", "tools"}
 
 // toolchain is the module that Go downloads itself as.
 const toolchain = "golang.org/toolchain"

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resources
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	api "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/deviceattribute"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
+	"k8s.io/dynamic-resource-allocation/structured"
+
+	"github.com/gpurdma/gpurdma/deploy/dra/node"
+	"github.com/gpurdma/gpurdma/deploy/dra/pairs"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+)
+
+// outcome counts pods that ask for one GPU and one NIC.
+type outcome struct {
+	placed  int
+	bad     int // of these, those whose pair is not direct
+	refused int // though a direct pair was free
+	full    int // no direct pair was free, and the pod was refused
+}
+
+// asked is how many pods there are.
+const asked = 200
+
+// pods lets pods come and go: place places one, and returns its GPU and NIC.
+func pods(t *testing.T, n *node.Node, seed uint64, c *cluster, place func(running []pairs.Pair) ([]structured.DeviceID, pairs.Pair)) (o outcome) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(11, seed))
+	var running []pairs.Pair
+	var devices [][]structured.DeviceID
+	for range asked {
+		if len(running) > 0 && random.IntN(5) < 2 {
+			i := random.IntN(len(running))
+			c.release(devices[i])
+			running, devices = slices.Delete(running, i, i+1), slices.Delete(devices, i, i+1)
+		}
+		free := mostOf(n, func(p pairs.Pair) bool {
+			return !slices.ContainsFunc(running, func(q pairs.Pair) bool { return p.GPU == q.GPU || p.NIC == q.NIC })
+		})
+		got, pair := place(running)
+		switch {
+		case len(got) == 0 && free > 0:
+			o.refused++
+		case len(got) == 0:
+			o.full++
+		default:
+			o.placed++
+			if p, _ := n.Pair(pair.GPU, pair.NIC); p.Outcome != chain.Direct {
+				o.bad++
+			}
+			running, devices = append(running, pair), append(devices, got)
+		}
+	}
+	return o
+}
+
+// byPairs places pods by the pairs of this driver.
+func byPairs(t *testing.T, n *node.Node, seed uint64) outcome {
+	t.Helper()
+	c := newCluster()
+	return pods(t, n, seed, c, func(running []pairs.Pair) ([]structured.DeviceID, pairs.Pair) {
+		o := pairs.Make(n.Direct(), pairs.Taken{Pairs: running}, 3)
+		c.publish(Driver, Pairs(n, o, nil))
+		got := c.allocate(t, nil, request("r", Driver, 1, ofSize(1)))
+		if len(got) == 0 {
+			return nil, pairs.Pair{}
+		}
+		return got, o.Pairs[slices.IndexFunc(o.Pairs, func(p pairs.Pair) bool { return Name(p) == got[0].Device.String() })]
+	})
+}
+
+// vendors is the pool of a driver that publishes GPUs, or NICs, by themselves.
+func vendors(ids []string, roots []*string) resourceslice.Pool {
+	var s resourceslice.Slice
+	for i, id := range ids {
+		d := api.Device{Name: id, Attributes: map[api.QualifiedName]api.DeviceAttribute{}}
+		if roots[i] != nil {
+			d.Attributes[deviceattribute.StandardDeviceAttributePCIeRoot] = text(*roots[i])
+		}
+		s.Devices = append(s.Devices, d)
+	}
+	return resourceslice.Pool{Slices: []resourceslice.Slice{s}}
+}
+
+// byRoot places pods by pcieRoot alone, with one driver for GPUs and another one for NICs.
+func byRoot(t *testing.T, n *node.Node, seed uint64) outcome {
+	t.Helper()
+	c := newCluster()
+	var gpus, nics []string
+	var gpuRoots, nicRoots []*string
+	for _, g := range n.GPUs {
+		gpus, gpuRoots = append(gpus, g.ID), append(gpuRoots, g.Root)
+	}
+	for _, x := range n.NICs {
+		nics, nicRoots = append(nics, x.ID), append(nicRoots, x.Root)
+	}
+	c.publish("gpu.example.com", vendors(gpus, gpuRoots))
+	c.publish("nic.example.com", vendors(nics, nicRoots))
+	root := api.FullyQualifiedName(deviceattribute.StandardDeviceAttributePCIeRoot)
+	return pods(t, n, seed, c, func([]pairs.Pair) ([]structured.DeviceID, pairs.Pair) {
+		got := c.allocate(t, []api.DeviceConstraint{{MatchAttribute: &root}}, request("gpu", "gpu.example.com", 1), request("nic", "nic.example.com", 1))
+		if len(got) == 0 {
+			return nil, pairs.Pair{}
+		}
+		return got, pairs.Pair{GPU: got[0].Device.String(), NIC: got[1].Device.String()}
+	})
+}
+
+// fleet is the document with the table.
+const fleet = "../../../docs/fleet.md"
+
+// table is the table in the document.
+var table = regexp.MustCompile("(?s)<!-- make dra-table -->\n(.*?)\n\n")
+
+// The same pods are placed by pairs and by pcieRoot alone. By pairs none is refused while a direct pair
+// is free, and none has a pair that is not direct. GPURDMA_DRA=write writes the table of both.
+func TestTable(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| machine | GPUs, NICs | direct pairs | by pairs: placed | not direct | refused | by `pcieRoot`: placed | not direct | refused |\n|---|---|---|---|---|---|---|---|---|")
+	all := topologies(t)
+	var sum [2]outcome
+	for i, name := range slices.Sorted(maps.Keys(all)) {
+		n := all[name]
+		ours, theirs := byPairs(t, n, uint64(i)), byRoot(t, n, uint64(i))
+		if ours.bad > 0 || ours.refused > 0 {
+			t.Errorf("%s: %+v", name, ours)
+		}
+		for j, o := range []outcome{ours, theirs} {
+			s := &sum[j]
+			s.placed, s.bad, s.refused = s.placed+o.placed, s.bad+o.bad, s.refused+o.refused
+		}
+		fmt.Fprintf(&b, "\n| %s | %d, %d | %d of %d | %d | %d | %d | %d | %d | %d |", name, len(n.GPUs), len(n.NICs), len(n.Direct()), len(n.Pairs),
+			ours.placed, ours.bad, ours.refused, theirs.placed, theirs.bad, theirs.refused)
+	}
+	fmt.Fprintf(&b, "\n| all | | | %d | %d | %d | %d | %d | %d |", sum[0].placed, sum[0].bad, sum[0].refused, sum[1].placed, sum[1].bad, sum[1].refused)
+	if sum[1].bad == 0 || sum[1].refused == 0 {
+		t.Error("by pcieRoot alone nothing is lost: the machines show nothing")
+	}
+	doc, err := os.ReadFile(fleet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := table.FindSubmatchIndex(doc)
+	switch {
+	case at == nil:
+		t.Fatalf("%s has no table behind “<!-- make dra-table -->”", fleet)
+	case string(doc[at[2]:at[3]]) == b.String():
+	case os.Getenv("GPURDMA_DRA") == "write":
+		if err := os.WriteFile(fleet, slices.Concat(doc[:at[2]], []byte(b.String()), doc[at[3]:]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s has another table than the machines give now. `make dra-table` puts this one there:\n%s", fleet, b.String())
+	}
+}
