@@ -67,7 +67,6 @@ fuzz: ## fuzz every parser for FUZZ_TIME, 10 minutes in all, and fail below FUZZ
 cross: ## CGO_ENABLED=0 builds for linux/amd64 and linux/arm64
 	for arch in amd64 arm64; do \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build ./... && \
-		(cd deploy/dra && CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build ./...) && \
 		(cd metrics && CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build ./...) && \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) vet ./... || exit 1; \
 	done

@@ -29,17 +29,20 @@ type Node struct {
 
 // GPU is a GPU with memory of its own, on a PCI bus.
 type GPU struct {
-	ID  string // its PCI address as a part of a DNS label
-	PCI pciaddr.Addr
+	ID    string // its PCI address as a part of a DNS label
+	PCI   pciaddr.Addr
+	Files Files
+	UUID  string // of an NVIDIA GPU, as the driver says it; "" if it does not
 	result.Place
 }
 
 // NIC is an RDMA NIC on a PCI bus.
 type NIC struct {
-	ID     string
-	PCI    pciaddr.Addr
-	Name   string // its RDMA device: "mlx5_0"
-	Uverbs string // "/dev/infiniband/uverbs0"; "" without one
+	ID    string
+	PCI   pciaddr.Addr
+	Name  string // its RDMA device: "mlx5_0"
+	Ports []int  // those that are up
+	Files Files
 	result.Place
 }
 
@@ -80,14 +83,14 @@ func Look(m *machine.Machine, o Options) (Node, error) {
 	r := result.New(m, gpus, nics, all)
 	var n Node
 	for i, g := range gpus {
-		n.GPUs = append(n.GPUs, GPU{idOf(*g.Exporter.PCI), *g.Exporter.PCI, r.GPUs[i].Place})
+		n.GPUs = append(n.GPUs, gpuOf(m, g, r.GPUs[i].Place))
 	}
 	for i, x := range nics {
 		id := idOf(*x.Importer.PCI)
 		if slices.ContainsFunc(n.NICs, func(other NIC) bool { return other.ID == id }) {
 			id += "-" + label(x.Name) // a function with two RDMA devices
 		}
-		n.NICs = append(n.NICs, NIC{id, *x.Importer.PCI, x.Name, x.Uverbs, r.NICs[i].Place})
+		n.NICs = append(n.NICs, nicOf(x, id, r.NICs[i].Place))
 	}
 	for i, p := range all {
 		way, _ := p2p.WayOf(m, p, m.Function)

@@ -9,12 +9,18 @@ import (
 
 // Pair is a GPU and a NIC of a node. A name stands for the same device as long as the node runs.
 type Pair struct {
-	GPU, NIC string
-	Cost     int // of two offers with as many pairs at once, that with the lower sum is made
+	GPU  string `json:"gpu"`
+	NIC  string `json:"nic"`
+	Cost int    `json:"-"` // of two offers with as many pairs at once, that with the lower sum is made
 }
 
 // Same reports whether two pairs have the same devices.
 func (p Pair) Same(q Pair) bool { return p.GPU == q.GPU && p.NIC == q.NIC }
+
+// Compare orders pairs by their names.
+func (p Pair) Compare(q Pair) int {
+	return cmp.Or(cmp.Compare(p.GPU, q.GPU), cmp.Compare(p.NIC, q.NIC))
+}
 
 // Set is several pairs that are given away together. No GPU and no NIC is in two of them.
 type Set []Pair

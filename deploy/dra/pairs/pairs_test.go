@@ -68,8 +68,8 @@ func TestMatchedIsMost(t *testing.T) {
 	}
 }
 
-// Pods take the first pair that is free, and give pairs back in any order. What is left can be given
-// away as if the pods had been placed by trying everything.
+// Pods take the first free pair, and give pairs back in any order. The pairs that are left are as many as
+// trying everything finds.
 func TestOffersAfterTaking(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 300 {
@@ -106,8 +106,8 @@ func TestOffersAfterTaking(t *testing.T) {
 	}
 }
 
-// offersSets checks the sets of an offer: what is taken is there, and of each size as many others as
-// there are free pairs for.
+// offersSets checks the sets of an offer. Those that are taken are there. Of each size there are as many
+// others as the free pairs are enough for.
 func offersSets(t *testing.T, o Offer, taken Taken) {
 	t.Helper()
 	left := slices.Clone(o.Sets)

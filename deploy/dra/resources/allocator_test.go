@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resources
+package resources_test
 
 import (
 	"maps"
@@ -10,23 +10,24 @@ import (
 	"testing"
 
 	api "k8s.io/api/resource/v1"
-	"k8s.io/dynamic-resource-allocation/structured"
 
+	"github.com/gpurdma/gpurdma/deploy/dra/clustertest"
 	"github.com/gpurdma/gpurdma/deploy/dra/node"
 	"github.com/gpurdma/gpurdma/deploy/dra/pairs"
+	"github.com/gpurdma/gpurdma/deploy/dra/resources"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
 
 // run is a cluster, and the pods that have devices there.
 type run struct {
-	*cluster
+	*clustertest.Cluster
 	n    *node.Node
 	pods []pod
 }
 
 type pod struct {
-	devices []structured.DeviceID
-	taken   pairs.Taken
+	claim *api.ResourceClaim
+	taken pairs.Taken
 }
 
 func (r *run) taken() (t pairs.Taken) {
@@ -39,23 +40,22 @@ func (r *run) taken() (t pairs.Taken) {
 // publishAll publishes as the driver does after each change.
 func (r *run) publishAll() pairs.Offer {
 	o := pairs.Make(r.n.Direct(), r.taken(), 3)
-	r.publish(Driver, Pairs(r.n, o, nil))
+	r.Publish(resources.Driver, resources.Pairs(r.n, o, nil))
 	return o
 }
 
 // place places a pod, and reports whether it has its devices.
 func (r *run) place(t *testing.T, o pairs.Offer, requests ...api.DeviceRequest) bool {
 	t.Helper()
-	got := r.allocate(t, nil, requests...)
+	p := pod{claim: r.Allocate(t, nil, requests...)}
+	got := clustertest.Names(p.claim)
 	if len(got) == 0 {
 		return false
 	}
-	p := pod{devices: got}
-	for _, id := range got {
-		name := id.Device.String()
-		if i := slices.IndexFunc(o.Pairs, func(x pairs.Pair) bool { return Name(x) == name }); i >= 0 {
+	for _, name := range got {
+		if i := slices.IndexFunc(o.Pairs, func(x pairs.Pair) bool { return resources.Name(x) == name }); i >= 0 {
 			p.taken.Pairs = append(p.taken.Pairs, o.Pairs[i])
-		} else if i := slices.IndexFunc(o.Sets, func(x pairs.Set) bool { return SetName(x) == name }); i >= 0 {
+		} else if i := slices.IndexFunc(o.Sets, func(x pairs.Set) bool { return resources.SetName(x) == name }); i >= 0 {
 			p.taken.Sets = append(p.taken.Sets, o.Sets[i])
 		} else {
 			t.Fatalf("%s is given away, and not offered", name)
@@ -120,7 +120,7 @@ func mostOf(n *node.Node, free func(pairs.Pair) bool) int {
 // Random pods come and go on the machines of the corpus. A request for pairs is met exactly if trying
 // everything finds a way, and each pair is direct.
 func TestAllocator(t *testing.T) {
-	all := topologies(t)
+	all := clustertest.Topologies(t)
 	if len(all) < 20 {
 		t.Errorf("%d machines, want 20", len(all))
 	}
@@ -128,12 +128,12 @@ func TestAllocator(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(7, uint64(len(name))))
-			r := &run{cluster: newCluster(), n: n}
+			r := &run{Cluster: clustertest.New(), n: n}
 			placed, refused := 0, 0
 			for range 200 {
 				if len(r.pods) > 0 && random.IntN(3) == 0 {
 					i := random.IntN(len(r.pods))
-					r.release(r.pods[i].devices)
+					r.Release(r.pods[i].claim)
 					r.pods = slices.Delete(r.pods, i, i+1)
 				}
 				o := r.publishAll()
@@ -141,7 +141,7 @@ func TestAllocator(t *testing.T) {
 				if random.IntN(3) == 0 {
 					size = pairs.Sizes[random.IntN(len(pairs.Sizes))]
 				}
-				met := r.place(t, o, request("r", Driver, 1, ofSize(size)))
+				met := r.place(t, o, clustertest.Request("r", resources.Driver, 1, clustertest.OfSize(size)))
 				if met != (want >= size) {
 					t.Fatalf("%d pairs asked for, met %v; %d can be given away besides %v", size, met, want, r.taken())
 				}

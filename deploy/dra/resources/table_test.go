@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resources
+package resources_test
 
 import (
 	"fmt"
@@ -15,10 +15,11 @@ import (
 	api "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/deviceattribute"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
-	"k8s.io/dynamic-resource-allocation/structured"
 
+	"github.com/gpurdma/gpurdma/deploy/dra/clustertest"
 	"github.com/gpurdma/gpurdma/deploy/dra/node"
 	"github.com/gpurdma/gpurdma/deploy/dra/pairs"
+	"github.com/gpurdma/gpurdma/deploy/dra/resources"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
 
@@ -34,21 +35,22 @@ type outcome struct {
 const asked = 200
 
 // pods lets pods come and go: place places one, and returns its GPU and NIC.
-func pods(t *testing.T, n *node.Node, seed uint64, c *cluster, place func(running []pairs.Pair) ([]structured.DeviceID, pairs.Pair)) (o outcome) {
+func pods(t *testing.T, n *node.Node, seed uint64, c *clustertest.Cluster, place func(running []pairs.Pair) (*api.ResourceClaim, pairs.Pair)) (o outcome) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(11, seed))
 	var running []pairs.Pair
-	var devices [][]structured.DeviceID
+	var claims []*api.ResourceClaim
 	for range asked {
 		if len(running) > 0 && random.IntN(5) < 2 {
 			i := random.IntN(len(running))
-			c.release(devices[i])
-			running, devices = slices.Delete(running, i, i+1), slices.Delete(devices, i, i+1)
+			c.Release(claims[i])
+			running, claims = slices.Delete(running, i, i+1), slices.Delete(claims, i, i+1)
 		}
 		free := mostOf(n, func(p pairs.Pair) bool {
 			return !slices.ContainsFunc(running, func(q pairs.Pair) bool { return p.GPU == q.GPU || p.NIC == q.NIC })
 		})
-		got, pair := place(running)
+		claim, pair := place(running)
+		got := clustertest.Names(claim)
 		switch {
 		case len(got) == 0 && free > 0:
 			o.refused++
@@ -59,7 +61,7 @@ func pods(t *testing.T, n *node.Node, seed uint64, c *cluster, place func(runnin
 			if p, _ := n.Pair(pair.GPU, pair.NIC); p.Outcome != chain.Direct {
 				o.bad++
 			}
-			running, devices = append(running, pair), append(devices, got)
+			running, claims = append(running, pair), append(claims, claim)
 		}
 	}
 	return o
@@ -68,15 +70,16 @@ func pods(t *testing.T, n *node.Node, seed uint64, c *cluster, place func(runnin
 // byPairs places pods by the pairs of this driver.
 func byPairs(t *testing.T, n *node.Node, seed uint64) outcome {
 	t.Helper()
-	c := newCluster()
-	return pods(t, n, seed, c, func(running []pairs.Pair) ([]structured.DeviceID, pairs.Pair) {
+	c := clustertest.New()
+	return pods(t, n, seed, c, func(running []pairs.Pair) (*api.ResourceClaim, pairs.Pair) {
 		o := pairs.Make(n.Direct(), pairs.Taken{Pairs: running}, 3)
-		c.publish(Driver, Pairs(n, o, nil))
-		got := c.allocate(t, nil, request("r", Driver, 1, ofSize(1)))
+		c.Publish(resources.Driver, resources.Pairs(n, o, nil))
+		claim := c.Allocate(t, nil, clustertest.Request("r", resources.Driver, 1, clustertest.OfSize(1)))
+		got := clustertest.Names(claim)
 		if len(got) == 0 {
-			return nil, pairs.Pair{}
+			return claim, pairs.Pair{}
 		}
-		return got, o.Pairs[slices.IndexFunc(o.Pairs, func(p pairs.Pair) bool { return Name(p) == got[0].Device.String() })]
+		return claim, o.Pairs[slices.IndexFunc(o.Pairs, func(p pairs.Pair) bool { return resources.Name(p) == got[0] })]
 	})
 }
 
@@ -86,7 +89,7 @@ func vendors(ids []string, roots []*string) resourceslice.Pool {
 	for i, id := range ids {
 		d := api.Device{Name: id, Attributes: map[api.QualifiedName]api.DeviceAttribute{}}
 		if roots[i] != nil {
-			d.Attributes[deviceattribute.StandardDeviceAttributePCIeRoot] = text(*roots[i])
+			d.Attributes[deviceattribute.StandardDeviceAttributePCIeRoot] = api.DeviceAttribute{StringValue: roots[i]}
 		}
 		s.Devices = append(s.Devices, d)
 	}
@@ -96,7 +99,7 @@ func vendors(ids []string, roots []*string) resourceslice.Pool {
 // byRoot places pods by pcieRoot alone, with one driver for GPUs and another one for NICs.
 func byRoot(t *testing.T, n *node.Node, seed uint64) outcome {
 	t.Helper()
-	c := newCluster()
+	c := clustertest.New()
 	var gpus, nics []string
 	var gpuRoots, nicRoots []*string
 	for _, g := range n.GPUs {
@@ -105,15 +108,16 @@ func byRoot(t *testing.T, n *node.Node, seed uint64) outcome {
 	for _, x := range n.NICs {
 		nics, nicRoots = append(nics, x.ID), append(nicRoots, x.Root)
 	}
-	c.publish("gpu.example.com", vendors(gpus, gpuRoots))
-	c.publish("nic.example.com", vendors(nics, nicRoots))
+	c.Publish("gpu.example.com", vendors(gpus, gpuRoots))
+	c.Publish("nic.example.com", vendors(nics, nicRoots))
 	root := api.FullyQualifiedName(deviceattribute.StandardDeviceAttributePCIeRoot)
-	return pods(t, n, seed, c, func([]pairs.Pair) ([]structured.DeviceID, pairs.Pair) {
-		got := c.allocate(t, []api.DeviceConstraint{{MatchAttribute: &root}}, request("gpu", "gpu.example.com", 1), request("nic", "nic.example.com", 1))
+	return pods(t, n, seed, c, func([]pairs.Pair) (*api.ResourceClaim, pairs.Pair) {
+		claim := c.Allocate(t, []api.DeviceConstraint{{MatchAttribute: &root}}, clustertest.Request("gpu", "gpu.example.com", 1), clustertest.Request("nic", "nic.example.com", 1))
+		got := clustertest.Names(claim)
 		if len(got) == 0 {
-			return nil, pairs.Pair{}
+			return claim, pairs.Pair{}
 		}
-		return got, pairs.Pair{GPU: got[0].Device.String(), NIC: got[1].Device.String()}
+		return claim, pairs.Pair{GPU: got[0], NIC: got[1]}
 	})
 }
 
@@ -128,7 +132,7 @@ var table = regexp.MustCompile("(?s)<!-- make dra-table -->\n(.*?)\n\n")
 func TestTable(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| machine | GPUs, NICs | direct pairs | by pairs: placed | not direct | refused | by `pcieRoot`: placed | not direct | refused |\n|---|---|---|---|---|---|---|---|---|")
-	all := topologies(t)
+	all := clustertest.Topologies(t)
 	var sum [2]outcome
 	for i, name := range slices.Sorted(maps.Keys(all)) {
 		n := all[name]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resources
+package clustertest
 
 import (
 	"os"
@@ -18,8 +18,8 @@ import (
 // snapshots are those of the test bed's machines.
 const snapshots = "../../../cmd/p2pcheck/testdata/testbed/"
 
-// topologies are the machines of the corpus and of the test bed that have several GPUs and a direct pair.
-func topologies(t *testing.T) map[string]*node.Node {
+// Topologies are the machines of the corpus and of the test bed that have several GPUs and a direct pair.
+func Topologies(t *testing.T) map[string]*node.Node {
 	t.Helper()
 	list := map[string]*node.Node{}
 	add := func(name string, m *machine.Machine, o node.Options) {

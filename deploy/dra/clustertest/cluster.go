@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resources
+// Package clustertest is the scheduler's part of a Kubernetes cluster with one node, by Kubernetes' own allocator, and
+// machines to try it on. Only tests use it.
+package clustertest
 
 import (
 	"context"
@@ -20,9 +22,12 @@ import (
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 	"k8s.io/dynamic-resource-allocation/structured"
+
+	"github.com/gpurdma/gpurdma/deploy/dra/resources"
 )
 
-const nodeName = "node-1"
+// Node is the name of the node.
+const Node = "node-1"
 
 // patience is how long the scheduler lets a node try.
 const patience = 10 * time.Second
@@ -33,28 +38,29 @@ var features = structured.Features{
 	ConsumableCapacity: true, DeviceBindingAndStatus: true, FractionalCapacityRange: true,
 }
 
-// cluster is the scheduler's part of a cluster with one node.
-type cluster struct {
+// Cluster is the scheduler's part of a cluster with one node.
+type Cluster struct {
 	slices []*api.ResourceSlice
 	used   sets.Set[structured.DeviceID]
 	cache  *cel.Cache
 	claims int
 }
 
-func newCluster() *cluster {
-	return &cluster{used: sets.New[structured.DeviceID](), cache: cel.NewCache(10, cel.Features{})}
+// New makes a cluster in which nothing is published.
+func New() *Cluster {
+	return &Cluster{used: sets.New[structured.DeviceID](), cache: cel.NewCache(10, cel.Features{})}
 }
 
-// publish makes a driver's pool the only one that it has, as the apiserver would have it.
-func (c *cluster) publish(driver string, pool resourceslice.Pool) {
+// Publish makes a driver's pool the only one that it has, as the apiserver would have it.
+func (c *Cluster) Publish(driver string, pool resourceslice.Pool) {
 	c.slices = slices.DeleteFunc(c.slices, func(s *api.ResourceSlice) bool { return s.Spec.Driver == driver })
-	node := nodeName
+	node := Node
 	for i, s := range pool.Slices {
 		c.slices = append(c.slices, &api.ResourceSlice{
-			ObjectMeta: meta.ObjectMeta{Name: fmt.Sprintf("%02x-%s-%s", i, driver, nodeName)},
+			ObjectMeta: meta.ObjectMeta{Name: fmt.Sprintf("%02x-%s-%s", i, driver, Node)},
 			Spec: api.ResourceSliceSpec{
 				Driver: driver, NodeName: &node, Devices: s.Devices, SharedCounters: s.SharedCounters,
-				Pool: api.ResourcePool{Name: nodeName, Generation: 1, ResourceSliceCount: int64(len(pool.Slices))},
+				Pool: api.ResourcePool{Name: Node, Generation: 1, ResourceSliceCount: int64(len(pool.Slices))},
 			},
 		})
 	}
@@ -75,8 +81,8 @@ func (classes) Get(name string) (*api.DeviceClass, error) {
 	}, nil
 }
 
-// request asks for devices of a driver.
-func request(name, driver string, count int, expressions ...string) api.DeviceRequest {
+// Request asks for devices of a driver.
+func Request(name, driver string, count int, expressions ...string) api.DeviceRequest {
 	exact := &api.ExactDeviceRequest{DeviceClassName: driver, AllocationMode: api.DeviceAllocationModeExactCount, Count: int64(count)}
 	for _, e := range expressions {
 		exact.Selectors = append(exact.Selectors, api.DeviceSelector{CEL: &api.CELDeviceSelector{Expression: e}})
@@ -84,11 +90,13 @@ func request(name, driver string, count int, expressions ...string) api.DeviceRe
 	return api.DeviceRequest{Name: name, Exactly: exact}
 }
 
-// ofSize selects devices of some pairs.
-func ofSize(n int) string { return fmt.Sprintf("device.attributes[%q].size == %d", Driver, n) }
+// OfSize selects devices of some pairs.
+func OfSize(n int) string {
+	return fmt.Sprintf("device.attributes[%q].size == %d", resources.Driver, n)
+}
 
-// allocate places one claim. Without a place it returns nothing.
-func (c *cluster) allocate(t *testing.T, constraints []api.DeviceConstraint, requests ...api.DeviceRequest) (got []structured.DeviceID) {
+// Allocate places one claim. If there is no place, the claim has no allocation.
+func (c *Cluster) Allocate(t *testing.T, constraints []api.DeviceConstraint, requests ...api.DeviceRequest) *api.ResourceClaim {
 	t.Helper()
 	c.claims++
 	claim := &api.ResourceClaim{
@@ -103,19 +111,34 @@ func (c *cluster) allocate(t *testing.T, constraints []api.DeviceConstraint, req
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := a.Allocate(ctx, &core.Node{ObjectMeta: meta.ObjectMeta{Name: nodeName}}, []*api.ResourceClaim{claim})
+	results, err := a.Allocate(ctx, &core.Node{ObjectMeta: meta.ObjectMeta{Name: Node}}, []*api.ResourceClaim{claim})
 	if err != nil {
 		t.Fatalf("claim %d: %v", c.claims, err)
 	}
-	for _, r := range results {
-		for _, d := range r.Devices.Results {
-			id := structured.MakeDeviceID(d.Driver, d.Pool, d.Device)
-			c.used.Insert(id)
-			got = append(got, id)
-		}
+	if len(results) > 0 {
+		claim.Status.Allocation = &results[0]
+		c.used.Insert(devices(claim)...)
 	}
-	return got
+	return claim
 }
 
-// release gives devices back.
-func (c *cluster) release(list []structured.DeviceID) { c.used.Delete(list...) }
+// Names are the names of the devices of a claim.
+func Names(claim *api.ResourceClaim) (list []string) {
+	for _, id := range devices(claim) {
+		list = append(list, id.Device.String())
+	}
+	return list
+}
+
+func devices(claim *api.ResourceClaim) (list []structured.DeviceID) {
+	if claim.Status.Allocation == nil {
+		return nil
+	}
+	for _, d := range claim.Status.Allocation.Devices.Results {
+		list = append(list, structured.MakeDeviceID(d.Driver, d.Pool, d.Device))
+	}
+	return list
+}
+
+// Release gives the devices of a claim back.
+func (c *Cluster) Release(claim *api.ResourceClaim) { c.used.Delete(devices(claim)...) }

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package checkpoint keeps what a node has given to pods in a file, because the kubelet asks to take it back
+// by the claim's name alone, perhaps another process of the driver. To remember one more thing across restarts,
+// add it here.
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/deploy/dra/pairs"
+)
+
+// Schema is of the file.
+const Schema = "dra-p2p/v1"
+
+// Device is a device of a claim.
+type Device struct {
+	Request string       `json:"request"`
+	Admin   bool         `json:"admin,omitempty"` // for a look at a device that others may have: it is not taken
+	Pool    string       `json:"pool"`
+	Name    string       `json:"name"`
+	Pairs   []pairs.Pair `json:"pairs"`
+}
+
+// Claim is a claim that was prepared.
+type Claim struct {
+	Namespace string   `json:"namespace"`
+	Name      string   `json:"name"`
+	Devices   []Device `json:"devices"`
+}
+
+// State is what the driver must not forget.
+type State struct {
+	Schema string           `json:"schema"`
+	Boot   string           `json:"boot"`
+	Claims map[string]Claim `json:"claims"` // by UID
+	// Known are the pairs of each device that was published since the node has started, by the device's name: a
+	// pod may be given one that is not published any more.
+	Known map[string][]pairs.Pair `json:"known"`
+}
+
+// Read reads a file; without one, no claim was prepared. boot is the ID of this start of the machine. Claims of
+// an earlier start are read, because the kubelet still takes them back. Devices of an earlier start are not.
+func Read(file, boot string) (*State, error) {
+	s := &State{Schema: Schema, Boot: boot, Claims: map[string]Claim{}, Known: map[string][]pairs.Pair{}}
+	text, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return s, nil
+	case err != nil:
+		return nil, err
+	}
+	var was State
+	if err := json.Unmarshal(text, &was); err != nil {
+		return nil, fmt.Errorf("%s: %w; it is not what this driver has written: if no pod of the node has a claim of it, remove the file", file, err)
+	}
+	if was.Schema != Schema {
+		return nil, fmt.Errorf("%s has the schema %q, and this driver reads %s: if no pod of the node has a claim of it, remove the file", file, was.Schema, Schema)
+	}
+	if was.Claims != nil {
+		s.Claims = was.Claims
+	}
+	if was.Boot == boot && was.Known != nil {
+		s.Known = was.Known
+	}
+	return s, nil
+}
+
+// Change reads a file, changes the state, and writes it. Two processes, as while the driver is updated, do so one
+// after the other. After an error of f the file has what it had.
+func Change(file, boot string, f func(*State) error) error {
+	lock, err := os.OpenFile(file+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close() // which unlocks it
+	for err = unix.EINTR; err == unix.EINTR; {
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	s, err := Read(file, boot)
+	if err == nil {
+		err = f(s)
+	}
+	if err != nil {
+		return err
+	}
+	return s.Write(file)
+}
+
+// Write replaces a file. After a failure, or if the machine fails meanwhile, the file has what it had.
+func (s *State) Write(file string) error {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	return Replace(file, text, 0o600)
+}
+
+// Replace writes a file under another name, and renames it.
+func Replace(file string, text []byte, mode fs.FileMode) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(file), ".new-*") // the runtime reads no file of such a name
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), file); err != nil {
+		return err
+	}
+	dir, err2 := os.Open(filepath.Dir(file))
+	if err2 != nil {
+		return nil // the file is there
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+// Taken is what pods have.
+func (s *State) Taken() (t pairs.Taken) {
+	for _, c := range s.Claims {
+		for _, d := range c.Devices {
+			if d.Admin {
+				continue
+			}
+			if len(d.Pairs) == 1 {
+				t.Pairs = append(t.Pairs, d.Pairs[0])
+			} else {
+				t.Sets = append(t.Sets, d.Pairs)
+			}
+		}
+	}
+	return t
+}

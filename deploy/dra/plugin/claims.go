@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	api "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+
+	"github.com/gpurdma/gpurdma/deploy/dra/cdi"
+	"github.com/gpurdma/gpurdma/deploy/dra/checkpoint"
+	"github.com/gpurdma/gpurdma/deploy/dra/node"
+	"github.com/gpurdma/gpurdma/deploy/dra/pairs"
+	"github.com/gpurdma/gpurdma/deploy/dra/resources"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+)
+
+// PrepareResourceClaims prepares the devices of claims for the pods that start. A claim that was prepared is
+// prepared again with the same result.
+func (p *Plugin) PrepareResourceClaims(ctx context.Context, claims []*api.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
+	n := p.look(ctx)
+	out := map[types.UID]kubeletplugin.PrepareResult{}
+	for _, c := range claims {
+		devices, err := p.prepare(&n, c)
+		if err != nil {
+			p.Log.Error("prepare a claim", "claim", c.Namespace+"/"+c.Name, "error", err)
+		}
+		out[c.UID] = kubeletplugin.PrepareResult{Devices: devices, Err: err}
+	}
+	p.changed()
+	return out, nil
+}
+
+// prepare writes down that a claim has its devices, and makes the specification for the container's runtime.
+func (p *Plugin) prepare(n *node.Node, c *api.ResourceClaim) (out []kubeletplugin.Device, err error) {
+	if c.Status.Allocation == nil {
+		return nil, errors.New("the claim has no devices: the scheduler has not placed it")
+	}
+	uid := string(c.UID)
+	err = checkpoint.Change(p.State, p.Boot, func(s *checkpoint.State) error {
+		claim, prepared := s.Claims[uid]
+		if !prepared {
+			claim = checkpoint.Claim{Namespace: c.Namespace, Name: c.Name}
+			for _, r := range c.Status.Allocation.Devices.Results {
+				if r.Driver != resources.Driver {
+					continue
+				}
+				d, err := deviceOf(n, s, r)
+				if err != nil {
+					return err
+				}
+				claim.Devices = append(claim.Devices, d)
+			}
+		}
+		if err := p.CDI.Write(uid, claim, n); err != nil {
+			return err
+		}
+		for _, d := range claim.Devices {
+			out = append(out, kubeletplugin.Device{Requests: []string{d.Request}, PoolName: d.Pool, DeviceName: d.Name, CDIDeviceIDs: []string{cdi.ID(uid, d.Name)}})
+		}
+		s.Claims[uid] = claim
+		return nil
+	})
+	if err != nil {
+		out = nil
+	}
+	return out, err
+}
+
+// deviceOf finds the pairs of an allocated device, and refuses one that is not direct now.
+func deviceOf(n *node.Node, s *checkpoint.State, r api.DeviceRequestAllocationResult) (checkpoint.Device, error) {
+	known := s.Known[r.Device]
+	if len(known) == 0 {
+		return checkpoint.Device{}, fmt.Errorf("device %s is not known here: this node has not published it since it was started; delete the pod, so that it is placed again", r.Device)
+	}
+	for _, x := range known {
+		if err := good(n, x); err != nil {
+			return checkpoint.Device{}, err
+		}
+	}
+	return checkpoint.Device{Request: r.Request, Admin: r.AdminAccess != nil && *r.AdminAccess, Pool: r.Pool, Name: r.Device, Pairs: known}, nil
+}
+
+// good returns an error for a pair that is not direct now. It names the NICs that the GPU reaches instead.
+func good(n *node.Node, x pairs.Pair) error {
+	now, ok := n.Pair(x.GPU, x.NIC)
+	if ok && now.Outcome == chain.Direct {
+		return nil
+	}
+	why := "one of the two is not there"
+	if ok {
+		why = now.Why
+	}
+	var others []string
+	for _, q := range n.Direct() {
+		if q.GPU == x.GPU {
+			others = append(others, n.NIC(q.NIC).Name)
+		}
+	}
+	instead := "no NIC reaches this GPU now"
+	if len(others) > 0 {
+		instead = "the GPU is reached by " + strings.Join(others, ", ")
+	}
+	return fmt.Errorf("GPU %s and NIC %s are not direct any more: %s; %s; delete the pod, so that it is placed again", x.GPU, x.NIC, why, instead)
+}
+
+// UnprepareResourceClaims takes devices back. A claim that is not known was given back before.
+func (p *Plugin) UnprepareResourceClaims(_ context.Context, claims []kubeletplugin.NamespacedObject) (map[types.UID]error, error) {
+	out := map[types.UID]error{}
+	for _, c := range claims {
+		uid := string(c.UID)
+		out[c.UID] = checkpoint.Change(p.State, p.Boot, func(s *checkpoint.State) error {
+			if err := p.CDI.Remove(uid); err != nil {
+				return err
+			}
+			delete(s.Claims, uid)
+			return nil
+		})
+	}
+	p.changed()
+	return out, nil
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plugin is the driver on a node: it looks at the machine, publishes its pairs, and answers the kubelet,
+// which asks for the devices of a claim before a pod starts and gives them back after it. To publish sooner or
+// more often, or to refuse a claim for another reason, change it.
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
+
+	"github.com/gpurdma/gpurdma/deploy/dra/cdi"
+	"github.com/gpurdma/gpurdma/deploy/dra/checkpoint"
+	"github.com/gpurdma/gpurdma/deploy/dra/node"
+	"github.com/gpurdma/gpurdma/deploy/dra/pairs"
+	"github.com/gpurdma/gpurdma/deploy/dra/resources"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+)
+
+// Config is what a driver on a node needs.
+type Config struct {
+	Node     string                                                                   // its name, which is that of the pool, too
+	Look     func(context.Context) (node.Node, error)                                 // at the machine, as it is now
+	Publish  func(ctx context.Context, resources resourceslice.DriverResources) error // set before Run
+	State    string                                                                   // the file of package checkpoint
+	Boot     string                                                                   // the ID of this start of the machine
+	CDI      cdi.Dir
+	Partners int           // pairs of each GPU that are published at most, besides those that pods have
+	Every    time.Duration // between two looks
+	Log      *slog.Logger
+	Fatal    func(error) // the driver cannot go on, and is to be started again
+}
+
+// Plugin is the driver on a node.
+type Plugin struct {
+	Config
+	again chan struct{} // gets a value when what pods have has changed
+
+	mu   sync.Mutex
+	pool *resourceslice.Pool // the one that was published last; nil before the first
+	last node.Node           // of the last look
+	seen time.Time           // of that look
+}
+
+var _ kubeletplugin.DRAPlugin = (*Plugin)(nil)
+
+// New makes a driver. It removes what an earlier process has left for claims that it did not finish.
+func New(c Config) (*Plugin, error) {
+	s, err := checkpoint.Read(c.State, c.Boot)
+	if err == nil {
+		err = c.CDI.Sweep(s.Claims)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Plugin{Config: c, again: make(chan struct{}, 1)}, nil
+}
+
+// Run looks and publishes: at once, after each change of what pods have, and every so often. It returns when the
+// context ends.
+func (p *Plugin) Run(ctx context.Context) {
+	tick := time.NewTicker(p.Every)
+	defer tick.Stop()
+	for {
+		if err := p.publish(ctx); err != nil && ctx.Err() == nil {
+			p.Log.Error("publish the pairs of this node", "error", err)
+		}
+		select {
+		case <-p.again:
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look looks at the machine. Of one that cannot be read in part, it returns the part that could be.
+func (p *Plugin) look(ctx context.Context) node.Node {
+	n, err := p.Look(ctx)
+	if err != nil {
+		p.Log.Warn("not all of the machine could be read", "error", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last, p.seen = n, time.Now()
+	return n
+}
+
+// publish looks, and publishes what has changed. It remembers each device before others can see it: a claim of
+// it may come at any time after that.
+func (p *Plugin) publish(ctx context.Context) error {
+	n := p.look(ctx)
+	var pool resourceslice.Pool
+	if err := checkpoint.Change(p.State, p.Boot, func(s *checkpoint.State) error {
+		o := pairs.Make(n.Direct(), s.Taken(), p.Partners)
+		pool = resources.Pairs(&n, o, bad(&n, s))
+		for _, x := range o.Pairs {
+			s.Known[resources.Name(x)] = []pairs.Pair{x}
+		}
+		for _, x := range o.Sets {
+			s.Known[resources.SetName(x)] = x
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	same := p.pool != nil && equality.Semantic.DeepEqual(*p.pool, pool)
+	p.mu.Unlock()
+	if same {
+		return nil
+	}
+	if err := p.Publish(ctx, resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{p.Node: pool}}); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.pool = &pool
+	p.mu.Unlock()
+	return nil
+}
+
+// bad returns the pairs that were published, or that pods have, and that are not direct any more.
+func bad(n *node.Node, s *checkpoint.State) (list []pairs.Pair) {
+	taken := s.Taken()
+	all := slices.Concat(append([]pairs.Set{taken.Pairs}, taken.Sets...)...)
+	for _, known := range s.Known {
+		all = append(all, known...)
+	}
+	for _, x := range all {
+		if now, ok := n.Pair(x.GPU, x.NIC); ok && now.Outcome == chain.Direct || slices.ContainsFunc(list, x.Same) {
+			continue
+		}
+		list = append(list, pairs.Pair{GPU: x.GPU, NIC: x.NIC})
+	}
+	slices.SortFunc(list, pairs.Pair.Compare)
+	return list
+}
+
+// changed makes Run publish again.
+func (p *Plugin) changed() {
+	select {
+	case p.again <- struct{}{}:
+	default:
+	}
+}
+
+// HandleError says what went wrong in the background: slices that the API server refuses, above all.
+func (p *Plugin) HandleError(_ context.Context, err error, msg string) {
+	p.Log.Error(msg, "error", err)
+	if !errors.Is(err, kubeletplugin.ErrRecoverable) {
+		p.Fatal(fmt.Errorf("%s: %w", msg, err))
+	}
+}
