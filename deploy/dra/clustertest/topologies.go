@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/deploy/dra/node"
@@ -18,8 +19,20 @@ import (
 // snapshots are those of the test bed's machines.
 const snapshots = "../../../cmd/p2pcheck/testdata/testbed/"
 
+// all are the topologies, once they were read, which takes several seconds.
+var (
+	once sync.Once
+	all  map[string]*node.Node
+)
+
 // Topologies are the machines of the corpus and of the test bed that have several GPUs and a direct pair.
 func Topologies(t *testing.T) map[string]*node.Node {
+	t.Helper()
+	once.Do(func() { all = read(t) })
+	return all
+}
+
+func read(t *testing.T) map[string]*node.Node {
 	t.Helper()
 	list := map[string]*node.Node{}
 	add := func(name string, m *machine.Machine, o node.Options) {
