@@ -15,7 +15,7 @@ softgpu: ## build softgpu.ko and testimporter.ko of KERNEL, and what imports bes
 softgpu-vm: testbed softgpu kernel ## test the software GPU and the importer on KERNEL in the testbed
 	@BUILD=$(BUILD) kernel/softgpu/tests/build.sh $(KERNEL)
 	@mkdir -p $(BUILD)/testbed/$(KERNEL)
-	@$(TESTBED) run -kernel $(KERNEL) -patched-rxe -machine kernel/softgpu/tests/machine.json -timeout 15m \
+	@$(TESTBED) run -again -kernel $(KERNEL) -patched-rxe -machine kernel/softgpu/tests/machine.json -timeout 15m \
 		-allow 'dma-buf\.c:[0-9]+.* dma_buf_vmap\+' $(if $(WATCHING),$(KASAN_ALLOW)) -- \
 		kernel/softgpu/tests/run.sh $(BUILD)/modules/$(KERNEL) $(BUILD)/modules/$(KERNEL)/softgpu-test $(TESTS) | \
 		tee $(BUILD)/testbed/$(KERNEL)/softgpu-vm.log
@@ -25,8 +25,9 @@ softgpu-vm: testbed softgpu kernel ## test the software GPU and the importer on 
 .PHONY: softgpu-tally
 softgpu-tally:
 	@[ ! -e $(BUILD)/testbed/$(KERNEL)/softgpu-vm.log ] || awk '/^FAIL / { print "FAIL $(KERNEL): the software GPU in C: " substr($$0, 6) } \
+		/^testbed: .*; once more / { p = f = s = 0; boots++ } \
 		/^[0-9]+ tests: / { p += $$3; f += $$5; s += $$7 } END { printf \
-		"the software GPU in C on %s, 1 boots: %d passed, %d failed, %d skipped\n", "$(KERNEL)", p, f, s }' \
+		"the software GPU in C on %s, %d boots: %d passed, %d failed, %d skipped\n", "$(KERNEL)", boots + 1, p, f, s }' \
 		$(BUILD)/testbed/$(KERNEL)/softgpu-vm.log >$(BUILD)/testbed/$(KERNEL)/tally-softgpu
 
 # A series that Debian 12 cannot compile gets a root with the right compiler.

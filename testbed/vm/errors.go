@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -129,6 +130,10 @@ const noFlags = 1<<3 | 1<<5 | 1<<15 | ^uint64(1<<22-1)
 //
 // And QEMU ends where it finds its own tables wrong: iotlb_to_section (seen with QEMU
 // 10.0, while two processors of a busy host boot).
+//
+// A processor that has nothing to do can lose its timer: it sleeps until another one finds that for a minute no
+// timer of it has fired (seen with QEMU 10.0, where another processor of a busy host has just moved the BARs of
+// a device).
 func Corrupted(err error) bool {
 	var d *DeathError
 	if errors.As(err, &d) {
@@ -138,6 +143,9 @@ func Corrupted(err error) bool {
 	if !errors.As(err, &k) || !k.Emulated {
 		return false
 	}
+	if lostTimer(k.Reports) {
+		return true
+	}
 	first := k.Reports[0]
 	if m := firstMatch(flagsOf, first.Lines); m != "" {
 		if flags, err := strconv.ParseUint(m, 16, 64); err == nil && flags&noFlags != 0 {
@@ -146,6 +154,30 @@ func Corrupted(err error) bool {
 	}
 	before := firstMatch(executed, first.Lines)
 	return strings.HasPrefix(first.Title, staleBreakpoint) && before != "" && before != "cc"
+}
+
+// What a kernel reports of a processor whose timer has not fired, and of one that is idle.
+var (
+	noTimer   = regexp.MustCompile(`rcu: \s*Possible timer handling issue on cpu=(\d+) `)
+	backtrace = regexp.MustCompile(`NMI backtrace for cpu (\d+)`)
+	idle      = regexp.MustCompile(` default_idle\+`)
+)
+
+// lostTimer reports whether all reports are of RCU, and the first is of a processor that was idle, and whose
+// timer had not fired.
+func lostTimer(all []klog.Report) bool {
+	var lines []string
+	for _, r := range all {
+		if !strings.HasPrefix(r.Title, "rcu: ") {
+			return false
+		}
+		lines = append(lines, r.Lines...)
+	}
+	at := firstMatch(noTimer, lines)
+	if at == "" || firstMatch(backtrace, lines) != at {
+		return false
+	}
+	return slices.ContainsFunc(lines, idle.MatchString)
 }
 
 // assertion matches what QEMU prints when an assertion in it fails.

@@ -213,6 +213,12 @@ func TestCorrupted(t *testing.T) {
 		flags     = "[ 0.9] RSP: 0000:ffffffffa1c03bf0 EFLAGS: 00010246"
 		allFlags  = "[ 0.9] RSP: 0000:ffffffffa1c03bf0 EFLAGS: 003f7fd7"
 	)
+	const (
+		stall      = "rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:"
+		backtrace0 = "[  270.803032] NMI backtrace for cpu 0"
+		idle       = "[  270.803332]  default_idle+0x9/0x20"
+		noTimer0   = "[  270.846696] rcu: \tPossible timer handling issue on cpu=0 timer-softirq=2393"
+	)
 	for _, c := range []struct {
 		err  error
 		want bool
@@ -231,6 +237,12 @@ func TestCorrupted(t *testing.T) {
 		{fault(int3, true, there), false},
 		{fault(int3, true), false},
 		{fault("BUG: kernel NULL pointer dereference, address: 8", true, none), false},
+		{fault(stall, true, backtrace0, idle, noTimer0), true},
+		{fault(stall, true, "[ 2.0] NMI backtrace for cpu 1", idle, noTimer0), false},
+		{fault(stall, true, backtrace0, "[ 2.0]  softgpu_move+0x1/0x2", noTimer0), false},
+		{fault(stall, true, backtrace0, idle), false},
+		{fault(stall, false, backtrace0, idle, noTimer0), false},
+		{fault("BUG: soft lockup", true, backtrace0, idle, noTimer0), false},
 		{&HangError{Node: "vm"}, false},
 		{fmt.Errorf("boot: %w", &DeathError{Node: "vm", QEMU: "warning: no AVX\nqemu: physmem.c:2671: iotlb_to_section: Assertion `i < n' failed."}), true},
 		{&DeathError{Node: "vm", QEMU: "qemu: could not open the disk"}, false},

@@ -185,6 +185,7 @@ func runRun(ctx context.Context, args []string) (int, error) {
 	peer := fs.String("peer", "", "shell `command` to run meanwhile on the machine's second node")
 	stdin := fs.Bool("stdin", false, "forward standard input")
 	results := fs.String("results", "", "`directory` to copy into what the command leaves in $GPURDMA_RESULTS")
+	again := fs.Bool("again", false, "run the command once more in a new machine if the emulator has corrupted the first")
 	if err := fs.Parse(args); err != nil {
 		return 0, err
 	}
@@ -199,23 +200,37 @@ func runRun(ctx context.Context, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	c := vm.Cmd{Node: *node, Args: fs.Args(), Dir: wd, Env: environ(o), Stdout: os.Stdout, Stderr: os.Stderr, Timeout: b.limit(b.timeout)}
+	if *stdin {
+		c.Stdin = os.Stdin
+	}
+	status, err := b.runOnce(ctx, o, c, *peer, *results)
+	if *again && vm.Corrupted(err) && ctx.Err() == nil {
+		fmt.Println(onceMore)
+		logf("the first machine's error: %v", err)
+		status, err = b.runOnce(ctx, o, c, *peer, *results)
+	}
+	return outcome(status, err)
+}
+
+// onceMore is printed before a command's second run: what it has printed before counts for nothing.
+const onceMore = "testbed: the emulator corrupted the machine, which counts for nothing; once more in another one"
+
+// runOnce runs a command in a new machine.
+func (b *bootFlags) runOnce(ctx context.Context, o vm.Options, c vm.Cmd, peer, results string) (int, error) {
 	v, err := vm.Start(ctx, o)
 	if err != nil {
-		return outcome(0, err)
+		return 0, err
 	}
 	if b.keep {
 		v.Keep()
 		logf("keeping %s", v.Dir)
 	}
-	c := vm.Cmd{Node: *node, Args: fs.Args(), Dir: wd, Env: environ(o), Stdout: os.Stdout, Stderr: os.Stderr, Timeout: b.limit(b.timeout)}
-	if *stdin {
-		c.Stdin = os.Stdin
+	status, err := runWithPeer(ctx, v, o, c, peer)
+	if err == nil && results != "" {
+		err = os.CopyFS(results, os.DirFS(v.Results))
 	}
-	status, err := runWithPeer(ctx, v, o, c, *peer)
-	if err == nil && *results != "" {
-		err = os.CopyFS(*results, os.DirFS(v.Results))
-	}
-	return finish(v, status, err)
+	return closeAfter(v, status, err)
 }
 
 // runWithPeer runs a command, and another on the second node until the first
@@ -269,16 +284,19 @@ const peerGrace = 2 * time.Second
 
 // finish closes a machine after its last command and maps what happened to an
 // exit status.
-func finish(v *vm.VM, status int, err error) (int, error) {
+func finish(v *vm.VM, status int, err error) (int, error) { return outcome(closeAfter(v, status, err)) }
+
+// closeAfter closes a machine after its last command.
+func closeAfter(v *vm.VM, status int, err error) (int, error) {
 	if err != nil {
 		v.Kill()
-		return outcome(status, err)
+		return status, err
 	}
 	if err := v.Faults(); err != nil {
 		// Keep the machine's last words too.
-		return outcome(status, errors.Join(v.Close()))
+		return status, errors.Join(v.Close())
 	}
-	return outcome(status, v.Close())
+	return status, v.Close()
 }
 
 // outcome is the exit status for an error of the vm package.
