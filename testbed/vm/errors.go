@@ -156,7 +156,7 @@ func Corrupted(err error) bool {
 	return strings.HasPrefix(first.Title, staleBreakpoint) && before != "" && before != "cc"
 }
 
-// What a kernel reports of a processor whose timer has not fired, and of one that is idle.
+// These match reports of a processor whose timer has not fired, and of an idle one.
 var (
 	noTimer   = regexp.MustCompile(`rcu: \s*Possible timer handling issue on cpu=(\d+) `)
 	backtrace = regexp.MustCompile(`NMI backtrace for cpu (\d+)`)
