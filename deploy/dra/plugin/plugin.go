@@ -102,7 +102,10 @@ func (p *Plugin) publish(ctx context.Context) error {
 	var pool resourceslice.Pool
 	if err := checkpoint.Change(p.State, p.Boot, func(s *checkpoint.State) error {
 		o := pairs.Make(n.Direct(), s.Taken(), p.Partners)
-		pool = resources.Pairs(&n, o, bad(&n, s))
+		o.Sets = slices.DeleteFunc(o.Sets, func(x pairs.Set) bool {
+			return len(s.Known) >= mostKnown && s.Known[resources.SetName(x)] == nil
+		})
+		pool = resources.Pairs(&n, o, s.Known, bad(&n, s))
 		for _, x := range o.Pairs {
 			s.Known[resources.Name(x)] = []pairs.Pair{x}
 		}
@@ -127,6 +130,10 @@ func (p *Plugin) publish(ctx context.Context) error {
 	p.mu.Unlock()
 	return nil
 }
+
+// mostKnown bounds the devices of a node, since none leaves the slices before the node is started again: with so many,
+// no new set of pairs is offered. All pairs of 16 GPUs and 16 NICs are 256.
+const mostKnown = 1024
 
 // bad returns the pairs that were published, or that pods have, and that are not direct any more.
 func bad(n *node.Node, s *checkpoint.State) (list []pairs.Pair) {

@@ -118,7 +118,7 @@ func TestRandomPods(t *testing.T) {
 	for seed := range uint64(5) {
 		r := rand.New(rand.NewPCG(5, seed))
 		b := newBed(t, machine(4, 4))
-		var pods []*api.ResourceClaim
+		var pods, placed []*api.ResourceClaim // placed: by the scheduler, and not prepared yet
 		prepared, refused := 0, 0
 		for range 100 {
 			switch k := r.IntN(10); {
@@ -127,6 +127,13 @@ func TestRandomPods(t *testing.T) {
 				if c.Status.Allocation == nil {
 					continue
 				}
+				placed = append(placed, c)
+				if r.IntN(2) == 0 { // it starts later
+					continue
+				}
+				i := r.IntN(len(placed))
+				c = placed[i]
+				placed = slices.Delete(placed, i, i+1)
 				got := b.prepareOne(t, c)
 				if got.Err != nil {
 					refused++
@@ -160,9 +167,9 @@ func TestRandomPods(t *testing.T) {
 				t.Fatalf("%d pods, %d claims, %d specifications; %v", len(pods), len(s.Claims), b.left(t), err)
 			}
 			seen := map[string]bool{}
-			for _, c := range s.Claims {
-				for _, d := range c.Devices {
-					for _, p := range d.Pairs {
+			for _, c := range slices.Concat(pods, placed) {
+				for _, name := range clustertest.Names(c) {
+					for _, p := range s.Known[name] {
 						if seen[p.GPU] || seen[p.NIC] {
 							t.Fatalf("seed %d: a device is with two pods: %+v", seed, s.Claims)
 						}

@@ -40,7 +40,7 @@ func (r *run) taken() (t pairs.Taken) {
 // publishAll publishes as the driver does after each change.
 func (r *run) publishAll() pairs.Offer {
 	o := pairs.Make(r.n.Direct(), r.taken(), 3)
-	r.Publish(resources.Driver, resources.Pairs(r.n, o, nil))
+	r.Publish(resources.Driver, resources.Pairs(r.n, o, nil, nil))
 	return o
 }
 

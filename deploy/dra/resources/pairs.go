@@ -5,6 +5,7 @@ package resources
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 
 	api "k8s.io/api/resource/v1"
@@ -29,9 +30,11 @@ const (
 )
 
 // Pairs returns the pool of a node whose pairs are offered. The devices are in the order of the offer, which is
-// that of preference; those in bad follow, with a taint, and stay there while a pod may have them.
-func Pairs(n *node.Node, o pairs.Offer, bad []pairs.Pair) resourceslice.Pool {
-	c := countersOf(n, o, bad)
+// that of preference. Those of known, by name, that are not offered any more follow with a taint: the scheduler may
+// have given them to a pod that has not started, and a device that leaves the slice frees its counters. A device
+// with one of the bad pairs has a taint, too.
+func Pairs(n *node.Node, o pairs.Offer, known map[string][]pairs.Pair, bad []pairs.Pair) resourceslice.Pool {
+	c := countersOf(n, o, known)
 	var devices []api.Device
 	add := func(size int, list []pairs.Pair, name string, taints []api.DeviceTaint) {
 		if use, ok := c.use(list); ok {
@@ -44,10 +47,15 @@ func Pairs(n *node.Node, o pairs.Offer, bad []pairs.Pair) resourceslice.Pool {
 	for _, s := range o.Sets {
 		add(len(s), s, SetName(s), taints(n, bad, s...))
 	}
-	for _, p := range bad {
-		if !slices.ContainsFunc(o.Pairs, p.Same) {
-			add(1, []pairs.Pair{p}, Name(p), taints(n, bad, p))
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		if slices.ContainsFunc(devices, func(d api.Device) bool { return d.Name == name }) {
+			continue
 		}
+		t := taints(n, bad, known[name]...)
+		if t == nil {
+			t = []api.DeviceTaint{{Key: Driver + "/offered", Value: "no", Effect: api.DeviceTaintEffectNoSchedule}}
+		}
+		add(len(known[name]), known[name], name, t)
 	}
 	var pool resourceslice.Pool
 	for list := range slices.Chunk(c.sets, setsPerSlice) {
@@ -163,7 +171,7 @@ type counters struct {
 	at   map[string]string // set by counter
 }
 
-func countersOf(n *node.Node, o pairs.Offer, bad []pairs.Pair) *counters {
+func countersOf(n *node.Node, o pairs.Offer, known map[string][]pairs.Pair) *counters {
 	c := &counters{at: map[string]string{}}
 	var gpus, nics []string
 	for _, g := range n.GPUs {
@@ -172,7 +180,11 @@ func countersOf(n *node.Node, o pairs.Offer, bad []pairs.Pair) *counters {
 	for _, x := range n.NICs {
 		nics = append(nics, nicCounter(x.ID))
 	}
-	for _, p := range slices.Concat(o.Pairs, bad) { // a device that a pod has may be gone
+	all := slices.Clone(o.Pairs)
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		all = append(all, known[name]...)
+	}
+	for _, p := range all { // a device that a pod has may be gone
 		if !slices.Contains(gpus, gpuCounter(p.GPU)) {
 			gpus = append(gpus, gpuCounter(p.GPU))
 		}

@@ -73,7 +73,7 @@ func byPairs(t *testing.T, n *node.Node, seed uint64) outcome {
 	c := clustertest.New()
 	return pods(t, n, seed, c, func(running []pairs.Pair) (*api.ResourceClaim, pairs.Pair) {
 		o := pairs.Make(n.Direct(), pairs.Taken{Pairs: running}, 3)
-		c.Publish(resources.Driver, resources.Pairs(n, o, nil))
+		c.Publish(resources.Driver, resources.Pairs(n, o, nil, nil))
 		claim := c.Allocate(t, nil, clustertest.Request("r", resources.Driver, 1, clustertest.OfSize(1)))
 		got := clustertest.Names(claim)
 		if len(got) == 0 {

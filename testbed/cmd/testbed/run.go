@@ -213,7 +213,7 @@ func runRun(ctx context.Context, args []string) (int, error) {
 	return outcome(status, err)
 }
 
-// onceMore is printed before a command's second run: what it has printed before counts for nothing.
+// onceMore is printed before a command's second run. Whoever reads the output ignores the lines before it.
 const onceMore = "testbed: the emulator corrupted the machine, which counts for nothing; once more in another one"
 
 // runOnce runs a command in a new machine.
