@@ -36,7 +36,6 @@ func gpuOf(m *machine.Machine, g drivers.GPU, at result.Place) GPU {
 		out.Files.Needed = append(out.Files.Needed, "/dev/nvidia"+minor, "/dev/nvidiactl")
 		out.Files.Optional = []string{"/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"}
 	}
-	out.UUID, _ = nvidia.Line("GPU UUID")
 	if g.Exporter.Driver == "amdgpu" {
 		out.Files.Optional = append(out.Files.Optional, "/dev/kfd")
 	}

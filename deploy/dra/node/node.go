@@ -32,7 +32,6 @@ type GPU struct {
 	ID    string // its PCI address as a part of a DNS label
 	PCI   pciaddr.Addr
 	Files Files
-	UUID  string // of an NVIDIA GPU, as the driver says it; "" if it does not
 	result.Place
 }
 

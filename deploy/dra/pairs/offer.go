@@ -41,13 +41,13 @@ type Taken struct {
 	Sets  []Set
 }
 
-// each returns all pairs that are given away.
-func (t Taken) each() []Pair { return slices.Concat(append([]Set{t.Pairs}, t.Sets...)...) }
+// All returns all pairs that are given away.
+func (t Taken) All() []Pair { return slices.Concat(append([]Set{t.Pairs}, t.Sets...)...) }
 
 // Make makes an offer of pairs. Those that are near each other follow one another in all: sets are made
 // of neighbours. Of each GPU there are at most partners pairs, besides what is taken.
 func Make(all []Pair, taken Taken, partners int) Offer {
-	given := taken.each()
+	given := taken.All()
 	gpu, nic := map[string]bool{}, map[string]bool{}
 	for _, p := range given {
 		gpu[p.GPU], nic[p.NIC] = true, true

@@ -78,21 +78,21 @@ func TestOffersAfterTaking(t *testing.T) {
 		for range 30 {
 			o := Make(all, taken, 3)
 			free := slices.DeleteFunc(slices.Clone(all), func(p Pair) bool {
-				return slices.ContainsFunc(taken.each(), func(q Pair) bool { return p.GPU == q.GPU || p.NIC == q.NIC })
+				return slices.ContainsFunc(taken.All(), func(q Pair) bool { return p.GPU == q.GPU || p.NIC == q.NIC })
 			})
-			if size, _ := most(free); o.Matched != size+len(taken.each()) {
-				t.Fatalf("%v, taken %v: %d matched, %d are possible", all, taken, o.Matched, size+len(taken.each()))
+			if size, _ := most(free); o.Matched != size+len(taken.All()) {
+				t.Fatalf("%v, taken %v: %d matched, %d are possible", all, taken, o.Matched, size+len(taken.All()))
 			}
-			for _, p := range taken.each() {
+			for _, p := range taken.All() {
 				if !slices.Contains(o.Pairs, p) {
 					t.Fatalf("%v is taken, and not offered: its counters would be free", p)
 				}
 			}
 			offersSets(t, o, taken)
-			if i := slices.IndexFunc(o.Pairs[:o.Matched], func(p Pair) bool { return !slices.ContainsFunc(taken.each(), p.Same) }); i >= 0 && r.IntN(5) > 1 {
+			if i := slices.IndexFunc(o.Pairs[:o.Matched], func(p Pair) bool { return !slices.ContainsFunc(taken.All(), p.Same) }); i >= 0 && r.IntN(5) > 1 {
 				taken.Pairs = append(taken.Pairs, o.Pairs[i])
 			} else if s := slices.IndexFunc(o.Sets, func(s Set) bool {
-				return !slices.ContainsFunc(s, func(p Pair) bool { return slices.ContainsFunc(taken.each(), p.Same) })
+				return !slices.ContainsFunc(s, func(p Pair) bool { return slices.ContainsFunc(taken.All(), p.Same) })
 			}); s >= 0 && r.IntN(3) == 0 {
 				taken.Sets = append(taken.Sets, o.Sets[s])
 			} else if n := len(taken.Pairs); n > 0 {
@@ -125,8 +125,8 @@ func offersSets(t *testing.T, o Offer, taken Taken) {
 				pairs = append(pairs, s...)
 			}
 		}
-		apart(t, slices.Concat(pairs, taken.each()))
-		if want := (o.Matched - len(taken.each())) / size * size; len(pairs) != want {
+		apart(t, slices.Concat(pairs, taken.All()))
+		if want := (o.Matched - len(taken.All())) / size * size; len(pairs) != want {
 			t.Fatalf("%v, taken %v: sets of %d have %d pairs, want %d", o, taken, size, len(pairs), want)
 		}
 	}

@@ -137,8 +137,7 @@ const mostKnown = 1024
 
 // bad returns the pairs that were published, or that pods have, and that are not direct any more.
 func bad(n *node.Node, s *checkpoint.State) (list []pairs.Pair) {
-	taken := s.Taken()
-	all := slices.Concat(append([]pairs.Set{taken.Pairs}, taken.Sets...)...)
+	all := s.Taken().All()
 	for _, known := range s.Known {
 		all = append(all, known...)
 	}

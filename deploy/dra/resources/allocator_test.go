@@ -69,8 +69,7 @@ func (r *run) place(t *testing.T, o pairs.Offer, requests ...api.DeviceRequest) 
 func (r *run) check(t *testing.T) {
 	t.Helper()
 	seen := map[string]bool{}
-	taken := r.taken()
-	for _, p := range slices.Concat(append([]pairs.Set{taken.Pairs}, taken.Sets...)...) {
+	for _, p := range r.taken().All() {
 		if x, ok := r.n.Pair(p.GPU, p.NIC); !ok || x.Outcome != chain.Direct {
 			t.Errorf("%v is given away, and is %v", p, x.Outcome)
 		}
@@ -86,8 +85,7 @@ func (r *run) check(t *testing.T) {
 // most is how many pairs could be given away besides what pods have.
 func (r *run) most() int {
 	gpu, nic := map[string]bool{}, map[string]bool{}
-	taken := r.taken()
-	for _, p := range slices.Concat(append([]pairs.Set{taken.Pairs}, taken.Sets...)...) {
+	for _, p := range r.taken().All() {
 		gpu[p.GPU], nic[p.NIC] = true, true
 	}
 	return mostOf(r.n, func(p pairs.Pair) bool { return !gpu[p.GPU] && !nic[p.NIC] })
