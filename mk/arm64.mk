@@ -7,8 +7,8 @@ ARM64_KERNEL := 7.2
 # bytes in the BAR and predicts all that, and what goes by the size of pages.
 ARM64_BOOT := -peers '^demo$$' -run '^TestVM(PageSize|HugePages)$$' ./ibvfd
 # What `make test-arm64` leaves out: what `make test` leaves out for its length, and what loads
-# doubles of the vendors' runtimes, or newer libraries of amd64.
-ARM64_DOUBLES := gpualloc/(cuda|levelzero|rocm) |canary TestVMVendor|ibvfd TestVMFlushNewerLibrary\b
+# doubles of the vendors' runtimes, or newer libraries and providers of amd64.
+ARM64_DOUBLES := gpualloc/(cuda|levelzero|rocm) |canary TestVMVendor|ibvfd TestVMFlushNewerLibrary\b|cmd/hardware-test TestVMExportOfDouble\b|peers rxe-provider\b
 # And re-registration in place, whose RDMA core is built for amd64 only.
 ARM64_INPLACE := (ibvfd|ibvfd/uverbs) TestVMInPlace|peers kernel-selftest-rereg\b
 ARM64_SKIP ?= $(VM_LONG)|$(ARM64_DOUBLES)|$(ARM64_INPLACE)

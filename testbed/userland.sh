@@ -20,7 +20,7 @@ out=$build/userland-$arch
 packages=(
 	# A shell and what scripts call.
 	bash dash coreutils util-linux mount grep sed mawk findutils diffutils gzip xz-utils tar hostname
-	procps base-files libc-bin kmod binutils iproute2 iputils-ping pciutils strace
+	procps base-files libc-bin openssl kmod binutils iproute2 iputils-ping pciutils strace
 	# RDMA: libraries, providers and the programs of testbed/peers.
 	libibverbs1 ibverbs-providers ibverbs-utils librdmacm1 rdmacm-utils rdma-core perftest libfabric1
 	python3 python3-pyverbs

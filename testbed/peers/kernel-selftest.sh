@@ -8,6 +8,7 @@
 # left to test is how it refuses.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/shapes.sh"
 
 stock=()
 [ -z "${GPURDMA_STOCK_RXE-}" ] || stock=(--stock)
@@ -16,21 +17,19 @@ stock=()
 # FLUSH is posted by a libibverbs that is newer than Debian 12's.
 case $series in
 6.1)
-	exporters=(vgem virtio_gpu)
 	absent="atomic-writes rereg-access rereg-pd rereg-in-place window window-outside"
 	;;
 6.12 | 7.2)
-	exporters=(vgem virtio_gpu udmabuf heap:system)
 	absent="rereg-in-place"
 	;;
 7.*) # rereg_mr refuses dma-bufs from 7.3 on, and what hangs on it
-	exporters=(vgem virtio_gpu udmabuf heap:system)
 	absent="rereg-access rereg-pd rereg-in-place window window-outside"
 	;;
 *)
-	fail "no list of exporters for kernel $series"
+	fail "it is not known what kernel $series does not have"
 	;;
 esac
+read -ra exporters < <(exporters)
 [ ${#stock[@]} -eq 0 ] || absent=""
 [ -z "${GPURDMA_REREG-}" ] || absent=$(sed 's/ *rereg-in-place//' <<<"$absent")
 

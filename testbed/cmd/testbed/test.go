@@ -35,7 +35,7 @@ const modulePath = "github.com/gpurdma/gpurdma"
 const defaultRun = "^TestVM"
 
 // kinds are the ways in which tests run: on Debian's own modules, on the RDMA core of
-// kernel/patches/rdma-rereg, built with the race detector and on several processors, or
+// kernel/patches/rdma-rereg, built with the race detector (where it runs) and on several processors, or
 // after all others of their machine because no other test works after them. The first
 // kind that matches a test's name counts.
 var kinds = []kind{
@@ -517,7 +517,7 @@ func (t *testRun) addPackages(patterns []string, re *regexp.Regexp) error {
 			if len(order) == 0 {
 				continue
 			}
-			bin, err := t.build(p, k.race || t.race)
+			bin, err := t.build(p, t.race || k.race && t.opts.Tree.Arch.Race)
 			if err != nil {
 				return err
 			}
