@@ -9,29 +9,26 @@ import (
 	"github.com/gpurdma/gpurdma/deploy/dra/pairs"
 )
 
-// elsewhere is the cost of a host bridge that is not the NIC's own. It is higher than that of any pair.
-const elsewhere = 1000
-
 // Roots returns, by a NIC's ID, the host bridge that may stand in its attribute pcieRoot. A claim by that attribute gets
 // any GPU of that host bridge with the NIC, so the NIC has to reach all of them directly: a NIC that does
-// not is left out. With others, a NIC for which its own host bridge is of no use has that of GPUs that it reaches:
-// as many GPUs as possible have a NIC of their own, the nearest ones.
+// not is left out. With others, it has the host bridge of GPUs that it reaches instead: as many GPUs as possible
+// have a NIC then, the nearest ones.
 func Roots(n *node.Node, others bool) map[string]string {
-	out := map[string]string{}
+	own, out := map[string]bool{}, map[string]string{}
 	var list []pairs.Pair
 	for _, p := range n.Direct() {
-		g, x := n.GPU(p.GPU), n.NIC(p.NIC)
-		if g.Root == nil || !all(n, p.NIC, *g.Root) {
-			continue
+		if g, x := n.GPU(p.GPU), n.NIC(p.NIC); g.Root != nil && all(n, p.NIC, *g.Root) {
+			list = append(list, p)
+			own[p.NIC] = own[p.NIC] || x.Root != nil && *x.Root == *g.Root
 		}
-		if x.Root == nil || *x.Root != *g.Root {
-			if !others {
-				continue
-			}
-			p.Cost += elsewhere
-		}
-		list = append(list, p)
 	}
+	list = slices.DeleteFunc(list, func(p pairs.Pair) bool {
+		g, x := n.GPU(p.GPU), n.NIC(p.NIC)
+		if own[p.NIC] {
+			return *g.Root != *x.Root
+		}
+		return !others
+	})
 	o := pairs.Make(list, pairs.Taken{}, 1)
 	slices.SortStableFunc(list, func(p, q pairs.Pair) int { return p.Cost - q.Cost })
 	for _, p := range slices.Concat(o.Pairs[:o.Matched], list) { // those of no matching have the nearest
