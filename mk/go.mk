@@ -47,7 +47,7 @@ unit: ## unit tests of the five modules
 
 .PHONY: dra-table
 dra-table: ## place pods by pairs and by pcieRoot alone, and write the table in docs/fleet.md
-	cd deploy/dra && GPURDMA_DRA=write $(GO) test -count=1 -timeout 20m -run '^TestTable$$' ./resources
+	cd deploy/dra && GPURDMA_DRA=write $(GO) test -count=1 -timeout 20m -run 'Table$$' ./resources
 
 # Beyond the seeds, which are part of the unit tests: one parser after the other. What a
 # run finds interesting is kept in FUZZ_CORPUS, for the next one.

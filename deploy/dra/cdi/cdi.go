@@ -118,7 +118,9 @@ func filesOf(x checkpoint.Device, n *node.Node) (there, missing []string) {
 		}
 	}
 	for _, p := range x.Pairs {
-		add(n.GPU(p.GPU).Files)
+		if !x.OnlyNIC {
+			add(n.GPU(p.GPU).Files)
+		}
 		add(n.NIC(p.NIC).Files)
 	}
 	return there, missing
@@ -131,7 +133,9 @@ func variables(c checkpoint.Claim, n *node.Node) []string {
 	for _, x := range c.Devices {
 		for _, p := range x.Pairs {
 			g, nic := n.GPU(p.GPU), n.NIC(p.NIC)
-			pairs = append(pairs, fmt.Sprintf("%v=%s", g.PCI, nic.Name))
+			if g.ID != "" {
+				pairs = append(pairs, fmt.Sprintf("%v=%s", g.PCI, nic.Name))
+			}
 			for _, port := range nic.Ports {
 				at := fmt.Sprintf("%s:%d", nic.Name, port)
 				if !slices.Contains(ports, at) {

@@ -28,6 +28,8 @@ type Device struct {
 	Pool    string       `json:"pool"`
 	Name    string       `json:"name"`
 	Pairs   []pairs.Pair `json:"pairs"`
+	// OnlyNIC says that another driver gives the GPU. A pair without a GPU is then a NIC alone.
+	OnlyNIC bool `json:"only_nic,omitempty"`
 }
 
 // Claim is a claim that was prepared.
@@ -45,6 +47,8 @@ type State struct {
 	// Known are the pairs of each device that was published since the node has started, by the device's name: a
 	// pod may be given one that is not published any more.
 	Known map[string][]pairs.Pair `json:"known"`
+	// NICs are the IDs of the NICs that were published by themselves since then.
+	NICs []string `json:"nics,omitempty"`
 }
 
 // Read reads a file; without one, no claim was prepared. boot is the ID of this start of the machine. Claims of
@@ -68,8 +72,11 @@ func Read(file, boot string) (*State, error) {
 	if was.Claims != nil {
 		s.Claims = was.Claims
 	}
-	if was.Boot == boot && was.Known != nil {
-		s.Known = was.Known
+	if was.Boot == boot {
+		s.NICs = was.NICs
+		if was.Known != nil {
+			s.Known = was.Known
+		}
 	}
 	return s, nil
 }

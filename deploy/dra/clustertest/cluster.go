@@ -32,10 +32,14 @@ const Node = "node-1"
 // patience is how long the scheduler lets a node try.
 const patience = 10 * time.Second
 
-// features are those of the scheduler of Kubernetes 1.37 with its default gates.
-var features = structured.Features{
-	AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true,
-	ConsumableCapacity: true, DeviceBindingAndStatus: true, FractionalCapacityRange: true,
+// Features returns those of the scheduler of Kubernetes 1.37: with its default gates, or also with the ones that are
+// off by default by which a NIC may list its partners.
+func Features(lists bool) structured.Features {
+	return structured.Features{
+		AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true,
+		ConsumableCapacity: true, DeviceBindingAndStatus: true, FractionalCapacityRange: true,
+		ListTypeAttributes: lists, DerivedAttributes: lists,
+	}
 }
 
 // Cluster is the scheduler's part of a cluster with one node.
@@ -44,11 +48,23 @@ type Cluster struct {
 	used   sets.Set[structured.DeviceID]
 	cache  *cel.Cache
 	claims int
+	with   structured.Features
 }
 
-// New makes a cluster in which nothing is published.
-func New() *Cluster {
-	return &Cluster{used: sets.New[structured.DeviceID](), cache: cel.NewCache(10, cel.Features{})}
+// New makes a cluster with the default gates in which nothing is published.
+func New() *Cluster { return NewWith(Features(false)) }
+
+// NewWith makes one with other gates.
+func NewWith(f structured.Features) *Cluster {
+	return &Cluster{used: sets.New[structured.DeviceID](), cache: cel.NewCache(10, cel.Features{}), with: f}
+}
+
+// Slices are what all drivers have published.
+func (c *Cluster) Slices() (list []api.ResourceSlice) {
+	for _, s := range c.slices {
+		list = append(list, *s)
+	}
+	return list
 }
 
 // Publish makes a driver's pool the only one that it has, as the apiserver would have it.
@@ -105,7 +121,7 @@ func (c *Cluster) Allocate(t *testing.T, constraints []api.DeviceConstraint, req
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	a, err := structured.NewAllocator(ctx, features, structured.AllocatedState{
+	a, err := structured.NewAllocator(ctx, c.with, structured.AllocatedState{
 		AllocatedDevices: c.used, AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](), AggregatedCapacity: structured.NewConsumedCapacityCollection(),
 	}, classes{}, c.slices, c.cache)
 	if err != nil {

@@ -26,7 +26,7 @@ func (p *Plugin) PrepareResourceClaims(ctx context.Context, claims []*api.Resour
 	n := p.look(ctx)
 	out := map[types.UID]kubeletplugin.PrepareResult{}
 	for _, c := range claims {
-		devices, err := p.prepare(&n, c)
+		devices, err := p.prepare(ctx, &n, c)
 		if err != nil {
 			p.Log.Error("prepare a claim", "claim", c.Namespace+"/"+c.Name, "error", err)
 		}
@@ -37,11 +37,23 @@ func (p *Plugin) PrepareResourceClaims(ctx context.Context, claims []*api.Resour
 }
 
 // prepare writes down that a claim has its devices, and makes the specification for the container's runtime.
-func (p *Plugin) prepare(n *node.Node, c *api.ResourceClaim) (out []kubeletplugin.Device, err error) {
+func (p *Plugin) prepare(ctx context.Context, n *node.Node, c *api.ResourceClaim) (out []kubeletplugin.Device, err error) {
 	if c.Status.Allocation == nil {
 		return nil, errors.New("the claim has no devices: the scheduler has not placed it")
 	}
 	uid := string(c.UID)
+	find := deviceOf
+	if p.Beside != nil {
+		s, err := checkpoint.Read(p.State, p.Boot)
+		if err != nil {
+			return nil, err
+		}
+		if _, prepared := s.Claims[uid]; !prepared {
+			if find, err = p.beside(ctx, n, c); err != nil {
+				return nil, err
+			}
+		}
+	}
 	err = checkpoint.Change(p.State, p.Boot, func(s *checkpoint.State) error {
 		claim, prepared := s.Claims[uid]
 		if !prepared {
@@ -50,7 +62,7 @@ func (p *Plugin) prepare(n *node.Node, c *api.ResourceClaim) (out []kubeletplugi
 				if r.Driver != resources.Driver {
 					continue
 				}
-				d, err := deviceOf(n, s, r)
+				d, err := find(n, s, r)
 				if err != nil {
 					return err
 				}
@@ -76,7 +88,7 @@ func (p *Plugin) prepare(n *node.Node, c *api.ResourceClaim) (out []kubeletplugi
 func deviceOf(n *node.Node, s *checkpoint.State, r api.DeviceRequestAllocationResult) (checkpoint.Device, error) {
 	known := s.Known[r.Device]
 	if len(known) == 0 {
-		return checkpoint.Device{}, fmt.Errorf("device %s is not known here: this node has not published it since it was started; delete the pod, so that it is placed again", r.Device)
+		return checkpoint.Device{}, unknown(r.Device)
 	}
 	for _, x := range known {
 		if err := good(n, x); err != nil {
@@ -84,6 +96,10 @@ func deviceOf(n *node.Node, s *checkpoint.State, r api.DeviceRequestAllocationRe
 		}
 	}
 	return checkpoint.Device{Request: r.Request, Admin: r.AdminAccess != nil && *r.AdminAccess, Pool: r.Pool, Name: r.Device, Pairs: known}, nil
+}
+
+func unknown(device string) error {
+	return fmt.Errorf("device %s is not known here: this node has not published it since it was started; delete the pod, so that it is placed again", device)
 }
 
 // good returns an error for a pair that is not direct now. It names the NICs that the GPU reaches instead.

@@ -55,6 +55,9 @@ func healthOf(s *checkpoint.State, n *node.Node, seen time.Time) (list []kubelet
 			h := kubeletplugin.DeviceHealth{PoolName: d.Pool, DeviceName: d.Name, Health: kubeletplugin.HealthStatusHealthy, LastUpdated: seen, HealthCheckTimeout: 3 * healthEvery}
 			for _, x := range d.Pairs {
 				switch now, ok := n.Pair(x.GPU, x.NIC); {
+				case x.GPU == "" && n.NIC(x.NIC).ID != "": // a claim without a GPU
+				case x.GPU == "":
+					h.Health, h.Message = kubeletplugin.HealthStatusUnhealthy, fmt.Sprintf("NIC %s is not there", x.NIC)
 				case !ok:
 					h.Health, h.Message = kubeletplugin.HealthStatusUnhealthy, fmt.Sprintf("GPU %s or NIC %s is not there", x.GPU, x.NIC)
 				case now.Outcome == chain.OutcomeUnknown && h.Health == kubeletplugin.HealthStatusHealthy:

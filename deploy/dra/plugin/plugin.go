@@ -35,6 +35,7 @@ type Config struct {
 	Boot     string                                                                   // the ID of this start of the machine
 	CDI      cdi.Dir
 	Partners int           // pairs of each GPU that are published at most, besides those that pods have
+	Beside   *Beside       // another driver gives the GPUs to pods; nil where this one gives pairs
 	Every    time.Duration // between two looks
 	Log      *slog.Logger
 	Fatal    func(error) // the driver cannot go on, and is to be started again
@@ -49,6 +50,7 @@ type Plugin struct {
 	pool *resourceslice.Pool // the one that was published last; nil before the first
 	last node.Node           // of the last look
 	seen time.Time           // of that look
+	wait []string            // IDs of GPUs whose claims were refused, the last one first: their partners are tried first
 }
 
 var _ kubeletplugin.DRAPlugin = (*Plugin)(nil)
@@ -101,16 +103,10 @@ func (p *Plugin) publish(ctx context.Context) error {
 	n := p.look(ctx)
 	var pool resourceslice.Pool
 	if err := checkpoint.Change(p.State, p.Boot, func(s *checkpoint.State) error {
-		o := pairs.Make(n.Direct(), s.Taken(), p.Partners)
-		o.Sets = slices.DeleteFunc(o.Sets, func(x pairs.Set) bool {
-			return len(s.Known) >= mostKnown && s.Known[resources.SetName(x)] == nil
-		})
-		pool = resources.Pairs(&n, o, s.Known, bad(&n, s))
-		for _, x := range o.Pairs {
-			s.Known[resources.Name(x)] = []pairs.Pair{x}
-		}
-		for _, x := range o.Sets {
-			s.Known[resources.SetName(x)] = x
+		if p.Beside != nil {
+			pool = p.nics(&n, s)
+		} else {
+			pool = p.pairs(&n, s)
 		}
 		return nil
 	}); err != nil {
@@ -129,6 +125,22 @@ func (p *Plugin) publish(ctx context.Context) error {
 	p.pool = &pool
 	p.mu.Unlock()
 	return nil
+}
+
+// pairs returns the pool of a node that gives pairs to pods.
+func (p *Plugin) pairs(n *node.Node, s *checkpoint.State) resourceslice.Pool {
+	o := pairs.Make(n.Direct(), s.Taken(), p.Partners)
+	o.Sets = slices.DeleteFunc(o.Sets, func(x pairs.Set) bool {
+		return len(s.Known) >= mostKnown && s.Known[resources.SetName(x)] == nil
+	})
+	pool := resources.Pairs(n, o, s.Known, bad(n, s))
+	for _, x := range o.Pairs {
+		s.Known[resources.Name(x)] = []pairs.Pair{x}
+	}
+	for _, x := range o.Sets {
+		s.Known[resources.SetName(x)] = x
+	}
+	return pool
 }
 
 // mostKnown bounds the devices of a node, since none leaves the slices before the node is started again: with so many,

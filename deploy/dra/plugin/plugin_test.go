@@ -51,6 +51,7 @@ type bed struct {
 	n         *node.Node
 	dir       string
 	published int
+	beside    *Beside
 }
 
 func newBed(t *testing.T, n *node.Node) *bed {
@@ -65,7 +66,7 @@ func (b *bed) restart(t *testing.T) {
 	t.Helper()
 	var err error
 	if b.Plugin, err = New(Config{
-		Node: clustertest.Node, State: filepath.Join(b.dir, "state"), Boot: "boot-1", CDI: cdi.Dir(filepath.Join(b.dir, "cdi")), Partners: 3, Every: time.Hour,
+		Node: clustertest.Node, State: filepath.Join(b.dir, "state"), Boot: "boot-1", CDI: cdi.Dir(filepath.Join(b.dir, "cdi")), Partners: 3, Beside: b.beside, Every: time.Hour,
 		Look: func(context.Context) (node.Node, error) { return *b.n, nil }, Log: slog.New(slog.DiscardHandler),
 		Publish: func(_ context.Context, r resourceslice.DriverResources) error {
 			b.published++

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	api "k8s.io/api/resource/v1"
@@ -29,6 +26,10 @@ type outcome struct {
 	bad     int // of these, those whose pair is not direct
 	refused int // though a direct pair was free
 	full    int // no direct pair was free, and the pod was refused
+}
+
+func (o outcome) plus(p outcome) outcome {
+	return outcome{o.placed + p.placed, o.bad + p.bad, o.refused + p.refused, o.full + p.full}
 }
 
 // asked is how many pods there are.
@@ -121,17 +122,10 @@ func byRoot(t *testing.T, n *node.Node, seed uint64) outcome {
 	})
 }
 
-// fleet is the document with the table.
-const fleet = "../../../docs/fleet.md"
-
-// table is the table in the document.
-var table = regexp.MustCompile("(?s)<!-- make dra-table -->\n(.*?)\n\n")
-
 // The same pods are placed by pairs and by pcieRoot alone. By pairs none is refused while a direct pair
-// is free, and none has a pair that is not direct. GPURDMA_DRA=write writes the table of both.
+// is free, and none has a pair that is not direct. The table is in the document.
 func TestTable(t *testing.T) {
-	var b strings.Builder
-	b.WriteString("| machine | GPUs, NICs | direct pairs | by pairs: placed | not direct | refused | by `pcieRoot`: placed | not direct | refused |\n|---|---|---|---|---|---|---|---|---|")
+	b := newTable("| machine | GPUs, NICs | direct pairs | by pairs: placed | not direct | refused | by `pcieRoot`: placed | not direct | refused |\n|---|---|---|---|---|---|---|---|---|")
 	all := clustertest.Topologies(t)
 	var sum [2]outcome
 	for i, name := range slices.Sorted(maps.Keys(all)) {
@@ -140,31 +134,13 @@ func TestTable(t *testing.T) {
 		if ours.bad > 0 || ours.refused > 0 {
 			t.Errorf("%s: %+v", name, ours)
 		}
-		for j, o := range []outcome{ours, theirs} {
-			s := &sum[j]
-			s.placed, s.bad, s.refused = s.placed+o.placed, s.bad+o.bad, s.refused+o.refused
-		}
-		fmt.Fprintf(&b, "\n| %s | %d, %d | %d of %d | %d | %d | %d | %d | %d | %d |", name, len(n.GPUs), len(n.NICs), len(n.Direct()), len(n.Pairs),
+		sum[0], sum[1] = sum[0].plus(ours), sum[1].plus(theirs)
+		fmt.Fprintf(b, "\n| %s | %d, %d | %d of %d | %d | %d | %d | %d | %d | %d |", name, len(n.GPUs), len(n.NICs), len(n.Direct()), len(n.Pairs),
 			ours.placed, ours.bad, ours.refused, theirs.placed, theirs.bad, theirs.refused)
 	}
-	fmt.Fprintf(&b, "\n| all | | | %d | %d | %d | %d | %d | %d |", sum[0].placed, sum[0].bad, sum[0].refused, sum[1].placed, sum[1].bad, sum[1].refused)
+	fmt.Fprintf(b, "\n| all | | | %d | %d | %d | %d | %d | %d |", sum[0].placed, sum[0].bad, sum[0].refused, sum[1].placed, sum[1].bad, sum[1].refused)
 	if sum[1].bad == 0 || sum[1].refused == 0 {
 		t.Error("by pcieRoot alone nothing is lost: the machines show nothing")
 	}
-	doc, err := os.ReadFile(fleet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := table.FindSubmatchIndex(doc)
-	switch {
-	case at == nil:
-		t.Fatalf("%s has no table behind “<!-- make dra-table -->”", fleet)
-	case string(doc[at[2]:at[3]]) == b.String():
-	case os.Getenv("GPURDMA_DRA") == "write":
-		if err := os.WriteFile(fleet, slices.Concat(doc[:at[2]], []byte(b.String()), doc[at[3]:]), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	default:
-		t.Errorf("%s has another table than the machines give now. `make dra-table` puts this one there:\n%s", fleet, b.String())
-	}
+	b.check(t, "make dra-table")
 }

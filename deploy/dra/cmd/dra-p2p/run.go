@@ -33,12 +33,14 @@ type options struct {
 	partners                                          int
 	every                                             time.Duration
 	software                                          bool
+	published
 }
 
 func defaults() *options {
 	return &options{
 		node: os.Getenv("NODE_NAME"), pod: os.Getenv("POD_UID"), kubelet: "/var/lib/kubelet", cdi: "/var/run/cdi", root: "/",
 		partners: 3, every: time.Minute,
+		published: published{what: asPairs, pcieRoot: ownRoot, vendors: []string{"gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com"}},
 	}
 }
 
@@ -51,7 +53,7 @@ func (o *options) check() error {
 	case o.every < time.Second:
 		return fmt.Errorf("--every must be 1s or more, not %v", o.every)
 	}
-	return nil
+	return o.published.check()
 }
 
 // run is the driver until the context ends, or until it cannot go on.
@@ -78,7 +80,7 @@ func run(ctx context.Context, o *options) error {
 	defer fail(nil)
 	p, err := plugin.New(plugin.Config{
 		Node: o.node, Look: o.look, State: filepath.Join(data, "state.json"), Boot: strings.TrimSpace(string(boot)), CDI: cdi.Dir(o.cdi),
-		Partners: o.partners, Every: o.every, Log: slog.Default(), Fatal: fail,
+		Partners: o.partners, Beside: o.beside(client, o.node), Every: o.every, Log: slog.Default(), Fatal: fail,
 	})
 	if err != nil {
 		return err
@@ -96,6 +98,9 @@ func run(ctx context.Context, o *options) error {
 	}
 	defer helper.Stop()
 	p.Publish = helper.PublishResources
+	if p.Beside != nil {
+		go answer(ctx, client, o.node, p, fail)
+	}
 	p.Run(ctx)
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	api "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gpurdma/gpurdma/deploy/dra/binding"
+	"github.com/gpurdma/gpurdma/deploy/dra/plugin"
+)
+
+// What --publish takes.
+const (
+	asPairs = "pairs"
+	asNICs  = "nics"
+)
+
+// What --pcie-root takes.
+const (
+	ownRoot     = "own"
+	partnerRoot = "partner"
+)
+
+// published is what is published, and how.
+type published struct {
+	what, pcieRoot string
+	lists          bool
+	vendors        []string
+}
+
+func (o *published) check() error {
+	switch {
+	case o.what != asPairs && o.what != asNICs:
+		return fmt.Errorf("--publish takes %s or %s, not %q", asPairs, asNICs, o.what)
+	case o.pcieRoot != ownRoot && o.pcieRoot != partnerRoot:
+		return fmt.Errorf("--pcie-root takes %s or %s, not %q", ownRoot, partnerRoot, o.pcieRoot)
+	case o.what == asPairs && (o.pcieRoot != ownRoot || o.lists):
+		return fmt.Errorf("--pcie-root and --lists are for --publish %s", asNICs)
+	}
+	return nil
+}
+
+// beside returns how NICs are published beside another driver's GPUs; nil for pairs.
+func (o *published) beside(client kubernetes.Interface, node string) *plugin.Beside {
+	if o.what == asPairs {
+		return nil
+	}
+	ofNode := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(api.ResourceSliceSelectorNodeName, node).String()}
+	return &plugin.Beside{
+		Vendors: o.vendors, OthersRoots: o.pcieRoot == partnerRoot, Lists: o.lists,
+		Published: func(ctx context.Context) ([]api.ResourceSlice, error) {
+			list, err := client.ResourceV1().ResourceSlices().List(ctx, ofNode)
+			if err != nil {
+				return nil, err
+			}
+			return list.Items, nil
+		},
+	}
+}
+
+// answer answers the scheduler until the context ends.
+func answer(ctx context.Context, client kubernetes.Interface, node string, p *plugin.Plugin, fail func(error)) {
+	c := binding.Controller{Client: client, Pool: node, Agree: p.Agree, Log: slog.Default()}
+	if err := c.Run(ctx); err != nil {
+		fail(err)
+	}
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	api "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
+
+	"github.com/gpurdma/gpurdma/deploy/dra/checkpoint"
+	"github.com/gpurdma/gpurdma/deploy/dra/node"
+	"github.com/gpurdma/gpurdma/deploy/dra/pairs"
+	"github.com/gpurdma/gpurdma/deploy/dra/partners"
+	"github.com/gpurdma/gpurdma/deploy/dra/resources"
+)
+
+// Beside is how the driver gives NICs to pods whose GPUs another driver gives them.
+type Beside struct {
+	Vendors     []string                                           // drivers whose devices are GPUs
+	OthersRoots bool                                               // a NIC may have the pcieRoot of GPUs that it reaches; see partners.Roots
+	Lists       bool                                               // the cluster has attributes that are lists
+	Published   func(context.Context) ([]api.ResourceSlice, error) // by all drivers, for this node
+}
+
+// mostWaiting bounds the GPUs whose partners are tried first.
+const mostWaiting = 16
+
+// nics returns the pool of a node that gives NICs to pods.
+func (p *Plugin) nics(n *node.Node, s *checkpoint.State) resourceslice.Pool {
+	p.mu.Lock()
+	order := partners.First(n, p.wait)
+	p.mu.Unlock()
+	o := resources.NICs{Order: order, Known: s.NICs, Roots: partners.Roots(n, p.Beside.OthersRoots), Lists: p.Beside.Lists}
+	for _, id := range o.Offered(n) {
+		if !slices.Contains(s.NICs, id) {
+			s.NICs = append(s.NICs, id)
+		}
+	}
+	return o.Pool(n)
+}
+
+// beside returns how the NICs of a claim are prepared, or why they are not. The kubelet asks after the pod was bound, so this is
+// where a claim is refused whose devices have changed since, and that of a cluster without binding conditions.
+func (p *Plugin) beside(ctx context.Context, n *node.Node, c *api.ResourceClaim) (func(*node.Node, *checkpoint.State, api.DeviceRequestAllocationResult) (checkpoint.Device, error), error) {
+	gpus, no, err := p.agree(ctx, n, c)
+	if err != nil {
+		return nil, err
+	}
+	if no != nil {
+		return nil, fmt.Errorf("%w; delete the pod, so that it is placed again", no)
+	}
+	return func(n *node.Node, s *checkpoint.State, r api.DeviceRequestAllocationResult) (checkpoint.Device, error) {
+		d := checkpoint.Device{Request: r.Request, Admin: r.AdminAccess != nil && *r.AdminAccess, Pool: r.Pool, Name: r.Device, OnlyNIC: true}
+		i := slices.IndexFunc(s.NICs, func(id string) bool { return resources.NICName(id) == r.Device })
+		if i < 0 {
+			return d, unknown(r.Device)
+		}
+		id := s.NICs[i]
+		if n.NIC(id).ID == "" {
+			return d, fmt.Errorf("NIC %s is not there any more; delete the pod, so that it is placed again", id)
+		}
+		for _, g := range gpus {
+			if x := (pairs.Pair{GPU: g, NIC: id}); good(n, x) == nil {
+				d.Pairs = append(d.Pairs, x)
+			}
+		}
+		if len(gpus) == 0 {
+			d.Pairs = []pairs.Pair{{NIC: id}}
+		}
+		return d, nil
+	}, nil
+}
+
+// Agree looks at the machine, and returns why the NICs of a claim are no partners of its GPUs, or nil.
+func (p *Plugin) Agree(ctx context.Context, c *api.ResourceClaim) (no, err error) {
+	n := p.look(ctx)
+	_, no, err = p.agree(ctx, &n, c)
+	return no, err
+}
+
+// agree returns the GPUs of a claim, and why the claim's NICs are no partners of them. After a no, the partners of those
+// GPUs are the first in the slices: the scheduler, which chooses the same GPUs as long as nothing changes, then
+// chooses other NICs.
+func (p *Plugin) agree(ctx context.Context, n *node.Node, c *api.ResourceClaim) (gpus []string, no, err error) {
+	if c.Status.Allocation == nil {
+		return nil, nil, errors.New("the claim has no devices: the scheduler has not placed it")
+	}
+	published, err := p.Beside.Published(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read which GPUs the claim has: %w", err)
+	}
+	gpus, no = partners.GPUs(n, resources.Driver, p.Beside.Vendors, published, c)
+	if no != nil {
+		return nil, no, nil
+	}
+	var nics []string
+	for _, r := range c.Status.Allocation.Devices.Results {
+		i := slices.IndexFunc(n.NICs, func(x node.NIC) bool { return resources.NICName(x.ID) == r.Device })
+		if r.Driver == resources.Driver && i >= 0 {
+			nics = append(nics, n.NICs[i].ID)
+		}
+	}
+	no = partners.Agree(n, gpus, nics)
+	if no != nil {
+		p.refuse(gpus)
+	}
+	return gpus, no, nil
+}
+
+// refuse makes the partners of some GPUs the first in the slices.
+func (p *Plugin) refuse(gpus []string) {
+	p.mu.Lock()
+	rest := slices.DeleteFunc(p.wait, func(id string) bool { return slices.Contains(gpus, id) })
+	p.wait = append(slices.Clone(gpus), rest...)
+	p.wait = p.wait[:min(len(p.wait), mostWaiting)]
+	p.mu.Unlock()
+	p.changed()
+}

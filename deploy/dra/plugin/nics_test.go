@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	api "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/deviceattribute"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
+	"tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/gpurdma/gpurdma/deploy/dra/checkpoint"
+	"github.com/gpurdma/gpurdma/deploy/dra/clustertest"
+	"github.com/gpurdma/gpurdma/deploy/dra/node"
+	"github.com/gpurdma/gpurdma/deploy/dra/resources"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/pciaddr"
+)
+
+const vendor = "gpu.example.com"
+
+// newBeside is a driver beside another one, which has published the GPUs.
+func newBeside(t *testing.T, n *node.Node) *bed {
+	t.Helper()
+	var s resourceslice.Slice
+	for i := range n.GPUs {
+		n.GPUs[i].PCI = pciaddr.Addr{Bus: uint8(i + 1)}
+		address := n.GPUs[i].PCI.String()
+		s.Devices = append(s.Devices, api.Device{Name: n.GPUs[i].ID, Attributes: map[api.QualifiedName]api.DeviceAttribute{deviceattribute.StandardDeviceAttributePCIBusID: {StringValue: &address}}})
+		n.GPUs[i].Files.Needed = []string{"/dev/null"} // which the other driver gives
+	}
+	b := &bed{Cluster: clustertest.New(), n: n, dir: t.TempDir()}
+	b.Cluster.Publish(vendor, resourceslice.Pool{Slices: []resourceslice.Slice{s}})
+	b.beside = &Beside{Vendors: []string{vendor}, Published: func(context.Context) ([]api.ResourceSlice, error) { return b.Slices(), nil }}
+	b.restart(t)
+	return b
+}
+
+// pod places a pod that asks for a GPU and a NIC.
+func (b *bed) pod(t *testing.T) *api.ResourceClaim {
+	t.Helper()
+	return b.Allocate(t, nil, clustertest.Request("gpu", vendor, 1), clustertest.Request("nic", resources.Driver, 1))
+}
+
+// spec reads the specification of a claim.
+func (b *bed) spec(t *testing.T, c *api.ResourceClaim) (s specs.Spec) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(b.dir, "cdi", "*-"+string(c.UID)+".json"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A claim whose NIC is no partner of its GPU is refused, and the scheduler then finds the partner. The container
+// gets the NIC alone.
+func TestNICOfAnotherGPU(t *testing.T) {
+	n := machine(2, 2)
+	n.Pairs[0].Outcome, n.Pairs[0].Why = chain.Staged, "a port redirects" // g0 and n0
+	b := newBeside(t, n)
+	c := b.pod(t)
+	if got := clustertest.Names(c); fmt.Sprint(got) != "[g0 nic-n0]" {
+		t.Fatal(got)
+	}
+	no, err := b.Agree(t.Context(), c)
+	const want = "NIC mlx5_0 reaches no GPU of the claim directly: GPU 0000:01:00.0 and NIC mlx5_0: a port redirects; GPU 0000:01:00.0 is reached by mlx5_1"
+	if err != nil || no == nil || no.Error() != want {
+		t.Fatalf("%v, %v, want %s", no, err, want)
+	}
+	if got := b.prepareOne(t, c); got.Err == nil || got.Err.Error() != want+"; delete the pod, so that it is placed again" || b.left(t) != 0 {
+		t.Fatalf("%v, %d specifications", got.Err, b.left(t))
+	}
+	b.Release(c)
+	b.publishNow(t)
+	c = b.pod(t)
+	if got := clustertest.Names(c); fmt.Sprint(got) != "[g0 nic-n1]" {
+		t.Fatal(got)
+	}
+	if no, err := b.Agree(t.Context(), c); no != nil || err != nil {
+		t.Fatal(no, err)
+	}
+	got := b.prepareOne(t, c)
+	if got.Err != nil || len(got.Devices) != 1 || got.Devices[0].DeviceName != "nic-n1" || got.Devices[0].Requests[0] != "nic" {
+		t.Fatalf("%+v", got)
+	}
+	d := b.spec(t, c).Devices
+	if len(d) != 1 || len(d[0].ContainerEdits.DeviceNodes) != 0 || !slices.Contains(d[0].ContainerEdits.Env, "GPURDMA_PAIRS=0000:01:00.0=mlx5_1") ||
+		!slices.Contains(d[0].ContainerEdits.Env, "NCCL_IB_HCA==mlx5_1") {
+		t.Errorf("%+v", d)
+	}
+	// A running pod keeps what it has, and the kubelet is told.
+	b.n.Pairs[1].Outcome, b.n.Pairs[1].Why = chain.Lost, "a port drops"
+	if got := b.prepareOne(t, c); got.Err != nil {
+		t.Error(got.Err)
+	}
+	s, err := checkpoint.Read(b.State, b.Boot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := healthOf(s, b.n, b.seen); len(h) != 1 || h[0].Message != "a port drops" {
+		t.Errorf("%+v", h)
+	}
+	b.unprepareOne(t, c)
+	if b.left(t) != 0 {
+		t.Error("a specification is left")
+	}
+}
+
+// A claim without a GPU gets its NIC. Without an answer of the API server, nothing is prepared, and the scheduler
+// gets no answer either.
+func TestNICAlone(t *testing.T) {
+	b := newBeside(t, machine(1, 1))
+	c := b.Allocate(t, nil, clustertest.Request("nic", resources.Driver, 1))
+	if got := b.prepareOne(t, c); got.Err != nil {
+		t.Fatal(got.Err)
+	}
+	if env := b.spec(t, c).Devices[0].ContainerEdits.Env; !slices.Contains(env, "GPURDMA_PAIRS=") || !slices.Contains(env, "UCX_NET_DEVICES=mlx5_0:1") {
+		t.Error(env)
+	}
+	s, err := checkpoint.Read(b.State, b.Boot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := healthOf(s, b.n, b.seen); len(h) != 1 || h[0].Message != "" {
+		t.Errorf("%+v", h)
+	}
+	b.n.NICs = nil
+	if h := healthOf(s, b.n, b.seen); len(h) != 1 || h[0].Message != "NIC n0 is not there" {
+		t.Errorf("%+v", h)
+	}
+	b.unprepareOne(t, c)
+
+	b = newBeside(t, machine(1, 1))
+	down := errors.New("the API server is down")
+	b.Beside.Published = func(context.Context) ([]api.ResourceSlice, error) { return nil, down }
+	c = b.pod(t)
+	if got := b.prepareOne(t, c); !errors.Is(got.Err, down) || b.left(t) != 0 {
+		t.Errorf("%v, %d specifications", got.Err, b.left(t))
+	}
+	if no, err := b.Agree(t.Context(), c); no != nil || !errors.Is(err, down) {
+		t.Error(no, err)
+	}
+}
+
+// A NIC that reaches no GPU any more, or is not there, stays in the slices with a taint. It does so after a restart of the
+// driver, too. One that never reached a GPU is not offered.
+func TestNICGoes(t *testing.T) {
+	n := machine(1, 3)
+	n.Pairs[2].Outcome = chain.OutcomeUnknown
+	b := newBeside(t, n)
+	at := func() (list []string) {
+		for _, s := range b.Slices() {
+			for _, d := range s.Spec.Devices {
+				if s.Spec.Driver == resources.Driver {
+					text := d.Name
+					for _, taint := range d.Taints {
+						text += " " + taint.Value
+					}
+					list = append(list, text)
+				}
+			}
+		}
+		return list
+	}
+	if got := fmt.Sprint(at()); got != "[nic-n0 nic-n1]" {
+		t.Error(got)
+	}
+	n.Pairs[0].Outcome = chain.Staged
+	n.NICs, n.Pairs = slices.Delete(n.NICs, 1, 2), slices.Delete(n.Pairs, 1, 2)
+	b.publishNow(t)
+	if got := fmt.Sprint(at()); got != "[nic-n0 no-gpu nic-n1 gone]" {
+		t.Error(got)
+	}
+	b.restart(t)
+	if got := fmt.Sprint(at()); got != "[nic-n0 no-gpu nic-n1 gone]" {
+		t.Error(got)
+	}
+	n.Pairs[0].Outcome = chain.Direct
+	b.publishNow(t)
+	if got := fmt.Sprint(at()); got != "[nic-n0 nic-n1 gone]" {
+		t.Error(got)
+	}
+	c := b.Allocate(t, nil, clustertest.Request("nic", resources.Driver, 1))
+	c.Status.Allocation.Devices.Results[0].Device = "nic-n1"
+	if got := b.prepareOne(t, c); got.Err == nil || !strings.Contains(got.Err.Error(), "NIC n1 is not there any more") {
+		t.Error(got.Err)
+	}
+	c.Status.Allocation.Devices.Results[0].Device = "nic-x"
+	if got := b.prepareOne(t, c); got.Err == nil || !strings.Contains(got.Err.Error(), "nic-x is not known here") {
+		t.Error(got.Err)
+	}
+}
+
+// Pods come and go, pairs break and heal, and the driver is started again, at random. No NIC is with two pods, each
+// pod that starts has a partner of its GPU, and at the end nothing is left.
+func TestRandomPodsBeside(t *testing.T) {
+	for seed := range uint64(5) {
+		r := rand.New(rand.NewPCG(6, seed))
+		b := newBeside(t, machine(4, 4))
+		var running []*api.ResourceClaim
+		prepared, refused := 0, 0
+		for range 100 {
+			switch k := r.IntN(10); {
+			case k < 5:
+				c := b.pod(t)
+				if c.Status.Allocation == nil {
+					continue
+				}
+				got := b.prepareOne(t, c)
+				if got.Err != nil {
+					refused++
+					b.Release(c)
+					b.publishNow(t)
+					continue
+				}
+				prepared++
+				names := clustertest.Names(c)
+				if p, _ := b.n.Pair(names[0], strings.TrimPrefix(names[1], "nic-")); p.Outcome != chain.Direct {
+					t.Fatalf("seed %d: %v was prepared, and is %v", seed, names, p.Outcome)
+				}
+				running = append(running, c)
+			case k < 7 && len(running) > 0:
+				i := r.IntN(len(running))
+				b.unprepareOne(t, running[i])
+				b.Release(running[i])
+				running = slices.Delete(running, i, i+1)
+			case k < 8:
+				p := &b.n.Pairs[r.IntN(len(b.n.Pairs))]
+				p.Outcome = []chain.Outcome{chain.Direct, chain.Staged, chain.OutcomeUnknown}[r.IntN(3)]
+				p.Why = "a port redirects"
+			case k < 9:
+				b.restart(t)
+			default:
+				b.publishNow(t)
+			}
+			s, err := checkpoint.Read(b.State, b.Boot)
+			if err != nil || len(s.Claims) != len(running) || b.left(t) != len(running) {
+				t.Fatalf("%d pods, %d claims, %d specifications; %v", len(running), len(s.Claims), b.left(t), err)
+			}
+		}
+		for _, c := range running {
+			b.unprepareOne(t, c)
+		}
+		if b.left(t) > 0 || prepared == 0 || refused == 0 {
+			t.Errorf("%d specifications are left, %d prepared, %d refused", b.left(t), prepared, refused)
+		}
+	}
+}
