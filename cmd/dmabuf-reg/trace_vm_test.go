@@ -658,7 +658,7 @@ func TestVMTraceModuleComesLater(t *testing.T) {
 
 	out := filepath.Join(t.TempDir(), "trace.json")
 	r := command(t, "trace", "--json", "-o", out, "--", "sh", "-e", "-c",
-		restore+"; i=0; until grep -q registered "+out+"; do i=$((i+1)); test $i -lt 300; "+independent(t)+" verify --exporter vgem --route ioctl; sleep 0.2; done")
+		restore+"; i=0; until grep -q '\"event\":\"registered\"' "+out+"; do i=$((i+1)); test $i -lt 300; "+independent(t)+" verify --exporter vgem --route ioctl; sleep 0.2; done")
 	if status := r.do(t); status != cli.ExitOK {
 		t.Fatalf("exit status %d\n%s%s", status, r.out.String(), r.err.String())
 	}
