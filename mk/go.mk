@@ -71,8 +71,16 @@ cross: ## CGO_ENABLED=0 builds for linux/amd64 and linux/arm64
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) vet ./... || exit 1; \
 	done
 
+# The modules' requirements are those that `go mod tidy` writes. It asks the module proxy, or the
+# module cache, also for what only tests of requirements need.
+MODULES := . testbed deploy deploy/dra metrics $(patsubst %/go.mod,%,$(wildcard tools/go.mod tools/*/go.mod))
+.PHONY: tidy-check
+tidy-check: ## the go.mod and go.sum of each module are as `go mod tidy` writes them
+	@bad=; for m in $(MODULES); do (cd $$m && $(GO) mod tidy -diff) || bad="$$bad $$m"; done; \
+		[ -z "$$bad" ] || { echo "not as go mod tidy writes them, or not found out, which is above:$$bad" >&2; exit 1; }
+
 .PHONY: lint
-lint: ## gofmt, vet and staticcheck for the five modules
+lint: tidy-check ## gofmt, vet and staticcheck for the five modules, and their requirements
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); \
 		if [ -n "$$bad" ]; then echo "not gofmt-ed: $$bad" >&2; exit 1; fi
 	$(GO) vet ./...
