@@ -3,6 +3,7 @@ module github.com/gpurdma/gpurdma/deploy
 go 1.26.0
 
 require (
+	github.com/google/licensecheck v0.3.1
 	github.com/gpurdma/gpurdma v0.0.0-00010101000000-000000000000
 	github.com/opencontainers/go-digest v1.0.0
 	github.com/opencontainers/image-spec v1.1.1

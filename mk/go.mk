@@ -22,9 +22,10 @@ build-%:
 	$(GUEST_GO) $(GO) build -trimpath -ldflags '$(GO_LDFLAGS)' -o $(BUILD)/bin/$* ./cmd/$*
 
 .PHONY: install
-install: build ## copy the commands to PREFIX/bin (DESTDIR is honoured)
+install: build manual ## copy the commands, their manual pages and completions below PREFIX (DESTDIR is honoured)
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 0755 $(COMMANDS:%=$(BUILD)/bin/%) $(DESTDIR)$(PREFIX)/bin
+	@cd $(MANUAL) && find . -type f -exec install -D -m 0644 {} $(DESTDIR)$(PREFIX)/share/{} \;
 
 # What tries thousands of broken machines, one at a time, does so without the race
 # detector; the rest of these packages' tests run with it, too. -count=1, as what they open
@@ -84,6 +85,7 @@ lint: tidy-check ## gofmt, vet and staticcheck for the five modules, and their r
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); \
 		if [ -n "$$bad" ]; then echo "not gofmt-ed: $$bad" >&2; exit 1; fi
 	$(GO) vet ./...
+	$(GO) vet -tags manual $(COMMANDS:%=./cmd/%)
 	cd testbed && $(GO) vet ./...
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	cd testbed && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
