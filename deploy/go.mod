@@ -7,6 +7,7 @@ require (
 	github.com/gpurdma/gpurdma v0.0.0-00010101000000-000000000000
 	github.com/opencontainers/go-digest v1.0.0
 	github.com/opencontainers/image-spec v1.1.1
+	github.com/opencontainers/runtime-spec v1.3.0
 	golang.org/x/sys v0.50.0
 	k8s.io/api v0.37.2
 	sigs.k8s.io/yaml v1.6.0

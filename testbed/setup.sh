@@ -30,9 +30,9 @@ rdma-core perftest python3-pyverbs libfabric-dev
 '
 # The BPF objects are committed; a test compiles them and compares. sparse and
 # perl check the kernel's part. libfabric's source comes without a configure. libibverbs with
-# the patched provider is built with cmake and libnl.
+# the patched provider is built with cmake and libnl. crun runs the container image.
 [ "${1-}" != test ] || packages="$packages clang-14 llvm-14 sparse perl autoconf automake libtool
-cmake pkg-config libnl-3-dev libnl-route-3-dev"
+cmake pkg-config libnl-3-dev libnl-route-3-dev crun"
 [ "${1-}" != bench ] || packages="$packages bpftrace pciutils hwloc-nox valgrind ucx-utils"
 # Programs for guests of arm64.
 [ "${1-}" != arm64 ] || packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
