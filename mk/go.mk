@@ -22,9 +22,10 @@ build-%:
 	$(GUEST_GO) $(GO) build -trimpath -ldflags '$(GO_LDFLAGS)' -o $(BUILD)/bin/$* ./cmd/$*
 
 .PHONY: install
-install: build ## copy the commands to PREFIX/bin (DESTDIR is honoured)
+install: build manual ## copy the commands, their manual pages and completions below PREFIX (DESTDIR is honoured)
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 0755 $(COMMANDS:%=$(BUILD)/bin/%) $(DESTDIR)$(PREFIX)/bin
+	@cd $(MANUAL) && find . -type f -exec install -D -m 0644 {} $(DESTDIR)$(PREFIX)/share/{} \;
 
 # What tries thousands of broken machines, one at a time, does so without the race
 # detector; the rest of these packages' tests run with it, too. -count=1, as what they open
@@ -71,11 +72,20 @@ cross: ## CGO_ENABLED=0 builds for linux/amd64 and linux/arm64
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) vet ./... || exit 1; \
 	done
 
+# The modules' requirements are those that `go mod tidy` writes. It asks the module proxy, or the
+# module cache, also for what only tests of requirements need.
+MODULES := . testbed deploy deploy/dra metrics $(patsubst %/go.mod,%,$(wildcard tools/go.mod tools/*/go.mod))
+.PHONY: tidy-check
+tidy-check: ## the go.mod and go.sum of each module are as `go mod tidy` writes them
+	@bad=; for m in $(MODULES); do (cd $$m && $(GO) mod tidy -diff) || bad="$$bad $$m"; done; \
+		[ -z "$$bad" ] || { echo "not as go mod tidy writes them, or not found out, which is above:$$bad" >&2; exit 1; }
+
 .PHONY: lint
-lint: ## gofmt, vet and staticcheck for the five modules
+lint: tidy-check ## gofmt, vet and staticcheck for the five modules, and their requirements
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); \
 		if [ -n "$$bad" ]; then echo "not gofmt-ed: $$bad" >&2; exit 1; fi
 	$(GO) vet ./...
+	$(GO) vet -tags manual $(COMMANDS:%=./cmd/%)
 	cd testbed && $(GO) vet ./...
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	cd testbed && $(GO) tool -modfile=../tools/go.mod staticcheck ./...

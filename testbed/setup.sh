@@ -5,9 +5,10 @@
 # what to install. Go itself is assumed, and its absence is said plainly.
 # It is quick when nothing is missing, so that every target can call it.
 #
-#   testbed/setup.sh [test|bench|arm64]   with what only `make test`, only the
-#                                         benchmarks' peers, or only guests of
-#                                         arm64 use
+#   testbed/setup.sh [test|bench|arm64|packages]
+#                                         with what only `make test`, only the
+#                                         benchmarks' peers, only guests of
+#                                         arm64, or only packages use
 #
 # Leaves the list of their versions and hashes in build/host (testbed/downloads).
 set -eu
@@ -29,12 +30,15 @@ rdma-core perftest python3-pyverbs libfabric-dev
 '
 # The BPF objects are committed; a test compiles them and compares. sparse and
 # perl check the kernel's part. libfabric's source comes without a configure. libibverbs with
-# the patched provider is built with cmake and libnl.
+# the patched provider is built with cmake and libnl. crun runs the container image.
 [ "${1-}" != test ] || packages="$packages clang-14 llvm-14 sparse perl autoconf automake libtool
-cmake pkg-config libnl-3-dev libnl-route-3-dev"
+cmake pkg-config libnl-3-dev libnl-route-3-dev crun"
 [ "${1-}" != bench ] || packages="$packages bpftrace pciutils hwloc-nox valgrind ucx-utils"
 # Programs for guests of arm64.
 [ "${1-}" != arm64 ] || packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
+# Packages: programs for the other architecture, what checks them, and systemd's own tools.
+[ "${1-}" != packages ] || packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+lintian rpm man-db systemd"
 
 fail() {
 	echo "setup: $*" >&2

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !manual
+
 // Command p2pcheck predicts, for every GPU and RDMA NIC of a machine, whether the NIC reaches the
 // GPU's memory, and names the obstacles. To add a subcommand, write it into a file of its own, and name
 // it in root.go.

@@ -61,10 +61,25 @@ func inWords(err error) error {
 		return err
 	}
 	what := "it takes " + takes[bad.GetFlag().Value.Type()]
-	if errors.Is(err, strconv.ErrRange) {
+	if outOfRange(bad.GetValue(), bad.GetFlag().Value.Type()) {
 		what += ", and one of at most 64 bits"
 	}
 	return fmt.Errorf("invalid argument %q for \"--%s\" flag: %s", bad.GetValue(), bad.GetFlag().Name, what)
+}
+
+// outOfRange says whether a value has a whole number that no 64 bits hold: pflag's own error does not tell
+// that from a word.
+func outOfRange(value, kind string) bool {
+	for part := range strings.SplitSeq(value, ",") {
+		_, err := strconv.ParseInt(part, 0, 64)
+		if strings.HasPrefix(kind, "uint") {
+			_, err = strconv.ParseUint(part, 0, 64)
+		}
+		if errors.Is(err, strconv.ErrRange) {
+			return true
+		}
+	}
+	return false
 }
 
 // Remembered keeps the first error of a writer: Cobra looks at none.

@@ -1,0 +1,97 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Builds the packages of one architecture: deb and rpm of p2pcheck, p2pcheck-agent and dmabuf-reg.
+#
+#   deploy/packaging/build.sh ARCH OUT     (amd64 or arm64; mk/packages.mk calls it)
+#
+# The environment: VERSION of the programs, PKG_VERSION of the packages, SOURCE_DATE_EPOCH, GO,
+# GO_LDFLAGS. The same source built with the same Go and C compiler gives the same bytes.
+set -euo pipefail
+arch=$1 out=$2
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+: "${GO:=go}" "${GO_LDFLAGS:?}" "${VERSION:?}" "${PKG_VERSION:?}" "${SOURCE_DATE_EPOCH:?}"
+export SOURCE_DATE_EPOCH PKG_VERSION PKG_ARCH=$arch
+host=$("$GO" env GOHOSTARCH)
+
+fail() {
+	echo "deploy/packaging/build.sh: $*" >&2
+	exit 1
+}
+
+# The version goes into the packages' names and is compared by dpkg and rpm.
+[[ $PKG_VERSION =~ ^[0-9][A-Za-z0-9.+~]*$ ]] ||
+	fail "PKG_VERSION=$PKG_VERSION: a version begins with a digit, and has letters, digits, '.', '+' and '~' only"
+
+# A program of another architecture is compiled and linked by a cross compiler: both kinds of
+# packages have the same in them, NVML and verbs, which take cgo.
+declare -A triplet=([amd64]=x86_64-linux-gnu [arm64]=aarch64-linux-gnu)
+[ -n "${triplet[$arch]:-}" ] || fail "$arch: there are packages for amd64 and arm64"
+cc=${CC:-gcc}
+if [ "$arch" != "$host" ]; then
+	cc=${triplet[$arch]}-gcc
+	command -v "$cc" >/dev/null || fail "$cc is missing, which links the programs for $arch: run testbed/setup.sh packages"
+fi
+
+work=$out/.work-$arch
+rm -rf "$work"
+export PKG_PROGRAMS=$work/bin PKG_FILES=$work/files
+mkdir -p "$PKG_PROGRAMS" "$PKG_FILES"
+
+# Position independent, where the linker lets NVML's functions stay open until they are called.
+for name in p2pcheck dmabuf-reg; do
+	GOOS=linux GOARCH=$arch CGO_ENABLED=1 CC=$cc "$GO" build -trimpath -buildvcs=false -buildmode=pie \
+		-ldflags "$GO_LDFLAGS" -o "$PKG_PROGRAMS/$name" "./cmd/$name"
+	"$GO" run -trimpath -buildvcs=false -tags manual -ldflags "-X main.version=$VERSION" "./cmd/$name" "$PKG_FILES"
+	(cd deploy && CGO_ENABLED=0 "$GO" build -trimpath -buildvcs=false -o "$work/copyright" ./cmd/copyright)
+	GOOS=linux GOARCH=$arch CGO_ENABLED=1 "$work/copyright" -o "$PKG_FILES/$name.copyright" -spdx "$PKG_FILES/$name.spdx" "./cmd/$name"
+done
+# The agent is p2pcheck, and has nothing linked.
+cat >"$PKG_FILES/p2pcheck-agent.copyright" <<-COPYRIGHT
+	Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+	Upstream-Name: gpurdma
+	Source: https://github.com/gpurdma/gpurdma
+
+	Files: *
+	Copyright: $(date -u -d "@$SOURCE_DATE_EPOCH" +%Y) the authors of gpurdma
+	License: Apache-2.0
+	 On Debian systems the text of this licence is in
+	 /usr/share/common-licenses/Apache-2.0.
+COPYRIGHT
+echo Apache-2.0 >"$PKG_FILES/p2pcheck-agent.spdx"
+gzip -9n "$PKG_FILES"/man/man1/*.1
+
+# The newest glibc that a program of the package needs a symbol of. There is no other library:
+# what is not linked is loaded when it is used.
+PKG_GLIBC=$(for name in p2pcheck dmabuf-reg; do
+	needed=$(readelf -dW "$PKG_PROGRAMS/$name" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
+	for lib in $needed; do
+		case $lib in
+		libc.so.6 | libpthread.so.0 | libdl.so.2 | libresolv.so.2 | ld-linux-*) ;;
+		*) fail "$name is linked with $lib, which the packages do not name as a dependency" ;;
+		esac
+	done
+	readelf -W --dyn-syms "$PKG_PROGRAMS/$name" | grep -o '@GLIBC_[0-9.]*' || fail "$name: no symbol of glibc was found"
+done | sed 's/@GLIBC_//' | sort -V | tail -n 1)
+export PKG_GLIBC
+
+# Programs are elsewhere than where an administrator puts them by hand.
+for file in deploy/slurm/p2pcheck-health.sh deploy/node-problem-detector/p2pcheck{-worse.sh,-worse.json,.json}; do
+	sed 's#/usr/local/bin/p2pcheck-worse\.sh#/usr/lib/p2pcheck/p2pcheck-worse.sh#; s#/usr/local/bin/p2pcheck\b#/usr/bin/p2pcheck#' \
+		"$file" >"$PKG_FILES/$(basename "$file")"
+done
+
+for name in p2pcheck p2pcheck-agent dmabuf-reg; do
+	printf '%s (%s) unstable; urgency=medium\n\n  * Built from the source of version %s.\n\n -- %s  %s\n' "$name" "$PKG_VERSION" "$VERSION" \
+		"The gpurdma authors <gpurdma@users.noreply.github.com>" "$(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")" |
+		gzip -9n >"$PKG_FILES/$name.changelog.gz"
+	for kind in deb rpm; do
+		# Debian knows no such field: the licences are in the copyright file.
+		license=$([ $kind = deb ] || cat "$PKG_FILES/$name.spdx")
+		sed "s/@LICENSE@/$license/" "deploy/packaging/$name.yaml" >"$work/$name.yaml"
+		# A package of Debian's without a revision; rpm asks for one.
+		PKG_RELEASE=$([ $kind = deb ] || echo 1) "$GO" tool -modfile=tools/nfpm/go.mod nfpm package \
+			-f "$work/$name.yaml" -p $kind -t "$out/" >"$work/nfpm.log" 2>&1 || { cat "$work/nfpm.log" >&2; fail "nfpm made no $kind of $name"; }
+	done
+done
+rm -rf "$work"
