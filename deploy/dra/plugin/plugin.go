@@ -22,6 +22,7 @@ import (
 	"github.com/gpurdma/gpurdma/deploy/dra/checkpoint"
 	"github.com/gpurdma/gpurdma/deploy/dra/node"
 	"github.com/gpurdma/gpurdma/deploy/dra/pairs"
+	"github.com/gpurdma/gpurdma/deploy/dra/proving"
 	"github.com/gpurdma/gpurdma/deploy/dra/resources"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
@@ -34,6 +35,7 @@ type Config struct {
 	State    string                                                                   // the file of package checkpoint
 	Boot     string                                                                   // the ID of this start of the machine
 	CDI      cdi.Dir
+	Live     *Live         // nil if no pair is tried
 	Partners int           // pairs of each GPU that are published at most, besides those that pods have
 	Every    time.Duration // between two looks
 	Log      *slog.Logger
@@ -43,12 +45,15 @@ type Config struct {
 // Plugin is the driver on a node.
 type Plugin struct {
 	Config
-	again chan struct{} // gets a value when what pods have has changed
+	again    chan struct{} // gets a value when what pods have has changed
+	schedule proving.Schedule
 
-	mu   sync.Mutex
-	pool *resourceslice.Pool // the one that was published last; nil before the first
-	last node.Node           // of the last look
-	seen time.Time           // of that look
+	mu        sync.Mutex
+	pool      *resourceslice.Pool     // the one that was published last; nil before the first
+	last      node.Node               // of the last look
+	seen      time.Time               // of that look
+	connected time.Time               // when the kubelet has asked for the health of devices, which it does once when it starts
+	stop      context.CancelCauseFunc // ends the proof that runs; nil if none does
 }
 
 var _ kubeletplugin.DRAPlugin = (*Plugin)(nil)
@@ -62,7 +67,11 @@ func New(c Config) (*Plugin, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Plugin{Config: c, again: make(chan struct{}, 1)}, nil
+	p := &Plugin{Config: c, again: make(chan struct{}, 1)}
+	if c.Live != nil {
+		p.schedule.Period = c.Live.Again
+	}
+	return p, p.dropMark()
 }
 
 // Run looks and publishes: at once, after each change of what pods have, and every so often. It returns when the
@@ -70,6 +79,11 @@ func New(c Config) (*Plugin, error) {
 func (p *Plugin) Run(ctx context.Context) {
 	tick := time.NewTicker(p.Every)
 	defer tick.Stop()
+	if p.Live != nil {
+		var proofs sync.WaitGroup
+		proofs.Go(func() { p.proveAll(ctx) })
+		defer proofs.Wait()
+	}
 	for {
 		if err := p.publish(ctx); err != nil && ctx.Err() == nil {
 			p.Log.Error("publish the pairs of this node", "error", err)
@@ -101,11 +115,15 @@ func (p *Plugin) publish(ctx context.Context) error {
 	n := p.look(ctx)
 	var pool resourceslice.Pool
 	if err := checkpoint.Change(p.State, p.Boot, func(s *checkpoint.State) error {
+		s.Sweep(func(x pairs.Pair) bool { _, ok := n.Pair(x.GPU, x.NIC); return ok }, mostKnown/2)
 		o := pairs.Make(n.Direct(), s.Taken(), p.Partners)
 		o.Sets = slices.DeleteFunc(o.Sets, func(x pairs.Set) bool {
 			return len(s.Known) >= mostKnown && s.Known[resources.SetName(x)] == nil
 		})
 		pool = resources.Pairs(&n, o, s.Known, bad(&n, s))
+		if s.Proving != nil {
+			resources.Occupy(pool, *s.Proving)
+		}
 		for _, x := range o.Pairs {
 			s.Known[resources.Name(x)] = []pairs.Pair{x}
 		}
@@ -151,8 +169,8 @@ func bad(n *node.Node, s *checkpoint.State) (list []pairs.Pair) {
 	return list
 }
 
-// changed makes Run publish again.
-func (p *Plugin) changed() {
+// Again makes Run look and publish again.
+func (p *Plugin) Again() {
 	select {
 	case p.again <- struct{}{}:
 	default:

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/gpurdma/gpurdma/deploy/dra/checkpoint"
+	"github.com/gpurdma/gpurdma/deploy/dra/node"
+	"github.com/gpurdma/gpurdma/deploy/dra/pairs"
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/live"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/proofs"
+)
+
+// limit is the time of one proof. The kubelet waits 45 s for a claim.
+const limit = 30 * time.Second
+
+// Result is what became of a trial.
+type Result struct {
+	Verdict string // on the pair, with the proof
+	Proof   string // what it has shown, or why it has shown nothing
+	Kept    bool   // in the file
+}
+
+// Prover proves pairs of this machine.
+type Prover struct {
+	File    string // with the proofs
+	Options node.Options
+}
+
+// Lacks says why no pair of this machine can be proven, nil if nothing is known that hinders.
+func Lacks() error {
+	p, err := live.Open(machine.Open("/"), live.Options{})
+	if err != nil {
+		return err
+	}
+	return errors.Join(wants(p), p.Close())
+}
+
+// wants is what a prover lacks.
+func wants(p *live.Prover) error {
+	var errs []error
+	if blind := p.Blind(); blind != nil {
+		errs = append(errs, fmt.Errorf("no trace shows where the bytes are: %w", blind))
+	}
+	if still := p.Still(); still != nil {
+		errs = append(errs, fmt.Errorf("no bytes can be moved: %w", still))
+	}
+	return errors.Join(errs...)
+}
+
+// Prove tries a pair, and keeps the proof. It leaves out the order of flags and the rates, which take most of
+// the time.
+func (p *Prover) Prove(ctx context.Context, x pairs.Pair) (r Result, err error) {
+	open := func() *machine.Machine { return machine.Open("/") }
+	m := open()
+	pair, err := node.Judge(m, p.Options, x)
+	if err != nil {
+		return r, err
+	}
+	prover, err := live.Open(m, live.Options{Limit: limit, Brief: true})
+	if err != nil {
+		return r, err
+	}
+	t := proofs.Try(m, &pair, open, func(pair p2p.Pair) *p2p.Proof { return prover.Prove(ctx, pair) })
+	if err := prover.Close(); err != nil {
+		return r, fmt.Errorf("close what the proof has opened: %w", err)
+	}
+	if ctx.Err() != nil {
+		return r, nil // a proof that was ended shows nothing
+	}
+	return p.keep(m, t)
+}
+
+// keep adds a trial to the file.
+func (p *Prover) keep(m *machine.Machine, t proofs.Trial) (r Result, err error) {
+	r = Result{Verdict: t.Pair.Verdict.String(), Proof: t.Pair.Proof.String()}
+	now := time.Now()
+	file := p.File
+	if target, err := filepath.EvalSymlinks(file); err == nil {
+		file = target
+	}
+	if err := proofs.Add(p.File, m, []proofs.Trial{t}, now, func(data []byte) error {
+		return checkpoint.Replace(file, data, 0o644)
+	}); err != nil {
+		return r, err
+	}
+	s, err := proofs.ReadFile(p.File)
+	for _, x := range s.Records {
+		r.Kept = r.Kept || x.GPU == t.Pair.GPU.Name && x.NIC == t.Pair.NIC.Name && !x.Taken.Before(now.Truncate(time.Second))
+	}
+	return r, err
+}
