@@ -60,7 +60,7 @@ func (p *Plugin) prepare(n *node.Node, c *api.ResourceClaim) (out []kubeletplugi
 		if err := free(n, s, claim); err != nil {
 			return err
 		}
-		if err := p.CDI.Write(uid, claim, n); err != nil {
+		if err := p.CDI.Write(uid, claim, n, p.Hooks...); err != nil {
 			return err
 		}
 		for _, d := range claim.Devices {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
+	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/gpurdma/gpurdma/deploy/dra/cdi"
 	"github.com/gpurdma/gpurdma/deploy/dra/checkpoint"
@@ -35,6 +36,7 @@ type Config struct {
 	State    string                                                                   // the file of package checkpoint
 	Boot     string                                                                   // the ID of this start of the machine
 	CDI      cdi.Dir
+	Hooks    []*specs.Hook // of the containers of each claim
 	Live     *Live         // nil if no pair is tried
 	Partners int           // pairs of each GPU that are published at most, besides those that pods have
 	Every    time.Duration // between two looks

@@ -30,17 +30,18 @@ type Result struct {
 
 // Prover proves pairs of this machine.
 type Prover struct {
+	Root    string // above sys and proc of this machine
 	File    string // with the proofs
 	Options node.Options
 }
 
 // Lacks says why no pair of this machine can be proven, nil if nothing is known that hinders.
-func Lacks() error {
-	p, err := live.Open(machine.Open("/"), live.Options{})
+func (p *Prover) Lacks() error {
+	x, err := live.Open(machine.Open(p.Root), live.Options{})
 	if err != nil {
 		return err
 	}
-	return errors.Join(wants(p), p.Close())
+	return errors.Join(wants(x), x.Close())
 }
 
 // wants is what a prover lacks.
@@ -58,7 +59,7 @@ func wants(p *live.Prover) error {
 // Prove tries a pair, and keeps the proof. It leaves out the order of flags and the rates, which take most of
 // the time.
 func (p *Prover) Prove(ctx context.Context, x pairs.Pair) (r Result, err error) {
-	open := func() *machine.Machine { return machine.Open("/") }
+	open := func() *machine.Machine { return machine.Open(p.Root) }
 	m := open()
 	pair, err := node.Judge(m, p.Options, x)
 	if err != nil {
