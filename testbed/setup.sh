@@ -5,9 +5,9 @@
 # what to install. Go itself is assumed, and its absence is said plainly.
 # It is quick when nothing is missing, so that every target can call it.
 #
-#   testbed/setup.sh [test|bench|arm64]   with what only `make test`, only the
-#                                         benchmarks' peers, or only guests of
-#                                         arm64 use
+#   testbed/setup.sh [test|bench|arm64|dra]   with what only `make test`, only the
+#                                         benchmarks' peers, only guests of
+#                                         arm64, or only `make dra-vm` use
 #
 # Leaves the list of their versions and hashes in build/host (testbed/downloads).
 set -eu
@@ -35,6 +35,8 @@ cmake pkg-config libnl-3-dev libnl-route-3-dev"
 [ "${1-}" != bench ] || packages="$packages bpftrace pciutils hwloc-nox valgrind ucx-utils"
 # Programs for guests of arm64.
 [ "${1-}" != arm64 ] || packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
+# Runtimes of containers.
+[ "${1-}" != dra ] || packages="$packages runc crun"
 
 fail() {
 	echo "setup: $*" >&2

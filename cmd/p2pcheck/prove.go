@@ -57,7 +57,8 @@ func (a *app) prove(m *machine.Machine, pairs []p2p.Pair) (_ *result.Live, err e
 			break
 		}
 		progress.Draw("proving "+p.Name(), int64(i), int64(len(counting)))
-		trials = append(trials, proofs.Try(m, p, a.source.Open, func(p p2p.Pair) *p2p.Proof { return prover.Prove(ctx, p) }))
+		trial, _ := proofs.Try(m, p, a.source.Open, func(p p2p.Pair) *p2p.Proof { return prover.Prove(ctx, p) })
+		trials = append(trials, trial)
 		r.Tried++
 	}
 	later := a.source.Open()

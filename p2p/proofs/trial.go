@@ -27,17 +27,21 @@ type Trial struct {
 func (t Trial) Changed() string { return t.After.ChangedDuring(t.Before) }
 
 // Try tries a pair that was judged by m, adds the proof to it, and concludes again. open opens the machine as
-// it is now. A proof while which a fact changed has no outcome.
-func Try(m *machine.Machine, p *p2p.Pair, open func() *machine.Machine, prove func(p2p.Pair) *p2p.Proof) Trial {
-	t := Trial{Before: Observe(open(), *p)}
+// it is now. A proof while which a fact changed has no outcome. Without a proof, the pair stays as it is, and there
+// is no trial.
+func Try(m *machine.Machine, p *p2p.Pair, open func() *machine.Machine, prove func(p2p.Pair) *p2p.Proof) (t Trial, ok bool) {
+	t = Trial{Before: Observe(open(), *p)}
 	proof := prove(*p)
+	if proof == nil {
+		return Trial{}, false
+	}
 	t.After = Observe(open(), *p)
 	if name := t.Changed(); name != "" {
 		proof.Void("%s changed while the pair was tried", name)
 	}
 	p.Prove(m, proof)
 	t.Pair = *p
-	return t
+	return t, true
 }
 
 // Add adds the proofs of pairs that were tried on m to a file, which replace writes whole or not at all.

@@ -28,7 +28,10 @@ func TestTry(t *testing.T) {
 			t.Fatal(err1, err2)
 		}
 		pair := p2p.Judge(m, gpus[1], nics[0])
-		tr := Try(m, &pair, func() *machine.Machine { return machine.Open(root) }, func(p2p.Pair) *p2p.Proof {
+		if _, ok := Try(m, &pair, func() *machine.Machine { return m }, func(p2p.Pair) *p2p.Proof { return nil }); ok || pair.Proof != nil {
+			t.Errorf("%+v", pair.Proof)
+		}
+		tr, ok := Try(m, &pair, func() *machine.Machine { return machine.Open(root) }, func(p2p.Pair) *p2p.Proof {
 			if changes {
 				if err := os.WriteFile(filepath.Join(root, "sys/module/nvidia/srcversion"), []byte("A2\n"), 0o600); err != nil {
 					t.Fatal(err)
@@ -36,7 +39,7 @@ func TestTry(t *testing.T) {
 			}
 			return tried(chain.Direct, 1)
 		})
-		if tr.Pair.Proof == nil || tr.Pair.Proof != pair.Proof || (tr.Changed() != "") != changes {
+		if !ok || tr.Pair.Proof == nil || tr.Pair.Proof != pair.Proof || (tr.Changed() != "") != changes {
 			t.Fatalf("%+v", tr)
 		}
 		want := chain.Holds

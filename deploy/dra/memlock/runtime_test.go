@@ -19,12 +19,15 @@ import (
 func bundle(t *testing.T, hook *specs.Hook) string {
 	t.Helper()
 	dir := t.TempDir()
-	mounts := []map[string]any{{"destination": "/proc", "type": "proc", "source": "proc"}}
-	for _, d := range []string{"/usr", "/bin", "/lib", "/lib64", "/proc"} {
+	mounts := []map[string]any{
+		{"destination": "/proc", "type": "proc", "source": "proc"},
+		{"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": []string{"nosuid", "mode=755"}},
+	}
+	for _, d := range []string{"/proc", "/dev", "/usr", "/bin", "/lib", "/lib64"} {
 		if err := os.MkdirAll(filepath.Join(dir, "rootfs", d), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := os.Stat(d); err == nil && d != "/proc" {
+		if _, err := os.Stat(d); err == nil && d != "/proc" && d != "/dev" {
 			mounts = append(mounts, map[string]any{"destination": d, "type": "bind", "source": d, "options": []string{"rbind", "ro"}})
 		}
 	}
@@ -70,7 +73,7 @@ func TestRuntimes(t *testing.T) {
 	for _, runtime := range []string{"runc", "crun"} {
 		t.Run(runtime, func(t *testing.T) {
 			if _, err := exec.LookPath(runtime); err != nil {
-				t.Skipf("%v: make dra-memlock installs it", err)
+				t.Skipf("%v: testbed/setup.sh dra installs it", err)
 			}
 			plain, err := run(t, runtime, "plain", nil)
 			if err != nil {
@@ -85,7 +88,7 @@ func TestRuntimes(t *testing.T) {
 				t.Logf("this process has no CAP_SYS_RESOURCE: only the soft limit is raised")
 				to, want = 2<<20, fmt.Sprint(2<<20, " ", hard)
 			}
-			hook, err := Install(filepath.Dir(build(t, "CGO_ENABLED=0")), t.TempDir(), to)
+			hook, err := Install(filepath.Dir(build(t)), t.TempDir(), to)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,13 +19,19 @@ import (
 
 // Live is how pairs are tried.
 type Live struct {
-	// Prove tries a pair, and keeps the result where Config.Look finds it. It returns soon after the context has
-	// ended, with the devices free.
-	Prove func(context.Context, pairs.Pair) (proving.Result, error)
+	Open func() (Prover, error)
 	// Published returns when the API server has the taint on all devices with the GPU or the NIC, or with an error.
 	Published func(context.Context, pairs.Pair) error
 	Every     time.Duration // between two proofs, and before the first one
 	Again     time.Duration // after that a pair is tried again
+}
+
+// Prover proves pairs.
+type Prover interface {
+	// Try tries a pair, and keeps the result where Config.Look finds it. It returns soon after the context has
+	// ended, with the devices free.
+	Try(context.Context, pairs.Pair) (proving.Result, error)
+	Close() error
 }
 
 // Times of a proof.
@@ -152,6 +158,19 @@ func (p *Plugin) proveNext(ctx context.Context) error {
 		return err
 	}
 	defer lock.Unlock()
+	if due, err := p.due(ctx); err != nil || !due {
+		return err
+	}
+	prover, err := p.Live.Open() // before the mark: it takes long, and needs no device
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := prover.Close(); err != nil {
+			p.Log.Error("end the trace of proofs", "error", err)
+		}
+	}()
+	defer lock.Unlock() // a claim does not wait for the end of the trace
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	p.mu.Lock()
@@ -183,7 +202,7 @@ func (p *Plugin) proveNext(ctx context.Context) error {
 		p.Log.Error("a proof does not end: a system call of it hangs, and its devices stay tainted", "gpu", x.GPU, "nic", x.NIC, "after", stuckAfter)
 	})
 	defer stuck.Stop()
-	r, err := p.Live.Prove(ctx, x)
+	r, err := prover.Try(ctx, x)
 	switch cause := context.Cause(ctx); {
 	case cause != nil:
 		p.Log.Info("a proof was ended early", "gpu", x.GPU, "nic", x.NIC, "cause", cause)
@@ -196,6 +215,16 @@ func (p *Plugin) proveNext(ctx context.Context) error {
 	p.schedule.Tried(x, r.Kept, time.Now())
 	p.Log.Info("a pair was tried", "gpu", x.GPU, "nic", x.NIC, "verdict", r.Verdict, "proof", r.Proof)
 	return nil
+}
+
+// due reports that there is a pair to try.
+func (p *Plugin) due(ctx context.Context) (ok bool, err error) {
+	n := p.look(ctx)
+	s, err := checkpoint.Read(p.State, p.Boot)
+	if err == nil {
+		_, ok = p.schedule.Next(&n, s.Used, time.Now())
+	}
+	return ok, err
 }
 
 // mark chooses a pair that no claim has, and marks it in the file. From then on no claim of its GPU or its NIC is

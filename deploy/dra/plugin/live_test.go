@@ -23,11 +23,20 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
 
+// trier is a Prover of a function.
+type trier func(context.Context, pairs.Pair) (proving.Result, error)
+
+func (f trier) Try(ctx context.Context, x pairs.Pair) (proving.Result, error) { return f(ctx, x) }
+func (trier) Close() error                                                    { return nil }
+
+// opener is Live.Open for a function that tries pairs.
+func opener(f trier) func() (Prover, error) { return func() (Prover, error) { return f, nil } }
+
 // liveBed is a driver that tries pairs with prove. Its log is in the builder.
 func liveBed(t *testing.T, gpus, nics int, prove func(context.Context, pairs.Pair) (proving.Result, error)) (*bed, *strings.Builder) {
 	t.Helper()
 	b := newBed(t, machine(gpus, nics))
-	b.live = &Live{Every: time.Hour, Again: 24 * time.Hour, Prove: prove, Published: func(ctx context.Context, _ pairs.Pair) error { return b.publish(ctx) }}
+	b.live = &Live{Every: time.Hour, Again: 24 * time.Hour, Open: opener(prove), Published: func(ctx context.Context, _ pairs.Pair) error { return b.publish(ctx) }}
 	b.restart(t)
 	var log strings.Builder
 	b.Log = slog.New(slog.NewTextHandler(&log, nil))

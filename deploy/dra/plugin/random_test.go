@@ -45,7 +45,7 @@ func newPods(t *testing.T, seed uint64) *pods {
 	p := &pods{t: t, r: rand.New(rand.NewPCG(5, seed)), claimed: make(chan error, 1)}
 	p.bed = &bed{
 		Cluster: clustertest.New(), n: machine(4, 4), dir: t.TempDir(), boot: "boot-0",
-		live: &Live{Prove: p.prove, Published: p.tainted, Every: time.Hour, Again: time.Nanosecond},
+		live: &Live{Open: opener(p.prove), Published: p.tainted, Every: time.Hour, Again: time.Nanosecond},
 	}
 	p.restart(t)
 	return p

@@ -18,8 +18,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/proofs"
 )
 
-// limit is the time of one proof. The kubelet waits 45 s for a claim.
-const limit = 30 * time.Second
+// limit is the time of one proof.
+const limit = time.Minute
 
 // Result is what became of a trial.
 type Result struct {
@@ -37,44 +37,61 @@ type Prover struct {
 
 // Lacks says why no pair of this machine can be proven, nil if nothing is known that hinders.
 func (p *Prover) Lacks() error {
-	x, err := live.Open(machine.Open(p.Root), live.Options{})
+	x, err := p.Open()
 	if err != nil {
 		return err
 	}
-	return errors.Join(wants(x), x.Close())
+	return errors.Join(x.lacks(), x.Close())
 }
 
-// wants is what a prover lacks.
-func wants(p *live.Prover) error {
+// Open loads what traces the kernel, which takes most of the time. It opens no device.
+func (p *Prover) Open() (*Opened, error) {
+	x, err := live.Open(machine.Open(p.Root), live.Options{Limit: limit, Brief: true})
+	if err != nil {
+		return nil, err
+	}
+	return &Opened{p, x}, nil
+}
+
+// Opened proves pairs. It leaves out the order of flags and the rates.
+type Opened struct {
+	*Prover
+	live *live.Prover
+}
+
+// Close ends the trace.
+func (p *Opened) Close() error { return p.live.Close() }
+
+// lacks says what keeps a proof from showing anything.
+func (p *Opened) lacks() error {
 	var errs []error
-	if blind := p.Blind(); blind != nil {
+	if blind := p.live.Blind(); blind != nil {
 		errs = append(errs, fmt.Errorf("no trace shows where the bytes are: %w", blind))
 	}
-	if still := p.Still(); still != nil {
+	if still := p.live.Still(); still != nil {
 		errs = append(errs, fmt.Errorf("no bytes can be moved: %w", still))
 	}
 	return errors.Join(errs...)
 }
 
-// Prove tries a pair, and keeps the proof. It leaves out the order of flags and the rates, which take most of
-// the time.
-func (p *Prover) Prove(ctx context.Context, x pairs.Pair) (r Result, err error) {
+// Try tries a pair, and keeps the proof. One that the context has ended shows nothing. The devices are closed when
+// it returns.
+func (p *Opened) Try(ctx context.Context, x pairs.Pair) (r Result, err error) {
 	open := func() *machine.Machine { return machine.Open(p.Root) }
 	m := open()
 	pair, err := node.Judge(m, p.Options, x)
 	if err != nil {
 		return r, err
 	}
-	prover, err := live.Open(m, live.Options{Limit: limit, Brief: true})
-	if err != nil {
+	t, ok := proofs.Try(m, &pair, open, func(pair p2p.Pair) *p2p.Proof {
+		proof := p.live.Prove(ctx, pair)
+		if err = p.live.Release(); err != nil || ctx.Err() != nil {
+			return nil
+		}
+		return proof
+	})
+	if !ok {
 		return r, err
-	}
-	t := proofs.Try(m, &pair, open, func(pair p2p.Pair) *p2p.Proof { return prover.Prove(ctx, pair) })
-	if err := prover.Close(); err != nil {
-		return r, fmt.Errorf("close what the proof has opened: %w", err)
-	}
-	if ctx.Err() != nil {
-		return r, nil // a proof that was ended shows nothing
 	}
 	return p.keep(m, t)
 }

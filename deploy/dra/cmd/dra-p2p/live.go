@@ -31,7 +31,7 @@ func (o *options) prover(client kubernetes.Interface) *plugin.Live {
 		return nil
 	}
 	s := &proving.Slices{Client: client.ResourceV1(), Node: o.node}
-	return &plugin.Live{Prove: p.Prove, Published: s.Tainted, Every: o.liveEvery, Again: o.liveAgain}
+	return &plugin.Live{Open: func() (plugin.Prover, error) { return p.Open() }, Published: s.Tainted, Every: o.liveEvery, Again: o.liveAgain}
 }
 
 // hooks installs the hook of --memlock in a directory of the host. If the flag was not given, and the hook's program
