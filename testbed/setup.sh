@@ -5,10 +5,11 @@
 # what to install. Go itself is assumed, and its absence is said plainly.
 # It is quick when nothing is missing, so that every target can call it.
 #
-#   testbed/setup.sh [test|bench|arm64|packages]
+#   testbed/setup.sh [test|bench|arm64|packages|dra]
 #                                         with what only `make test`, only the
 #                                         benchmarks' peers, only guests of
-#                                         arm64, or only packages use
+#                                         arm64, only packages, or only
+#                                         `make dra-vm` use
 #
 # Leaves the list of their versions and hashes in build/host (testbed/downloads).
 set -eu
@@ -39,6 +40,8 @@ cmake pkg-config libnl-3-dev libnl-route-3-dev crun"
 # Packages: programs for the other architecture, what checks them, and systemd's own tools.
 [ "${1-}" != packages ] || packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 lintian rpm man-db systemd"
+# Runtimes of containers.
+[ "${1-}" != dra ] || packages="$packages runc crun"
 
 fail() {
 	echo "setup: $*" >&2

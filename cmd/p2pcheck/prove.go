@@ -3,16 +3,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/p2p"
@@ -61,13 +57,7 @@ func (a *app) prove(m *machine.Machine, pairs []p2p.Pair) (_ *result.Live, err e
 			break
 		}
 		progress.Draw("proving "+p.Name(), int64(i), int64(len(counting)))
-		trial := proofs.Trial{Before: proofs.Observe(a.source.Open(), *p)}
-		proof := prover.Prove(ctx, *p)
-		trial.After = proofs.Observe(a.source.Open(), *p)
-		if name := trial.Changed(); name != "" {
-			proof.Void("%s changed while the pair was tried", name)
-		}
-		p.Prove(m, proof)
+		trial, _ := proofs.Try(m, p, a.source.Open, func(p p2p.Pair) *p2p.Proof { return prover.Prove(ctx, p) })
 		trials = append(trials, trial)
 		r.Tried++
 	}
@@ -120,24 +110,9 @@ func (a *app) keep(m *machine.Machine, trials []proofs.Trial) error {
 	if a.proofs == "" {
 		return nil
 	}
-	// Two runs at once each add to what the other has written.
-	dir, err := os.Open(filepath.Dir(a.proofs))
-	if err == nil {
-		defer dir.Close()
-		err = os.NewSyscallError("flock", unix.Flock(int(dir.Fd()), unix.LOCK_EX))
-	}
-	if err != nil {
-		return fmt.Errorf("keep the proofs: %w", err)
-	}
-	s, err := readProofs(a.proofs)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	var b bytes.Buffer
-	if err := errors.Join(s.Keep(m, trials, time.Now()), s.Write(&b)); err != nil {
-		return fmt.Errorf("keep the proofs: %w", err)
-	}
-	return writeWhole("the proofs", "--proofs", a.proofs, b.Bytes(), othersRead)
+	return proofs.Add(a.proofs, m, trials, time.Now(), func(data []byte) error {
+		return writeWhole("the proofs", "--proofs", a.proofs, data, othersRead)
+	})
 }
 
 func readProofs(name string) (proofs.Store, error) {

@@ -88,8 +88,8 @@ func (p *Prover) Blind() error { return p.blind }
 // Still says why no bytes are moved; nil if bytes are moved.
 func (p *Prover) Still() error { return p.still }
 
-// Close closes devices and tracer.
-func (p *Prover) Close() error {
+// Release closes the devices that proofs have opened. A later proof opens them again.
+func (p *Prover) Release() error {
 	var errs []error
 	for name, c := range p.nics {
 		errs = append(errs, c.Close())
@@ -99,10 +99,16 @@ func (p *Prover) Close() error {
 		errs = append(errs, a.Close())
 		delete(p.open, spec)
 	}
-	if p.tracer != nil {
-		errs = append(errs, p.tracer.Close())
-	}
 	return errors.Join(errs...)
+}
+
+// Close closes devices and tracer.
+func (p *Prover) Close() error {
+	err := p.Release()
+	if p.tracer != nil {
+		err = errors.Join(err, p.tracer.Close())
+	}
+	return err
 }
 
 // allocator opens the allocator of a GPU's own memory.

@@ -32,15 +32,6 @@ type Record struct {
 	Links         []Link        `json:"links"` // from library to fabric
 }
 
-// Trial is a pair that was tried, with its circumstances just before and just after.
-type Trial struct {
-	Pair          p2p.Pair
-	Before, After Circumstances
-}
-
-// Changed names a fact that changed while the pair was tried; "" if there is none.
-func (t Trial) Changed() string { return t.After.ChangedDuring(t.Before) }
-
 // Link is the state of a link when the proof was taken.
 type Link struct {
 	Link  string `json:"link"`

@@ -45,15 +45,15 @@ func (e *NotThere) Error() string {
 }
 
 // Write writes the specification of a claim. Each device has the files of its GPUs and NICs; all devices
-// have the same variables, which name all pairs of the claim.
-func (d Dir) Write(uid string, c checkpoint.Claim, n *node.Node) error {
+// have the same variables, which name all pairs of the claim, and the same hooks.
+func (d Dir) Write(uid string, c checkpoint.Claim, n *node.Node, hooks ...*specs.Hook) error {
 	s := specs.Spec{Version: version, Kind: Kind}
 	env := variables(c, n)
 	var missing []string
 	for _, x := range c.Devices {
 		files, absent := filesOf(x, n)
 		missing = append(missing, absent...)
-		edits := specs.ContainerEdits{Env: env}
+		edits := specs.ContainerEdits{Env: env, Hooks: hooks}
 		for _, f := range files {
 			edits.DeviceNodes = append(edits.DeviceNodes, &specs.DeviceNode{Path: f, HostPath: f, Permissions: "rw"})
 		}

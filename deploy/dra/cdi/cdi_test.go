@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -60,7 +61,8 @@ func claim() checkpoint.Claim {
 func TestWrite(t *testing.T) {
 	there(t, "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl", "/dev/infiniband/uverbs0", "/dev/infiniband/uverbs1", "/dev/infiniband/rdma_cm")
 	d := Dir(filepath.Join(t.TempDir(), "cdi"))
-	if err := d.Write("uid-1", claim(), twoPairs()); err != nil {
+	hook := &specs.Hook{HookName: "createRuntime", Path: "/hook", Args: []string{"hook", "unlimited"}}
+	if err := d.Write("uid-1", claim(), twoPairs(), hook); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(d.file("uid-1"))
@@ -78,6 +80,9 @@ func TestWrite(t *testing.T) {
 		{"/dev/nvidia0", "/dev/nvidiactl", "/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm"},
 		{"/dev/nvidia1", "/dev/nvidiactl", "/dev/infiniband/uverbs1", "/dev/infiniband/rdma_cm"},
 	} {
+		if got := s.Devices[i].ContainerEdits.Hooks; !reflect.DeepEqual(got, []*specs.Hook{hook}) {
+			t.Errorf("device %d has the hooks %v", i, got)
+		}
 		var got []string
 		for _, x := range s.Devices[i].ContainerEdits.DeviceNodes {
 			got = append(got, x.Path)

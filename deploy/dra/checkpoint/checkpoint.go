@@ -6,6 +6,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type Device struct {
 type Claim struct {
 	Namespace string   `json:"namespace"`
 	Name      string   `json:"name"`
+	Boot      string   `json:"boot,omitempty"` // in which it was prepared
 	Devices   []Device `json:"devices"`
 }
 
@@ -44,17 +46,20 @@ type State struct {
 	Schema string           `json:"schema"`
 	Boot   string           `json:"boot"`
 	Claims map[string]Claim `json:"claims"` // by UID
-	// Known are the pairs of each device that was published since the node has started, by the device's name: a
-	// pod may be given one that is not published any more.
+	// Known are the pairs of each device that was published, by the device's name: a pod may be given one that is
+	// not offered any more.
 	Known map[string][]pairs.Pair `json:"known"`
-	// NICs are the IDs of the NICs that were published by themselves since then.
-	NICs []string `json:"nics,omitempty"`
+	// NICs are the IDs of the NICs that were published by themselves.
+	NICs  []string `json:"nics,omitempty"`
+	Swept string   `json:"swept"` // the boot in which Sweep was done last
+	// Proving is the pair that a process tries, which has the lock of TryLock; nil if none does.
+	Proving *pairs.Pair `json:"proving,omitempty"`
 }
 
-// Read reads a file; without one, no claim was prepared. boot is the ID of this start of the machine. Claims of
-// an earlier start are read, because the kubelet still takes them back. Devices of an earlier start are not.
+// Read reads a file; without one, no claim was prepared. boot is the ID of this start of the machine. Claims and
+// devices of an earlier start are read, because the scheduler has not forgotten them.
 func Read(file, boot string) (*State, error) {
-	s := &State{Schema: Schema, Boot: boot, Claims: map[string]Claim{}, Known: map[string][]pairs.Pair{}}
+	s := &State{Schema: Schema, Boot: boot, Claims: map[string]Claim{}, Known: map[string][]pairs.Pair{}, Swept: boot}
 	text, err := os.ReadFile(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -69,14 +74,17 @@ func Read(file, boot string) (*State, error) {
 	if was.Schema != Schema {
 		return nil, fmt.Errorf("%s has the schema %q, and this driver reads %s: if no pod of the node has a claim of it, remove the file", file, was.Schema, Schema)
 	}
-	if was.Claims != nil {
-		s.Claims = was.Claims
+	for uid, c := range was.Claims {
+		c.Boot = cmp.Or(c.Boot, was.Boot)
+		s.Claims[uid] = c
 	}
+	s.NICs = was.NICs
+	if was.Known != nil {
+		s.Known = was.Known
+	}
+	s.Swept = cmp.Or(was.Swept, was.Boot)
 	if was.Boot == boot {
-		s.NICs = was.NICs
-		if was.Known != nil {
-			s.Known = was.Known
-		}
+		s.Proving = was.Proving
 	}
 	return s, nil
 }

@@ -20,14 +20,14 @@ func sample() *State {
 	return &State{
 		Schema: Schema, Boot: "b1",
 		Claims: map[string]Claim{
-			"uid-1": {"default", "a", []Device{{Request: "r", Pool: "node", Name: "gpu-g0-nic-n0", Pairs: []pairs.Pair{one}}}},
-			"uid-2": {"default", "b", []Device{{Request: "r", Pool: "node", Name: "pairs-2", Pairs: []pairs.Pair{two, {GPU: "g2", NIC: "n2"}}}}},
+			"uid-1": {"default", "a", "b1", []Device{{Request: "r", Pool: "node", Name: "gpu-g0-nic-n0", Pairs: []pairs.Pair{one}}}},
+			"uid-2": {"default", "b", "b1", []Device{{Request: "r", Pool: "node", Name: "pairs-2", Pairs: []pairs.Pair{two, {GPU: "g2", NIC: "n2"}}}}},
 		},
-		Known: map[string][]pairs.Pair{"gpu-g0-nic-n0": {one}},
+		Known: map[string][]pairs.Pair{"gpu-g0-nic-n0": {one}, "pairs-2": {one, two}}, Swept: "b1", Proving: &two,
 	}
 }
 
-// Read returns what was written, and after another start of the machine only the claims.
+// Read returns what was written, and after another start of the machine all but the pair that was being tried.
 func TestReadsWhatItWrites(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	s, err := Read(file, "b1")
@@ -41,7 +41,7 @@ func TestReadsWhatItWrites(t *testing.T) {
 	if s, err = Read(file, "b1"); err != nil || !reflect.DeepEqual(s, want) {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if s, err = Read(file, "b2"); err != nil || len(s.Known) > 0 || !reflect.DeepEqual(s.Claims, want.Claims) || s.Boot != "b2" {
+	if s, err = Read(file, "b2"); err != nil || !reflect.DeepEqual(s.Known, want.Known) || !reflect.DeepEqual(s.Claims, want.Claims) || s.Boot != "b2" || s.Proving != nil {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if taken := s.Taken(); len(taken.Pairs) != 1 || len(taken.Sets) != 1 || len(taken.Sets[0]) != 2 {

@@ -6,14 +6,13 @@ package node
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gpurdma/gpurdma/deploy/dra/pairs"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
-	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/proofs"
 	"github.com/gpurdma/gpurdma/p2p/result"
@@ -54,6 +53,9 @@ type Pair struct {
 	Distance string // as NCCL names it: "PIX"; "" if it is not known
 	Rate     uint64 // bytes a second, of the slowest link; 0 if it is not known
 	Slow     bool   // it is slower than it could be
+
+	Taken   time.Time // of the proof that decides; zero if none does
+	ByTrial bool      // a proof, or the kernel's log, has decided: another proof may decide otherwise
 }
 
 // Options say what is read of a node. The zero value is right for a node of a cluster.
@@ -65,12 +67,7 @@ type Options struct {
 
 // Look reads a machine. With an error, the node has what could be read.
 func Look(m *machine.Machine, o Options) (Node, error) {
-	gpus, err1 := drivers.GPUs(m)
-	nics, err2 := drivers.NICs(m)
-	gpus = slices.DeleteFunc(gpus, func(g drivers.GPU) bool {
-		return g.Exporter.PCI == nil || g.Exporter.Class == drivers.ClassSystem
-	})
-	nics = slices.DeleteFunc(nics, func(n drivers.NIC) bool { return n.Importer.PCI == nil || n.Software && !o.Software })
+	gpus, nics, err := devices(m, o)
 	var all []p2p.Pair
 	for _, g := range gpus {
 		for _, n := range nics {
@@ -84,22 +81,18 @@ func Look(m *machine.Machine, o Options) (Node, error) {
 	for i, g := range gpus {
 		n.GPUs = append(n.GPUs, gpuOf(m, g, r.GPUs[i].Place))
 	}
-	for i, x := range nics {
-		id := idOf(*x.Importer.PCI)
-		if slices.ContainsFunc(n.NICs, func(other NIC) bool { return other.ID == id }) {
-			id += "-" + label(x.Name) // a function with two RDMA devices
-		}
-		n.NICs = append(n.NICs, nicOf(x, id, r.NICs[i].Place))
+	for i, id := range nicIDs(nics) {
+		n.NICs = append(n.NICs, nicOf(nics[i], id, r.NICs[i].Place))
 	}
 	for i, p := range all {
 		way, _ := p2p.WayOf(m, p, m.Function)
 		n.Pairs = append(n.Pairs, Pair{
 			GPU: n.GPUs[i/len(nics)].ID, NIC: n.NICs[i%len(nics)].ID,
 			Outcome: p.Verdict.Outcome(), Why: p.Verdict.String(), Proven: p.Verdict.Chain()[chain.Proof].State == chain.Holds,
-			Distance: p.Letters.NCCL, Rate: way.Rate, Slow: r.Pairs[i].Slow(),
+			Distance: p.Letters.NCCL, Rate: way.Rate, Slow: r.Pairs[i].Slow(), Taken: o.taken(p), ByTrial: byTrial(p.Verdict),
 		})
 	}
-	return n, errors.Join(err1, err2)
+	return n, err
 }
 
 // idOf is an address as a part of a DNS label, which has no colon and no dot.
@@ -122,7 +115,7 @@ func label(name string) string {
 func (n *Node) Direct() (list []pairs.Pair) {
 	for _, p := range n.Pairs {
 		if p.Outcome == chain.Direct {
-			list = append(list, pairs.Pair{GPU: p.GPU, NIC: p.NIC, Cost: p.cost()})
+			list = append(list, pairs.Pair{GPU: p.GPU, NIC: p.NIC, Cost: p.Cost()})
 		}
 	}
 	slices.SortStableFunc(list, func(p, q pairs.Pair) int {
@@ -149,8 +142,8 @@ func text(s *string) string {
 // distances are NCCL's names, the nearest first.
 var distances = []string{"LOC", "PIX", "PXB", "PHB", "SYS"}
 
-// cost is lower for a pair that is nearer, and as fast as it can be.
-func (p *Pair) cost() int {
+// Cost is lower for a pair that is nearer, and as fast as it can be.
+func (p *Pair) Cost() int {
 	at := slices.Index(distances, p.Distance)
 	if at < 0 {
 		at = len(distances)

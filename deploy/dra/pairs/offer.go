@@ -17,6 +17,9 @@ type Pair struct {
 // Same reports whether two pairs have the same devices.
 func (p Pair) Same(q Pair) bool { return p.GPU == q.GPU && p.NIC == q.NIC }
 
+// Shares reports whether two pairs have the same GPU, or the same NIC.
+func (p Pair) Shares(q Pair) bool { return p.GPU == q.GPU || p.NIC == q.NIC }
+
 // Compare orders pairs by their names.
 func (p Pair) Compare(q Pair) int {
 	return cmp.Or(cmp.Compare(p.GPU, q.GPU), cmp.Compare(p.NIC, q.NIC))

@@ -26,13 +26,13 @@ func (p *Plugin) PrepareResourceClaims(ctx context.Context, claims []*api.Resour
 	n := p.look(ctx)
 	out := map[types.UID]kubeletplugin.PrepareResult{}
 	for _, c := range claims {
-		devices, err := p.prepare(ctx, &n, c)
+		devices, err := p.prepareFree(ctx, &n, c)
 		if err != nil {
 			p.Log.Error("prepare a claim", "claim", c.Namespace+"/"+c.Name, "error", err)
 		}
 		out[c.UID] = kubeletplugin.PrepareResult{Devices: devices, Err: err}
 	}
-	p.changed()
+	p.Again()
 	return out, nil
 }
 
@@ -48,7 +48,7 @@ func (p *Plugin) prepare(ctx context.Context, n *node.Node, c *api.ResourceClaim
 		if err != nil {
 			return nil, err
 		}
-		if _, prepared := s.Claims[uid]; !prepared {
+		if was, prepared := s.Claims[uid]; !prepared || was.Boot != p.Boot {
 			if find, err = p.beside(ctx, n, c); err != nil {
 				return nil, err
 			}
@@ -56,20 +56,23 @@ func (p *Plugin) prepare(ctx context.Context, n *node.Node, c *api.ResourceClaim
 	}
 	err = checkpoint.Change(p.State, p.Boot, func(s *checkpoint.State) error {
 		claim, prepared := s.Claims[uid]
-		if !prepared {
-			claim = checkpoint.Claim{Namespace: c.Namespace, Name: c.Name}
+		if !prepared || claim.Boot != p.Boot { // what was good before the machine was started again may not be now
+			claim = checkpoint.Claim{Namespace: c.Namespace, Name: c.Name, Boot: p.Boot}
 			for _, r := range c.Status.Allocation.Devices.Results {
 				if r.Driver != resources.Driver {
 					continue
 				}
-				d, err := find(n, s, r)
+				d, err := find(n, s, uid, r)
 				if err != nil {
 					return err
 				}
 				claim.Devices = append(claim.Devices, d)
 			}
 		}
-		if err := p.CDI.Write(uid, claim, n); err != nil {
+		if err := free(n, s, claim); err != nil {
+			return err
+		}
+		if err := p.CDI.Write(uid, claim, n, p.Hooks...); err != nil {
 			return err
 		}
 		for _, d := range claim.Devices {
@@ -84,22 +87,22 @@ func (p *Plugin) prepare(ctx context.Context, n *node.Node, c *api.ResourceClaim
 	return out, err
 }
 
-// deviceOf finds the pairs of an allocated device, and refuses one that is not direct now.
-func deviceOf(n *node.Node, s *checkpoint.State, r api.DeviceRequestAllocationResult) (checkpoint.Device, error) {
-	known := s.Known[r.Device]
-	if len(known) == 0 {
-		return checkpoint.Device{}, unknown(r.Device)
+// deviceOf finds the pairs of an allocated device, and refuses one that is not direct now, or that another claim has.
+func deviceOf(n *node.Node, s *checkpoint.State, uid string, r api.DeviceRequestAllocationResult) (checkpoint.Device, error) {
+	d := checkpoint.Device{Request: r.Request, Admin: r.AdminAccess != nil && *r.AdminAccess, Pool: r.Pool, Name: r.Device}
+	var err error
+	if d.Pairs, err = pairsOf(n, s, uid, r.Device); err != nil {
+		return d, err
 	}
-	for _, x := range known {
+	for _, x := range d.Pairs {
 		if err := good(n, x); err != nil {
-			return checkpoint.Device{}, err
+			return d, err
+		}
+		if other, has := s.Holder(uid, x); has && !d.Admin {
+			return d, fmt.Errorf("GPU %s or NIC %s is with the claim %s/%s; delete the pod, so that it is placed again", x.GPU, x.NIC, other.Namespace, other.Name)
 		}
 	}
-	return checkpoint.Device{Request: r.Request, Admin: r.AdminAccess != nil && *r.AdminAccess, Pool: r.Pool, Name: r.Device, Pairs: known}, nil
-}
-
-func unknown(device string) error {
-	return fmt.Errorf("device %s is not known here: this node has not published it since it was started; delete the pod, so that it is placed again", device)
+	return d, nil
 }
 
 // good returns an error for a pair that is not direct now. It names the NICs that the GPU reaches instead.
@@ -138,6 +141,6 @@ func (p *Plugin) UnprepareResourceClaims(_ context.Context, claims []kubeletplug
 			return nil
 		})
 	}
-	p.changed()
+	p.Again()
 	return out, nil
 }

@@ -20,6 +20,9 @@ const healthEvery = 10 * time.Second
 
 // WatchHealthStatus tells the kubelet which devices of pods are as they were. It shows in the status of the pod.
 func (p *Plugin) WatchHealthStatus(ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport) error {
+	p.mu.Lock()
+	p.connected = time.Now()
+	p.mu.Unlock()
 	tick := time.NewTicker(healthEvery)
 	defer tick.Stop()
 	for {

@@ -34,6 +34,10 @@ func (p *Plugin) nics(n *node.Node, s *checkpoint.State) resourceslice.Pool {
 	p.mu.Lock()
 	order := partners.First(n, p.wait)
 	p.mu.Unlock()
+	if s.Swept != s.Boot { // after a start of the machine, its NICs may have other names
+		s.Swept = s.Boot
+		s.NICs = slices.DeleteFunc(s.NICs, func(id string) bool { return n.NIC(id).ID == "" })
+	}
 	o := resources.NICs{Order: order, Known: s.NICs, Roots: partners.Roots(n, p.Beside.OthersRoots), Lists: p.Beside.Lists}
 	for _, id := range o.Offered(n) {
 		if !slices.Contains(s.NICs, id) {
@@ -45,7 +49,7 @@ func (p *Plugin) nics(n *node.Node, s *checkpoint.State) resourceslice.Pool {
 
 // beside returns how the NICs of a claim are prepared, or why they are not. The kubelet asks after the pod was bound, so this is
 // where a claim is refused whose devices have changed since, and that of a cluster without binding conditions.
-func (p *Plugin) beside(ctx context.Context, n *node.Node, c *api.ResourceClaim) (func(*node.Node, *checkpoint.State, api.DeviceRequestAllocationResult) (checkpoint.Device, error), error) {
+func (p *Plugin) beside(ctx context.Context, n *node.Node, c *api.ResourceClaim) (func(*node.Node, *checkpoint.State, string, api.DeviceRequestAllocationResult) (checkpoint.Device, error), error) {
 	gpus, no, err := p.agree(ctx, n, c)
 	if err != nil {
 		return nil, err
@@ -53,16 +57,13 @@ func (p *Plugin) beside(ctx context.Context, n *node.Node, c *api.ResourceClaim)
 	if no != nil {
 		return nil, fmt.Errorf("%w; delete the pod, so that it is placed again", no)
 	}
-	return func(n *node.Node, s *checkpoint.State, r api.DeviceRequestAllocationResult) (checkpoint.Device, error) {
+	return func(n *node.Node, s *checkpoint.State, _ string, r api.DeviceRequestAllocationResult) (checkpoint.Device, error) {
 		d := checkpoint.Device{Request: r.Request, Admin: r.AdminAccess != nil && *r.AdminAccess, Pool: r.Pool, Name: r.Device, OnlyNIC: true}
-		i := slices.IndexFunc(s.NICs, func(id string) bool { return resources.NICName(id) == r.Device })
+		i := slices.IndexFunc(n.NICs, func(x node.NIC) bool { return resources.NICName(x.ID) == r.Device })
 		if i < 0 {
-			return d, unknown(r.Device)
+			return d, fmt.Errorf("device %s is not there: this node has no such NIC now; delete the pod, so that it is placed again", r.Device)
 		}
-		id := s.NICs[i]
-		if n.NIC(id).ID == "" {
-			return d, fmt.Errorf("NIC %s is not there any more; delete the pod, so that it is placed again", id)
-		}
+		id := n.NICs[i].ID
 		for _, g := range gpus {
 			if x := (pairs.Pair{GPU: g, NIC: id}); good(n, x) == nil {
 				d.Pairs = append(d.Pairs, x)
@@ -118,5 +119,5 @@ func (p *Plugin) refuse(gpus []string) {
 	p.wait = append(slices.Clone(gpus), rest...)
 	p.wait = p.wait[:min(len(p.wait), mostWaiting)]
 	p.mu.Unlock()
-	p.changed()
+	p.Again()
 }

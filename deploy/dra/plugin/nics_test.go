@@ -39,7 +39,7 @@ func newBeside(t *testing.T, n *node.Node) *bed {
 		s.Devices = append(s.Devices, api.Device{Name: n.GPUs[i].ID, Attributes: map[api.QualifiedName]api.DeviceAttribute{deviceattribute.StandardDeviceAttributePCIBusID: {StringValue: &address}}})
 		n.GPUs[i].Files.Needed = []string{"/dev/null"} // which the other driver gives
 	}
-	b := &bed{Cluster: clustertest.New(), n: n, dir: t.TempDir()}
+	b := &bed{Cluster: clustertest.New(), n: n, dir: t.TempDir(), boot: "boot-1"}
 	b.Cluster.Publish(vendor, resourceslice.Pool{Slices: []resourceslice.Slice{s}})
 	b.beside = &Beside{Vendors: []string{vendor}, Published: func(context.Context) ([]api.ResourceSlice, error) { return b.Slices(), nil }}
 	b.restart(t)
@@ -199,11 +199,11 @@ func TestNICGoes(t *testing.T) {
 	}
 	c := b.Allocate(t, nil, clustertest.Request("nic", resources.Driver, 1))
 	c.Status.Allocation.Devices.Results[0].Device = "nic-n1"
-	if got := b.prepareOne(t, c); got.Err == nil || !strings.Contains(got.Err.Error(), "NIC n1 is not there any more") {
+	if got := b.prepareOne(t, c); got.Err == nil || !strings.Contains(got.Err.Error(), "device nic-n1 is not there") {
 		t.Error(got.Err)
 	}
 	c.Status.Allocation.Devices.Results[0].Device = "nic-x"
-	if got := b.prepareOne(t, c); got.Err == nil || !strings.Contains(got.Err.Error(), "nic-x is not known here") {
+	if got := b.prepareOne(t, c); got.Err == nil || !strings.Contains(got.Err.Error(), "device nic-x is not there") {
 		t.Error(got.Err)
 	}
 }

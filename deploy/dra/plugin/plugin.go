@@ -17,11 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
+	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/gpurdma/gpurdma/deploy/dra/cdi"
 	"github.com/gpurdma/gpurdma/deploy/dra/checkpoint"
 	"github.com/gpurdma/gpurdma/deploy/dra/node"
 	"github.com/gpurdma/gpurdma/deploy/dra/pairs"
+	"github.com/gpurdma/gpurdma/deploy/dra/proving"
 	"github.com/gpurdma/gpurdma/deploy/dra/resources"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
@@ -34,6 +36,8 @@ type Config struct {
 	State    string                                                                   // the file of package checkpoint
 	Boot     string                                                                   // the ID of this start of the machine
 	CDI      cdi.Dir
+	Hooks    []*specs.Hook // of the containers of each claim
+	Live     *Live         // nil if no pair is tried
 	Partners int           // pairs of each GPU that are published at most, besides those that pods have
 	Beside   *Beside       // another driver gives the GPUs to pods; nil where this one gives pairs
 	Every    time.Duration // between two looks
@@ -44,13 +48,16 @@ type Config struct {
 // Plugin is the driver on a node.
 type Plugin struct {
 	Config
-	again chan struct{} // gets a value when what pods have has changed
+	again    chan struct{} // gets a value when what pods have has changed
+	schedule proving.Schedule
 
-	mu   sync.Mutex
-	pool *resourceslice.Pool // the one that was published last; nil before the first
-	last node.Node           // of the last look
-	seen time.Time           // of that look
-	wait []string            // IDs of GPUs whose claims were refused, the last one first: their partners are tried first
+	mu        sync.Mutex
+	pool      *resourceslice.Pool     // the one that was published last; nil before the first
+	last      node.Node               // of the last look
+	seen      time.Time               // of that look
+	connected time.Time               // when the kubelet has asked for the health of devices, which it does once when it starts
+	stop      context.CancelCauseFunc // ends the proof that runs; nil if none does
+	wait      []string                // IDs of GPUs whose claims were refused, the last one first: their partners are tried first
 }
 
 var _ kubeletplugin.DRAPlugin = (*Plugin)(nil)
@@ -64,7 +71,11 @@ func New(c Config) (*Plugin, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Plugin{Config: c, again: make(chan struct{}, 1)}, nil
+	p := &Plugin{Config: c, again: make(chan struct{}, 1)}
+	if c.Live != nil {
+		p.schedule.Period = c.Live.Again
+	}
+	return p, p.dropMark()
 }
 
 // Run looks and publishes: at once, after each change of what pods have, and every so often. It returns when the
@@ -72,6 +83,11 @@ func New(c Config) (*Plugin, error) {
 func (p *Plugin) Run(ctx context.Context) {
 	tick := time.NewTicker(p.Every)
 	defer tick.Stop()
+	if p.Live != nil {
+		var proofs sync.WaitGroup
+		proofs.Go(func() { p.proveAll(ctx) })
+		defer proofs.Wait()
+	}
 	for {
 		if err := p.publish(ctx); err != nil && ctx.Err() == nil {
 			p.Log.Error("publish the pairs of this node", "error", err)
@@ -129,11 +145,15 @@ func (p *Plugin) publish(ctx context.Context) error {
 
 // pairs returns the pool of a node that gives pairs to pods.
 func (p *Plugin) pairs(n *node.Node, s *checkpoint.State) resourceslice.Pool {
+	s.Sweep(func(x pairs.Pair) bool { _, ok := n.Pair(x.GPU, x.NIC); return ok }, mostKnown/2)
 	o := pairs.Make(n.Direct(), s.Taken(), p.Partners)
 	o.Sets = slices.DeleteFunc(o.Sets, func(x pairs.Set) bool {
 		return len(s.Known) >= mostKnown && s.Known[resources.SetName(x)] == nil
 	})
 	pool := resources.Pairs(n, o, s.Known, bad(n, s))
+	if s.Proving != nil {
+		resources.Occupy(pool, *s.Proving)
+	}
 	for _, x := range o.Pairs {
 		s.Known[resources.Name(x)] = []pairs.Pair{x}
 	}
@@ -163,8 +183,8 @@ func bad(n *node.Node, s *checkpoint.State) (list []pairs.Pair) {
 	return list
 }
 
-// changed makes Run publish again.
-func (p *Plugin) changed() {
+// Again makes Run look and publish again.
+func (p *Plugin) Again() {
 	select {
 	case p.again <- struct{}{}:
 	default:

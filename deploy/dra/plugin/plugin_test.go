@@ -6,10 +6,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,13 +48,15 @@ type bed struct {
 	*Plugin
 	n         *node.Node
 	dir       string
+	boot      string
+	live      *Live
 	published int
 	beside    *Beside
 }
 
 func newBed(t *testing.T, n *node.Node) *bed {
 	t.Helper()
-	b := &bed{Cluster: clustertest.New(), n: n, dir: t.TempDir()}
+	b := &bed{Cluster: clustertest.New(), n: n, dir: t.TempDir(), boot: "boot-1"}
 	b.restart(t)
 	return b
 }
@@ -66,7 +66,7 @@ func (b *bed) restart(t *testing.T) {
 	t.Helper()
 	var err error
 	if b.Plugin, err = New(Config{
-		Node: clustertest.Node, State: filepath.Join(b.dir, "state"), Boot: "boot-1", CDI: cdi.Dir(filepath.Join(b.dir, "cdi")), Partners: 3, Beside: b.beside, Every: time.Hour,
+		Node: clustertest.Node, State: filepath.Join(b.dir, "state"), Boot: b.boot, Live: b.live, CDI: cdi.Dir(filepath.Join(b.dir, "cdi")), Partners: 3, Beside: b.beside, Every: time.Hour,
 		Look: func(context.Context) (node.Node, error) { return *b.n, nil }, Log: slog.New(slog.DiscardHandler),
 		Publish: func(_ context.Context, r resourceslice.DriverResources) error {
 			b.published++
@@ -111,82 +111,6 @@ func (b *bed) left(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(all)
-}
-
-// Pods come and go, pairs break and heal, and the driver is started again, at random. No GPU and no NIC is with two
-// pods, only direct pairs are prepared, and at the end nothing is left.
-func TestRandomPods(t *testing.T) {
-	for seed := range uint64(5) {
-		r := rand.New(rand.NewPCG(5, seed))
-		b := newBed(t, machine(4, 4))
-		var pods, placed []*api.ResourceClaim // placed: by the scheduler, and not prepared yet
-		prepared, refused := 0, 0
-		for range 100 {
-			switch k := r.IntN(10); {
-			case k < 4: // a pod, placed by what was published, perhaps before a pair has changed
-				c := b.Allocate(t, nil, clustertest.Request("r", resources.Driver, 1, clustertest.OfSize(1+r.IntN(2))))
-				if c.Status.Allocation == nil {
-					continue
-				}
-				placed = append(placed, c)
-				if r.IntN(2) == 0 { // it starts later
-					continue
-				}
-				i := r.IntN(len(placed))
-				c = placed[i]
-				placed = slices.Delete(placed, i, i+1)
-				got := b.prepareOne(t, c)
-				if got.Err != nil {
-					refused++
-					if !strings.Contains(got.Err.Error(), "not direct any more") {
-						t.Fatal(got.Err)
-					}
-					b.Release(c)
-					continue
-				}
-				prepared++
-				pods = append(pods, c)
-				if again := b.prepareOne(t, c); fmt.Sprint(again) != fmt.Sprint(got) {
-					t.Fatalf("prepared again: %v, at first %v", again, got)
-				}
-			case k < 7 && len(pods) > 0:
-				i := r.IntN(len(pods))
-				b.unprepareOne(t, pods[i])
-				b.Release(pods[i])
-				pods = slices.Delete(pods, i, i+1)
-			case k < 8:
-				p := &b.n.Pairs[r.IntN(len(b.n.Pairs))]
-				p.Outcome = []chain.Outcome{chain.Direct, chain.Staged, chain.OutcomeUnknown}[r.IntN(3)]
-				p.Why = "a port redirects"
-			case k < 9:
-				b.restart(t)
-			default:
-				b.publishNow(t)
-			}
-			s, err := checkpoint.Read(b.State, b.Boot)
-			if err != nil || len(s.Claims) != len(pods) || b.left(t) != len(pods) {
-				t.Fatalf("%d pods, %d claims, %d specifications; %v", len(pods), len(s.Claims), b.left(t), err)
-			}
-			seen := map[string]bool{}
-			for _, c := range slices.Concat(pods, placed) {
-				for _, name := range clustertest.Names(c) {
-					for _, p := range s.Known[name] {
-						if seen[p.GPU] || seen[p.NIC] {
-							t.Fatalf("seed %d: a device is with two pods: %+v", seed, s.Claims)
-						}
-						seen[p.GPU], seen[p.NIC] = true, true
-					}
-				}
-			}
-		}
-		for _, c := range pods {
-			b.unprepareOne(t, c)
-		}
-		if b.left(t) > 0 || prepared == 0 {
-			t.Errorf("%d specifications are left, %d prepared", b.left(t), prepared)
-		}
-		t.Logf("%d claims prepared, %d refused", prepared, refused)
-	}
 }
 
 // A pair that is not direct any more stays in the slice while a pod has it, with a taint: without it, its GPU

@@ -30,11 +30,14 @@ func command() *cobra.Command {
 		Short: "Publish the pairs of a GPU and a NIC that reach each other directly, and give them to pods",
 		Long: `dra-p2p publishes the pairs of a GPU and a NIC of this node that reach each other directly, as
 devices of Kubernetes' dynamic resource allocation, and prepares them for the pods that
-get them. It needs no GPU and no NIC for itself.`,
+get them. It needs no GPU and no NIC for itself, unless it tries the pairs (--live).`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          func(c *cobra.Command, _ []string) error { return run(c.Context(), o) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			o.memlockGiven = c.Flags().Changed("memlock")
+			return run(c.Context(), o)
+		},
 	}
 	f := c.Flags()
 	f.StringVar(&o.node, "node-name", o.node, "name of this node in Kubernetes (default $NODE_NAME)")
@@ -51,5 +54,9 @@ get them. It needs no GPU and no NIC for itself.`,
 	f.IntVar(&o.partners, "partners", o.partners, "pairs of each GPU that are published at most")
 	f.DurationVar(&o.every, "every", o.every, "time between two looks at the machine")
 	f.BoolVar(&o.software, "software", false, "publish NICs whose work the CPU does, too, as those of a test bed")
+	f.BoolVar(&o.live, "live", false, "try pairs that no pod has, as p2pcheck --live does, and keep the results in the file of --proofs (default in the driver's directory)")
+	f.DurationVar(&o.liveEvery, "live-every", o.liveEvery, "time between two proofs, and before the first one")
+	f.DurationVar(&o.liveAgain, "live-again", o.liveAgain, "time after which a pair is tried again whose proof still holds")
+	f.StringVar(&o.memlock, "memlock", o.memlock, "`limit` of locked memory of the claims' containers: a quantity, unlimited, or off")
 	return c
 }

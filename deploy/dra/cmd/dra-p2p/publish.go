@@ -47,6 +47,14 @@ func (o *published) check() error {
 	return nil
 }
 
+// checkLive refuses proofs of pairs whose GPUs another driver gives away at any time.
+func (o *published) checkLive(live bool) error {
+	if live && o.what == asNICs {
+		return fmt.Errorf("--live is for --publish %s: another driver may give a GPU to a pod while it is tried", asPairs)
+	}
+	return nil
+}
+
 // beside returns how NICs are published beside another driver's GPUs; nil for pairs.
 func (o *published) beside(client kubernetes.Interface, node string) *plugin.Beside {
 	if o.what == asPairs {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
 	"github.com/gpurdma/gpurdma/deploy/dra/cdi"
+	"github.com/gpurdma/gpurdma/deploy/dra/memlock"
 	"github.com/gpurdma/gpurdma/deploy/dra/node"
 	"github.com/gpurdma/gpurdma/deploy/dra/plugin"
 	"github.com/gpurdma/gpurdma/deploy/dra/resources"
@@ -34,12 +35,17 @@ type options struct {
 	every                                             time.Duration
 	software                                          bool
 	published
+
+	live                 bool
+	liveEvery, liveAgain time.Duration
+	memlock              string
+	memlockGiven         bool
 }
 
 func defaults() *options {
 	return &options{
 		node: os.Getenv("NODE_NAME"), pod: os.Getenv("POD_UID"), kubelet: "/var/lib/kubelet", cdi: "/var/run/cdi", root: "/",
-		partners: 3, every: time.Minute,
+		partners: 3, every: time.Minute, liveEvery: 5 * time.Minute, liveAgain: 24 * time.Hour, memlock: memlock.Unlimited.String(),
 		published: published{what: asPairs, pcieRoot: ownRoot, vendors: []string{"gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com"}},
 	}
 }
@@ -52,8 +58,15 @@ func (o *options) check() error {
 		return fmt.Errorf("--partners must be 1 or more, not %d", o.partners)
 	case o.every < time.Second:
 		return fmt.Errorf("--every must be 1s or more, not %v", o.every)
+	case o.liveEvery < time.Second:
+		return fmt.Errorf("--live-every must be 1s or more, not %v", o.liveEvery)
+	case o.liveAgain < o.liveEvery:
+		return fmt.Errorf("--live-again must be --live-every (%v) or more, not %v", o.liveEvery, o.liveAgain)
 	}
-	return o.published.check()
+	if _, err := memlock.ParseFlag(o.memlock); err != nil {
+		return fmt.Errorf("--memlock: %w", err)
+	}
+	return errors.Join(o.published.check(), o.checkLive(o.live))
 }
 
 // run is the driver until the context ends, or until it cannot go on.
@@ -76,10 +89,17 @@ func run(ctx context.Context, o *options) error {
 	if err := os.MkdirAll(data, 0o750); err != nil {
 		return err
 	}
+	if o.live && o.proofs == "" {
+		o.proofs = filepath.Join(data, "proofs.json")
+	}
+	hooks, err := o.hooks(data)
+	if err != nil {
+		return err
+	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	p, err := plugin.New(plugin.Config{
-		Node: o.node, Look: o.look, State: filepath.Join(data, "state.json"), Boot: strings.TrimSpace(string(boot)), CDI: cdi.Dir(o.cdi),
+		Node: o.node, Look: o.look, State: filepath.Join(data, "state.json"), Boot: strings.TrimSpace(string(boot)), CDI: cdi.Dir(o.cdi), Hooks: hooks, Live: o.prover(client),
 		Partners: o.partners, Beside: o.beside(client, o.node), Every: o.every, Log: slog.Default(), Fatal: fail,
 	})
 	if err != nil {
@@ -101,6 +121,7 @@ func run(ctx context.Context, o *options) error {
 	if p.Beside != nil {
 		go answer(ctx, client, o.node, p, fail)
 	}
+	go o.watch(ctx, p)
 	p.Run(ctx)
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proving
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpurdma/gpurdma/deploy/dra/node"
+	"github.com/gpurdma/gpurdma/deploy/dra/pairs"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/proofs"
+)
+
+// lookNow looks at this machine, with the proofs of a file.
+func lookNow(t *testing.T, file string) node.Node {
+	t.Helper()
+	kept, err := proofs.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := node.Look(machine.Open("/"), node.Options{Kept: kept, File: file, Software: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// On a real kernel, a proof makes its pair proven, and one that finds the bytes in system memory makes it staged, until
+// what it depends on has changed. A proof that is ended keeps nothing.
+//
+//testbed:machine fabric+EPYC
+//testbed:kernel 7.2
+func TestVMProve(t *testing.T) {
+	testenv.VM(t)
+	gpu := testenv.SoftGPUs(t, "personality=amdgpu")[0]
+	p := &Prover{Root: "/", File: filepath.Join(t.TempDir(), "proofs"), Options: node.Options{Software: true}}
+	if err := p.Lacks(); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	opened, err := p.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("opened in %v", time.Since(start).Round(time.Millisecond))
+	defer func() {
+		start := time.Now()
+		if err := opened.Close(); err != nil {
+			t.Error(err)
+		}
+		t.Logf("closed in %v", time.Since(start).Round(time.Millisecond))
+	}()
+	n, err := node.Look(machine.Open("/"), p.Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var x pairs.Pair
+	for _, d := range n.Direct() {
+		if n.GPU(d.GPU).PCI.String() == gpu.PCI && n.NIC(d.NIC).Name == "rxe0" {
+			x = key(node.Pair{GPU: d.GPU, NIC: d.NIC})
+		}
+	}
+	if x.GPU == "" {
+		t.Fatalf("%s and rxe0 are not direct: %+v", gpu.PCI, n.Pairs)
+	}
+	ctx, stop := context.WithCancelCause(t.Context())
+	stop(errors.New("a pod needs it"))
+	if r, err := opened.Try(ctx, x); err != nil || r.Kept {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := proofs.ReadFile(p.File); err == nil {
+		t.Error("the file is there")
+	}
+	for _, c := range []struct {
+		rule    string
+		outcome chain.Outcome
+		proven  bool
+	}{{"vram", chain.Direct, true}, {"system", chain.Staged, false}, {"vram", chain.Direct, true}} {
+		gpu.Set(t, "pin_rule", c.rule)
+		start := time.Now()
+		r, err := opened.Try(t.Context(), x)
+		if err != nil || !r.Kept {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		t.Logf("%s, in %v: %s; %s", c.rule, time.Since(start).Round(time.Millisecond), r.Verdict, r.Proof)
+		n := lookNow(t, p.File)
+		if now, _ := n.Pair(x.GPU, x.NIC); now.Outcome != c.outcome || now.Proven != c.proven || now.Taken.IsZero() || now.ByTrial != (c.outcome != chain.Direct || c.proven) {
+			t.Errorf("%s: %+v", c.rule, now)
+		}
+		if left := gpu.Buffers(t); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	}
+	// A claim waits for the end of a proof at most.
+	ctx, stop = context.WithCancelCause(t.Context())
+	var at time.Time
+	time.AfterFunc(time.Second, func() { at = time.Now(); stop(errors.New("a pod needs it")) })
+	was := lookNow(t, p.File)
+	if r, err := opened.Try(ctx, x); err != nil || r.Kept {
+		t.Errorf("%+v, %v", r, err)
+	}
+	t.Logf("a proof that was begun took %v to end", time.Since(at).Round(time.Millisecond))
+	before, _ := was.Pair(x.GPU, x.NIC)
+	if now := lookNow(t, p.File); len(gpu.Buffers(t)) > 0 {
+		t.Errorf("left: %v", gpu.Buffers(t))
+	} else if after, _ := now.Pair(x.GPU, x.NIC); !after.Taken.Equal(before.Taken) || !after.Proven {
+		t.Errorf("%+v", after)
+	}
+	if _, err := opened.Try(t.Context(), pairs.Pair{GPU: x.GPU, NIC: "none"}); err == nil || !strings.Contains(err.Error(), "NIC none is not there") {
+		t.Error(err)
+	}
+}

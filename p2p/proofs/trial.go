@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proofs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+// Trial is a pair that was tried, with its circumstances just before and just after.
+type Trial struct {
+	Pair          p2p.Pair
+	Before, After Circumstances
+}
+
+// Changed names a fact that changed while the pair was tried; "" if there is none.
+func (t Trial) Changed() string { return t.After.ChangedDuring(t.Before) }
+
+// Try tries a pair that was judged by m, adds the proof to it, and concludes again. open opens the machine as
+// it is now. A proof while which a fact changed has no outcome. Without a proof, the pair stays as it is, and there
+// is no trial.
+func Try(m *machine.Machine, p *p2p.Pair, open func() *machine.Machine, prove func(p2p.Pair) *p2p.Proof) (t Trial, ok bool) {
+	t = Trial{Before: Observe(open(), *p)}
+	proof := prove(*p)
+	if proof == nil {
+		return Trial{}, false
+	}
+	t.After = Observe(open(), *p)
+	if name := t.Changed(); name != "" {
+		proof.Void("%s changed while the pair was tried", name)
+	}
+	p.Prove(m, proof)
+	t.Pair = *p
+	return t, true
+}
+
+// Add adds the proofs of pairs that were tried on m to a file, which replace writes whole or not at all.
+// Several processes may do so at once, each adds to what the others have written. Without a file, the store
+// is new.
+func Add(file string, m *machine.Machine, trials []Trial, now time.Time, replace func(data []byte) error) error {
+	dir, err := os.Open(filepath.Dir(file))
+	if err != nil {
+		return fmt.Errorf("keep the proofs: %w", err)
+	}
+	defer dir.Close() // which unlocks it
+	for err = unix.EINTR; err == unix.EINTR; {
+		err = unix.Flock(int(dir.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		return fmt.Errorf("keep the proofs: %w", os.NewSyscallError("flock", err))
+	}
+	s, err := ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("keep the proofs: %w", err)
+	}
+	var b bytes.Buffer
+	if err := errors.Join(s.Keep(m, trials, now), s.Write(&b)); err != nil {
+		return fmt.Errorf("keep the proofs: %w", err)
+	}
+	return replace(b.Bytes())
+}
+
+// ReadFile reads the proofs of a file.
+func ReadFile(name string) (Store, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return Store{}, err
+	}
+	defer f.Close()
+	s, err := Read(f)
+	if err != nil {
+		return s, fmt.Errorf("%s: %w", name, err)
+	}
+	return s, nil
+}
