@@ -116,7 +116,7 @@ func TestDashboards(t *testing.T) {
 			t.Errorf("%s: %d queries", file, queries)
 		}
 	}
-	// What a cluster is to be judged by is shown.
+	// The dashboards show these.
 	for _, name := range []string{"p2pcheck_status", "p2pcheck_pair_outcome", "p2pcheck_check", "p2pcheck_errors", "p2pcheck_last_look_timestamp_seconds", "gpurdma_bytes_total", "gpurdma_errors_total", "gpurdma_staged_bytes_total", "gpurdma_corrupt_blocks_total"} {
 		if !used[name] {
 			t.Errorf("no dashboard shows %s", name)

@@ -149,7 +149,7 @@ func (a *app) answer(ctx context.Context) agent.Answer {
 	if odd != nil {
 		err = errors.Join(err, odd)
 	}
-	if one.told != nil && ctx.Err() == nil { // otherwise nobody waits for the answer, and the look ended early
+	if one.told != nil && ctx.Err() == nil { // a look whose callers have left ends early, and its errors say little
 		one.tell(err)
 	}
 	return agent.Answer{Metrics: agent.NewPage(gathered), Labels: labels.String(), Err: err}

@@ -70,7 +70,7 @@ type Result struct {
 	Points   []benchPoint      `json:"points"`
 	Flap     *FlapResult       `json:"flap"` // of --flap; null without
 
-	plot *canvas // of --plot: what the curves are drawn on; nil for a line each
+	plot *canvas // draws the curves of --plot; nil without
 }
 
 // benchPoint is one operation at one size with one kind of memory.

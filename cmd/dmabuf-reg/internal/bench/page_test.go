@@ -182,7 +182,7 @@ func TestLicences(t *testing.T) {
 	}
 }
 
-// What was measured in memory is drawn, and what could not be is named.
+// The page and the plots of a run over NICs in memory have its numbers, and say which kinds of memory it lacks.
 func TestPageOfARun(t *testing.T) {
 	p := stationtest.Dial(t, []string{"a0"}, []string{"b0"})
 	f := &params{

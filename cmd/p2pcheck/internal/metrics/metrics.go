@@ -21,7 +21,7 @@ import (
 
 // Look is one look at a machine.
 type Look struct {
-	formats.Input               // what was found
+	formats.Input               // the run, or why there is none
 	Ended         time.Time     // when the look ended
 	Took          time.Duration // how long it took
 	Version       string        // of p2pcheck

@@ -151,7 +151,7 @@ func TestCurves(t *testing.T) {
 // The axes have round numbers, and the sizes that were measured.
 func TestAxes(t *testing.T) {
 	b := open(t, page(t, result("", sizes...)), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		// What is written on the canvas is kept.
+		// The list has each text that the page writes on a canvas.
 		_, err := cdp.Call(ctx, target, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: `window.written = []; const fill = CanvasRenderingContext2D.prototype.fillText; CanvasRenderingContext2D.prototype.fillText = function (text, ...at) { window.written.push(text); return fill.call(this, text, ...at); };`})
 		return err
 	}))
