@@ -4,15 +4,10 @@ package deploy
 
 import (
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
-
-	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // rules are Prometheus' file of rules, as far as it is used here.
@@ -29,7 +24,7 @@ type rules struct {
 	} `json:"groups"`
 }
 
-// Alerts are on metrics and labels that p2pcheck has.
+// Alerts are on metrics and labels that p2pcheck has, and on values that these have.
 func TestRules(t *testing.T) {
 	text, err := os.ReadFile("prometheus/p2pcheck.rules.yml")
 	if err != nil {
@@ -39,8 +34,7 @@ func TestRules(t *testing.T) {
 	if err := yaml.UnmarshalStrict(text, &r); err != nil {
 		t.Fatal(err)
 	}
-	out, _ := exec.CommandContext(t.Context(), filepath.Join(staticImage(t), "usr/bin/p2pcheck"), "--root", testenv.Machines["small-hgx"]().Write(t), "--format", "prometheus").Output()
-	metrics := string(out)
+	there := allSamples(t)
 	n := 0
 	for _, group := range r.Groups {
 		for _, rule := range group.Rules {
@@ -48,29 +42,21 @@ func TestRules(t *testing.T) {
 			if rule.Alert == "" || rule.For == "" || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" {
 				t.Errorf("%+v", rule)
 			}
-			names := regexp.MustCompile(`p2pcheck_\w+`).FindAllString(rule.Expr, -1)
-			if len(names) == 0 {
-				t.Errorf("%s is on no metric", rule.Alert)
+			expr, err := parse(rule.Expr)
+			if err != nil {
+				t.Errorf("%s: %v", rule.Alert, err)
+				continue
 			}
-			labels := regexp.MustCompile(`(\w+)=~?"`).FindAllStringSubmatch(rule.Expr, -1)
-			labels = append(labels, regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(rule.Annotations["summary"], -1)...)
-			for _, on := range regexp.MustCompile(`\bon \(([^)]*)\)`).FindAllStringSubmatch(rule.Expr, -1) {
-				for name := range strings.SplitSeq(on[1], ", ") {
-					labels = append(labels, []string{"", name})
-				}
+			for _, err := range there.check(expr) {
+				t.Errorf("%s: %v", rule.Alert, err)
 			}
-			for _, name := range names {
-				if !strings.Contains(metrics, "# TYPE "+name+" gauge\n") {
-					t.Errorf("%s: there is no metric %s", rule.Alert, name)
-				}
-				for _, label := range labels {
-					if label[1] != "instance" && !regexp.MustCompile(`(?m)^`+name+`\{(.*,)?`+label[1]+`="`).MatchString(metrics) {
-						t.Errorf("%s: %s has no label %s", rule.Alert, name, label[1])
+			has := there.result(expr)
+			for _, text := range rule.Annotations {
+				for _, label := range ofTemplate.FindAllStringSubmatch(text, -1) {
+					if !has[label[1]] {
+						t.Errorf("%s has no label %s: %s", rule.Alert, label[1], text)
 					}
 				}
-			}
-			if strings.Count(rule.Expr, "(") != strings.Count(rule.Expr, ")") || strings.Count(rule.Expr, "{") != strings.Count(rule.Expr, "}") {
-				t.Errorf("%s: %s", rule.Alert, rule.Expr)
 			}
 		}
 	}

@@ -4,7 +4,9 @@ package metrics_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +18,8 @@ import (
 
 	"github.com/gpurdma/gpurdma"
 	"github.com/gpurdma/gpurdma/fabrictest"
+	"github.com/gpurdma/gpurdma/internal/nicmetrics"
+	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/metrics"
 )
 
@@ -203,5 +207,36 @@ gpurdma_connections{fabric="b",nic="mlx5_0"} 1
 `
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(apart), "gpurdma_connections"); err != nil {
 		t.Error(err)
+	}
+}
+
+// All counters of a NIC are in its metrics, also those that no test above has brought about.
+func TestAllCounters(t *testing.T) {
+	p := newPair(t, 1000)
+	for range 2 { // the bytes of the second one are wrong when they are compared
+		if err := p.client.Write(limited(t), p.remote, p.mine.All(), gpurdma.Notify(nil), gpurdma.Delivered()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(p.server.ReceiveNotification(limited(t)))(t)
+	must(p.theirs.WriteAt([]byte{1}, 500))(t)
+	if _, err := p.server.ReceiveNotification(limited(t)); !errors.Is(err, gpurdma.ErrCorrupt) {
+		t.Error(err)
+	}
+	const want = `# HELP gpurdma_checked_blocks_total Blocks of peers' writes that were compared with the peers' sums.
+# TYPE gpurdma_checked_blocks_total counter
+gpurdma_checked_blocks_total{nic="mlx5_0"} 2
+# HELP gpurdma_corrupt_blocks_total Blocks of peers' writes whose bytes were wrong.
+# TYPE gpurdma_corrupt_blocks_total counter
+gpurdma_corrupt_blocks_total{nic="mlx5_0"} 1
+`
+	c := metrics.NewCollector(p.b)
+	if err := testutil.CollectAndCompare(c, strings.NewReader(want), "gpurdma_checked_blocks_total", "gpurdma_corrupt_blocks_total"); err != nil {
+		t.Error(err)
+	}
+	for kind := range p.b.Stats().ByKind {
+		if !slices.ContainsFunc(nicmetrics.Kinds, func(k operation.Kind) bool { return k.String() == kind.String() }) {
+			t.Errorf("%v has no metrics", kind)
+		}
 	}
 }

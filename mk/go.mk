@@ -4,7 +4,8 @@
 
 GO ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-GO_LDFLAGS := -s -w -X main.version=$(VERSION)
+REVISION := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+GO_LDFLAGS := -s -w -X main.version=$(VERSION) -X main.revision=$(REVISION)
 # nvml's symbols are resolved when used: -z now would kill the process at start
 # on a machine without the NVIDIA driver.
 GO_LDFLAGS += -extldflags=-Wl,-z,lazy
@@ -30,7 +31,7 @@ install: build manual ## copy the commands, their manual pages and completions b
 # What tries thousands of broken machines, one at a time, does so without the race
 # detector; the rest of these packages' tests run with it, too. -count=1, as what they open
 # is so much that to find a result in the cache takes longer than to run them.
-EXHAUSTIVE := ./p2p ./p2p/agent ./p2p/checks ./p2p/fleet ./p2p/intake ./p2p/lspci ./p2p/snapshot ./cmd/p2pcheck
+EXHAUSTIVE := ./cmd/internal/agent ./p2p ./p2p/checks ./p2p/fleet ./p2p/intake ./p2p/lspci ./p2p/snapshot ./cmd/p2pcheck
 
 # What thousands of callers do to an endpoint: as many of them as there are without the
 # race detector.
@@ -44,7 +45,7 @@ unit: ## unit tests of the five modules
 	cd testbed && $(GO) test -race -timeout 30m ./...
 	cd deploy && $(GO) test ./...
 	cd deploy/dra && $(GO) test -timeout 20m ./...
-	cd metrics && $(GO) test -race -timeout 10m ./...
+	cd metrics/spans && $(GO) test -race -timeout 10m ./...
 
 .PHONY: dra-table
 dra-table: ## place pods by pairs and by pcieRoot alone, and write the table in docs/fleet.md
@@ -68,7 +69,7 @@ fuzz: ## fuzz every parser for FUZZ_TIME, 10 minutes in all, and fail below FUZZ
 cross: ## CGO_ENABLED=0 builds for linux/amd64 and linux/arm64
 	for arch in amd64 arm64; do \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build ./... && \
-		(cd metrics && CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build ./...) && \
+		(cd metrics/spans && CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build ./...) && \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) vet ./... || exit 1; \
 	done
 
@@ -91,7 +92,7 @@ lint: tidy-check ## gofmt, vet and staticcheck for the five modules, and their r
 	cd testbed && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 	cd deploy && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 	cd deploy/dra && $(GO) vet ./... && $(GO) tool -modfile=../../tools/go.mod staticcheck ./...
-	cd metrics && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
+	cd metrics/spans && $(GO) vet ./... && $(GO) tool -modfile=../../tools/go.mod staticcheck ./...
 
 # The oldest glibc that the commands promise to start on: Debian 12 builds must
 # not pick up symbols that RHEL 9 and Ubuntu 22.04 (2.34, 2.35) lack.

@@ -10,6 +10,7 @@
 #                                         benchmarks' peers, only guests of
 #                                         arm64, only packages, or only
 #                                         `make dra-vm` use
+#   testbed/setup.sh page                 what only `make test-page` uses
 #
 # Leaves the list of their versions and hashes in build/host (testbed/downloads).
 set -eu
@@ -42,6 +43,12 @@ cmake pkg-config libnl-3-dev libnl-route-3-dev crun"
 lintian rpm man-db systemd"
 # Runtimes of containers.
 [ "${1-}" != dra ] || packages="$packages runc crun"
+
+# The browser that pages are tested in, and what downloads the rules of accessibility.
+if [ "${1-}" = page ]; then
+	packages="ca-certificates chromium-headless-shell fonts-dejavu-core"
+	command -v npm >/dev/null 2>&1 || packages="$packages npm"
+fi
 
 fail() {
 	echo "setup: $*" >&2

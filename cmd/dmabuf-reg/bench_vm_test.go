@@ -50,7 +50,7 @@ func TestVMBench(t *testing.T) {
 	if status := r.do(t); status != cli.ExitUsage {
 		t.Errorf("a depth that is too large: exit status %d", status)
 	}
-	r = measure("--gpu", "drm:vgem", "--json", "--csv", filepath.Join(dir, "r.csv"), "--svg", filepath.Join(dir, "r.svg"))
+	r = measure("--gpu", "drm:vgem", "--json", "--csv", filepath.Join(dir, "r.csv"), "--svg", filepath.Join(dir, "r.svg"), "--html", filepath.Join(dir, "r.html"))
 	if status := r.do(t); status != cli.ExitOK {
 		t.Fatalf("exit status %d\n%s%s\nserve says: %s", status, r.out.String(), r.err.String(), s.says.String())
 	}
@@ -73,10 +73,15 @@ func TestVMBench(t *testing.T) {
 			t.Errorf("%s of %d, %s: %d operations staged %d bytes, want %d", p.Op, p.Size, p.Kind, l.Samples+b.Operations, p.StagedBytes, want)
 		}
 	}
-	for _, name := range []string{"r.csv", "r.svg"} {
+	for _, name := range []string{"r.csv", "r.svg", "r.html"} {
 		if data, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !strings.Contains(string(data), "staged") {
 			t.Errorf("%s: %v\n%s", name, err, data)
 		}
+	}
+	// The page takes the place of the text.
+	r = measure("--gpu", "drm:vgem", "--html", "-", "--ops", "write")
+	if status := r.do(t); status != cli.ExitOK || !strings.HasPrefix(r.out.String(), "<!doctype html>") || !strings.HasSuffix(r.out.String(), "</html>\n") {
+		t.Errorf("exit status %d\n%s%s", status, r.out.String(), r.err.String())
 	}
 	// Host memory has no other kind.
 	r = measure("--gpu", "host", "--json", "--ops", "read", "--depth", "1")

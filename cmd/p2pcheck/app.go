@@ -24,7 +24,6 @@ import (
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
-	"github.com/gpurdma/gpurdma/p2p/formats"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/render"
 	"github.com/gpurdma/gpurdma/p2p/result"
@@ -59,6 +58,8 @@ type app struct {
 	unread         []string        // errors of reading the devices
 	reached        bool            // the command's own code began: a failure is no usage error any more
 	wanted         context.Context // of serve: ends when all callers have left; nil otherwise
+	told           *told           // of serve; nil otherwise
+	begun          time.Time       // when the look at the machine began
 	status         int
 }
 
@@ -75,7 +76,7 @@ func (a *app) finish(command string, found output, err error) int {
 		// A part of the machine that could not be read does not hide the result for the rest.
 		status = result.Worse(status, found.status())
 	}
-	write := formats.All[a.format]
+	write := a.writer()
 	if a.json && write == nil {
 		d := cli.Document{Schema: schema, Command: command, Version: version, OK: status == cli.ExitOK, Status: status, Errors: cli.Explain(err)}
 		if found != nil {
@@ -119,7 +120,7 @@ func (a *app) printed(err error, status int) int {
 // action makes cobra's RunE of a function that returns a result.
 func (a *app) action(command string, find func(*machine.Machine, []drivers.GPU, []drivers.NIC) (output, error)) func(*cobra.Command, []string) error {
 	return func(*cobra.Command, []string) error {
-		a.reached = true
+		a.reached, a.begun = true, time.Now()
 		a.json = a.json || a.format == "json"
 		found, err := a.look(find)
 		return a.end(command, found, err)
@@ -128,7 +129,7 @@ func (a *app) action(command string, find func(*machine.Machine, []drivers.GPU, 
 
 // end prints the result, and keeps the status.
 func (a *app) end(command string, found output, err error) error {
-	if a.toFile() && formats.All[a.format] == nil {
+	if a.toFile() && a.writer() == nil {
 		to := a.stdout
 		var b bytes.Buffer
 		a.stdout, a.color = &b, false // a file is no terminal
@@ -149,7 +150,7 @@ func (a *app) look(find func(*machine.Machine, []drivers.GPU, []drivers.NIC) (ou
 	if a.source.Proc != "" && a.source.Sys == "" && a.source.Root == "" {
 		return nil, &cli.UsageError{Err: errors.New("--proc needs --sysfs of the same machine: without it p2pcheck would read this machine's sysfs")}
 	}
-	switch known := formats.All[a.format] != nil; {
+	switch known := a.writer() != nil; {
 	case a.json && known:
 		return nil, &cli.UsageError{Err: fmt.Errorf("--json and --format %s: one or the other", a.format)}
 	case !known && !slices.Contains([]string{"", "text", "json"}, a.format):

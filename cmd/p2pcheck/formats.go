@@ -6,11 +6,41 @@ import (
 	"errors"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/cmd/p2pcheck/internal/metrics"
 	"github.com/gpurdma/gpurdma/p2p/formats"
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
+
+// writer is what writes the format that --format names; nil for text and JSON.
+func (a *app) writer() formats.Format {
+	if a.format == "prometheus" {
+		return a.prometheus
+	}
+	return formats.All[a.format]
+}
+
+// prometheus writes metrics.
+func (a *app) prometheus(b *strings.Builder, run formats.Input) int {
+	families, err := metrics.Gather(a.looked(run))
+	if err = errors.Join(err, metrics.Write(b, families)); err != nil {
+		cli.PrintErrors(a.stderr, program, err)
+		return cli.ExitUsage
+	}
+	return run.Status
+}
+
+// looked is a look at the machine that ends now.
+func (a *app) looked(run formats.Input) metrics.Look {
+	now := time.Now()
+	look := metrics.Look{Input: run, Ended: now, Version: version, Revision: revision}
+	if !a.begun.IsZero() { // a mistake on the command line comes before the look
+		look.Took = now.Sub(a.begun)
+	}
+	return look
+}
 
 // formatted prints the result in the format of another program. If the write fails, the status is the one
 // that means unknown to that program.

@@ -11,6 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/result"
@@ -115,7 +120,9 @@ func TestFormats(t *testing.T) {
 					t.Error(r.out)
 				}
 			case "prometheus":
-				exposition(t, r.out)
+				if found := exposition(t, r.out); len(found["p2pcheck_check"].GetMetric()) == 0 || (len(found["p2pcheck_pair_outcome"].GetMetric()) == 0) != (machine == "empty") {
+					t.Error(r.out)
+				}
 			case "dra":
 				devices(t, r.out)
 			case "nfd":
@@ -189,22 +196,23 @@ func TestFormatsOfMistakes(t *testing.T) {
 	}
 }
 
-// exposition looks at the form of Prometheus' text format.
-func exposition(t *testing.T, text string) {
+// exposition parses Prometheus' text format, and asks what promtool check metrics asks. It returns the metrics by
+// their names.
+func exposition(t *testing.T, text string) map[string]*dto.MetricFamily {
 	t.Helper()
-	typed := map[string]bool{}
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) >= 4 && f[0] == "#" {
-			typed[f[2]] = true
-			continue
-		}
-		name, _, _ := strings.Cut(f[0], "{")
-		if !typed[name] || len(f) < 2 {
-			t.Errorf("%q", line)
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Errorf("%v in %s", err, text)
+	}
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Error(problems, err)
+	}
+	for _, name := range []string{"p2pcheck_status", "p2pcheck_build_info", "p2pcheck_errors", "p2pcheck_last_look_timestamp_seconds", "p2pcheck_look_duration_seconds"} {
+		if families[name] == nil {
+			t.Errorf("no %s in %s", name, text)
 		}
 	}
-	if !typed["p2pcheck_status"] || !typed["p2pcheck_pair_outcome"] || !typed["p2pcheck_check"] {
-		t.Error(text)
-	}
+	return families
 }

@@ -31,7 +31,7 @@ func tune() {
 
 func main() {
 	tune()
-	version = cli.Version(version)
+	version, revision = cli.Version(version), cli.Revision(revision)
 	a := &app{stdout: os.Stdout, stderr: os.Stderr}
 	a.color = term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	os.Exit(a.run(os.Args[1:]))

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"os"
@@ -212,13 +213,36 @@ func TestRefusedSnapshots(t *testing.T) {
 	}
 }
 
-// Metrics say why there are none, in the words that a run has.
+// Metrics count what could not be read, and serve says why, in the words that a run has: once, until they change.
 func TestMetricsOfErrors(t *testing.T) {
 	file, _ := taken(t, testenv.Machines["small-hgx"]())
-	got := (&app{stdout: io.Discard, stderr: io.Discard, gpu: []string{"nope"}, snapshotFile: file}).answer(t.Context())
-	want := `p2pcheck_error{kind="unavailable",message="no GPU here is called \"nope\"; there is `
-	if got.Err == nil || !strings.Contains(got.Metrics, want) {
-		t.Errorf("%+v", got)
+	var says strings.Builder
+	a := &app{stdout: io.Discard, stderr: &says, gpu: []string{"nope"}, snapshotFile: file, told: &told{}}
+	const want = `no GPU here is called "nope"; there is `
+	for range 3 {
+		got := a.answer(t.Context())
+		if text := written(t, got); got.Err == nil || !strings.Contains(text, "p2pcheck_errors{kind=\"unavailable\"} 1\n") || strings.Contains(text, "nope") {
+			t.Errorf("%v: %s", got.Err, text)
+		}
+		if strings.Count(says.String(), want) != 1 {
+			t.Errorf("%s", &says)
+		}
+	}
+	// The snapshot is gone: an error that would have ended serve at its start.
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	a.answer(t.Context())
+	a.answer(t.Context())
+	if strings.Count(says.String(), "no such file") != 1 || strings.Count(says.String(), want) != 1 {
+		t.Errorf("%s", &says)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	a.gpu = []string{"other"}
+	a.answer(ended)
+	if strings.Contains(says.String(), "other") {
+		t.Errorf("of a look that nobody waited for: %s", &says)
 	}
 }
 

@@ -143,7 +143,7 @@ func TestProofFormats(t *testing.T) {
 		"prometheus": `p2pcheck_pair_proof{gpu="0000:03:00.0",nic="mlx5_0",outcome="staged"} 1`,
 	} {
 		var b strings.Builder
-		formats.All[format](&b, formats.Input{Found: &r, Status: r.Status()})
+		(&app{format: format}).writer()(&b, formats.Input{Found: &r, Status: r.Status()})
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%s: %s", format, &b)
 		}

@@ -11,11 +11,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/cmd/internal/agent"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/p2p/agent"
+	"github.com/gpurdma/gpurdma/cmd/p2pcheck/internal/metrics"
 	"github.com/gpurdma/gpurdma/p2p/formats"
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
@@ -33,7 +36,8 @@ once in --every; the labels expire after three times --every, so that they go aw
 when serve ends. An error that stays, as an unknown check in --skip or a label file
 that cannot be written, ends serve at its start with status 2. A device that is
 missing may come later: serve goes on, and the metrics report it.
-SIGTERM ends it with status 0, SIGINT with 130.`,
+The metrics count what cannot be read, and serve says why on its standard error, once
+for each change. SIGTERM ends it with status 0, SIGINT with 130.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			a.reached = true
@@ -71,6 +75,7 @@ func (a *app) listen(ctx context.Context, address string, every time.Duration, n
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
+	a.told = &told{}
 	looks := agent.Share(a.answer, every)
 	begun, err := looks.Answer(ctx)
 	if err != nil {
@@ -81,8 +86,6 @@ func (a *app) listen(ctx context.Context, address string, every time.Duration, n
 		if errors.As(begun.Err, &usage) {
 			return errors.Join(begun.Err, l.Close())
 		}
-		// The error may go away later: the metrics report it, too.
-		cli.PrintErrors(a.stderr, program, begun.Err)
 	}
 	if nfd != "" {
 		// Labels that cannot be written would go unnoticed later: serve fails now.
@@ -131,16 +134,45 @@ func writeLabels(ctx context.Context, looks *agent.Shared, every time.Duration, 
 // answer looks at the machine.
 func (a *app) answer(ctx context.Context) agent.Answer {
 	one := *a // reading a snapshot changes it
-	one.wanted = ctx
+	one.wanted, one.begun = ctx, time.Now()
 	found, err := one.look(one.check)
 	status := cli.Status(err)
 	var r *result.Run
 	if whole, ok := found.(checkOutput); ok {
 		r, status = (*result.Run)(&whole), result.Worse(status, whole.status())
 	}
-	var metrics, labels strings.Builder
+	var labels strings.Builder
 	run := formats.Input{Found: r, Status: status, Errors: problems(err)}
-	formats.Prometheus(&metrics, run)
 	formats.NFD(&labels, run)
-	return agent.Answer{Metrics: one.unmasked(metrics.String()), Labels: labels.String(), Err: err}
+	families, odd := metrics.Gather(one.looked(run))
+	gathered := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return families, nil })
+	if odd != nil {
+		err = errors.Join(err, odd)
+	}
+	if one.told != nil && ctx.Err() == nil { // a look whose callers have left ends early, and its errors say little
+		one.tell(err)
+	}
+	return agent.Answer{Metrics: agent.NewPage(gathered), Labels: labels.String(), Err: err}
+}
+
+// told is what serve has said of the last look.
+type told struct {
+	looked bool
+	errors string
+}
+
+// tell prints the errors of a look, when these are others than those of the look before. With an error that stays
+// serve ends at its start, and prints it then.
+func (a *app) tell(err error) {
+	t := a.told
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	var usage *cli.UsageError
+	ends := !t.looked && errors.As(err, &usage)
+	if err != nil && text != t.errors && !ends {
+		cli.PrintErrors(a.stderr, program, err)
+	}
+	t.looked, t.errors = true, text
 }

@@ -18,9 +18,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/cmd/internal/agent"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/cmd/p2pcheck/internal/metrics"
 	"github.com/gpurdma/gpurdma/internal/testenv"
-	"github.com/gpurdma/gpurdma/p2p/agent"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
@@ -123,7 +124,7 @@ func TestServe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return answer.Metrics
+		return written(t, answer)
 	}
 	kept := agent.Share(a.answer, time.Hour)
 	first := get(kept)
@@ -143,13 +144,27 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// written are the metrics of an answer.
+func written(t *testing.T, answer agent.Answer) string {
+	t.Helper()
+	families, err := answer.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := metrics.Write(&b, families); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
 // A look ends early when its callers have left.
 func TestServeEndsALook(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	a := &app{source: machine.Source{Root: testenv.Machines["small-hgx"]().Write(t)}}
 	if got := a.answer(ctx); !errors.Is(got.Err, context.Canceled) {
-		t.Errorf("%v: %s", got.Err, got.Metrics)
+		t.Errorf("%v: %v", got.Err, got.Metrics)
 	}
 }
 

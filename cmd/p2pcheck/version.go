@@ -9,5 +9,5 @@ const (
 	schema  = result.Schema
 )
 
-// version is set by the build.
-var version = "unknown"
+// version and revision are set by the build.
+var version, revision = "unknown", "unknown"

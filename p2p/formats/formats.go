@@ -14,7 +14,7 @@ type Format func(b *strings.Builder, run Input) (status int)
 
 // All are the formats, by their names.
 var All = map[string]Format{
-	"nagios": nagios, "npd": npd, "prometheus": Prometheus, "nfd": NFD, "dra": dra,
+	"nagios": nagios, "npd": npd, "nfd": NFD, "dra": dra,
 }
 
 // Input has the facts that a format writes.

@@ -52,6 +52,11 @@ const (
 	KindOther        = "other"
 )
 
+// Kinds are all kinds.
+var Kinds = []string{
+	KindUsage, KindUnavailable, KindInterrupted, KindRegistration, KindTransfer, KindMismatch, KindAccepted, KindOperation, KindProgram, KindOther,
+}
+
 // Stage says between which stages of a registration the refusal lies.
 type Stage struct {
 	Earliest string `json:"earliest"`

@@ -38,3 +38,18 @@ func built(info *debug.BuildInfo) string {
 	}
 	return commit + dirty
 }
+
+// Revision is the revision of the repository that the build stamped, or else what Go itself noted.
+func Revision(stamped string) string {
+	if stamped != unstamped {
+		return stamped
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return unstamped
+}

@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/buffer"
@@ -33,6 +35,8 @@ type params struct {
 	rounds       int
 	slice        time.Duration
 	csv, svg     string
+	html         string
+	plot         bool
 	flap         bool
 	cuts         int
 	seed         uint64
@@ -51,6 +55,8 @@ const (
 
 // Result is what `bench` measured.
 type Result struct {
+	Begun    time.Time         `json:"begun"`
+	Kernel   string            `json:"kernel"` // of this machine
 	Server   string            `json:"server"`
 	Local    station.Side      `json:"local"`
 	Remote   peer.Server       `json:"remote"`
@@ -63,6 +69,8 @@ type Result struct {
 	NotTried []buffer.NotTried `json:"not_tried"` // kinds of memory that are not to be had
 	Points   []benchPoint      `json:"points"`
 	Flap     *FlapResult       `json:"flap"` // of --flap; null without
+
+	plot *canvas // draws the curves of --plot; nil without
 }
 
 // benchPoint is one operation at one size with one kind of memory.
@@ -79,7 +87,9 @@ type benchPoint struct {
 // latency is of one operation at a time, from posting to completion.
 type latency struct {
 	Samples int           `json:"samples"`
+	P25     time.Duration `json:"p25_ns"`
 	P50     time.Duration `json:"p50_ns"`
+	P75     time.Duration `json:"p75_ns"`
 	P90     time.Duration `json:"p90_ns"`
 	P99     time.Duration `json:"p99_ns"`
 	P999    time.Duration `json:"p999_ns"`
@@ -146,6 +156,7 @@ neighbours and routes that a device, and VLANs on it, lose are put back, after a
 error and Ctrl-C, too. If one of the NICs cannot be cut, none is. If this program
 is killed during a cut, ` + "`ip link set DEVICE up`" + ` mends it. The exit status is 0 if nothing was lost.`,
 		Example: `  dmabuf-reg bench 10.0.0.1:7471 --plaintext --svg bench.svg
+  dmabuf-reg bench 10.0.0.1:7471 --plaintext --html bench.html --plot
   dmabuf-reg bench 127.0.0.1:7471 --ops write --sizes 64,64KiB --depth 1 --json
   dmabuf-reg bench 10.0.0.1:7471 --nic mlx5_0,mlx5_1 --plaintext --flap`,
 		Args: cli.Args("ADDR"),
@@ -161,11 +172,14 @@ is killed during a cut, ` + "`ip link set DEVICE up`" + ` mends it. The exit sta
 	flags.DurationVar(&f.slice, "slice", 10*time.Millisecond, "how long a turn is, at most 100ms; one operation is always carried out")
 	flags.StringVar(&f.csv, "csv", "", "write the results to FILE as comma separated values as well")
 	flags.StringVar(&f.svg, "svg", "", "draw the results into FILE as well")
+	flags.StringVar(&f.html, "html", "", "write the results to FILE as a page for a browser as well: curves, and all numbers; - writes it to the standard output, in place of the text")
+	flags.BoolVar(&f.plot, "plot", false, "draw curves into the text")
 	flags.BoolVar(&f.flap, "flap", false, "cut the links of the NICs that --nic names, one at a time, move and verify bytes meanwhile, and say what was lost (needs CAP_NET_ADMIN)")
 	flags.IntVar(&f.cuts, "cuts", 8, "with --flap: how many cuts there are")
 	flags.Uint64Var(&f.seed, "seed", 0, "with --flap: repeat a run's bytes, NICs and times (default: random; printed)")
 	_ = cmd.MarkFlagFilename("csv", "csv")
 	_ = cmd.MarkFlagFilename("svg", "svg")
+	_ = cmd.MarkFlagFilename("html", "html")
 	options.CompleteWords(cmd, "ops", "write", "read", "send")
 	options.CompleteWords(cmd, "kinds", kinds...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -182,6 +196,9 @@ is killed during a cut, ` + "`ip link set DEVICE up`" + ` mends it. The exit sta
 			}
 			if err := f.checkFlap(flags.Changed); err != nil {
 				return nil, err
+			}
+			if a.JSON && (f.html == standard || f.plot) {
+				return nil, &cli.UsageError{Err: errors.New("--json writes the standard output itself: leave out --plot, and give --html a file")}
 			}
 			return doBench(ctx, a, &f)
 		})(cmd, nil)
@@ -234,12 +251,25 @@ func doBench(ctx context.Context, a *app.App, f *params) (r app.Result, err erro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, svg.drop()) }()
+	toOutput := f.html == standard
+	if toOutput {
+		f.html = ""
+	}
+	page, err := newOutput("the page", "--html", f.html)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, page.drop()) }()
 	err = peer.Call(ctx, &f.Flags, f.addr, f.bytes, a.Tell, func(c *peer.Client) error {
 		done := &Result{
+			Begun: time.Now(), Kernel: kernel(),
 			Server: f.addr, Local: c.Side, Remote: c.Server, Over: c.Way, Rounds: f.rounds, Slice: f.slice, Depth: f.depth, Batch: f.batch,
 			Rails: []link.Rail{}, NotTried: []buffer.NotTried{}, Points: []benchPoint{},
 		}
 		r = done
+		if f.plot {
+			done.plot = newCanvas(a.Stdout)
+		}
 		defer func() { done.Rails = link.Rails(c.Link) }()
 		if f.Several() {
 			done.Batch = 1
@@ -251,9 +281,33 @@ func doBench(ctx context.Context, a *app.App, f *params) (r app.Result, err erro
 		if err := measureAll(ctx, a, f, c, done); err != nil {
 			return err
 		}
-		return errors.Join(c.Bye(ctx), csv.write(done.csv), svg.write(done.svg))
+		return errors.Join(c.Bye(ctx), csv.write(done.csv), svg.write(done.svg), page.write(func(w io.Writer) error { return done.WritePage(w, a.Version) }))
 	})
+	if done, ok := r.(*Result); ok && toOutput && err == nil {
+		r = asPage{done, a.Version}
+	}
 	return r, err
+}
+
+// standard is the name of the standard output.
+const standard = "-"
+
+// asPage is a result whose text is the page.
+type asPage struct {
+	*Result
+	version string
+}
+
+// Text implements app.Result.
+func (p asPage) Text(w io.Writer) error { return p.WritePage(w, p.version) }
+
+// kernel says what runs on this machine; "" if it does not say.
+func kernel() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:]) + " " + unix.ByteSliceToString(u.Machine[:])
 }
 
 func measureAll(ctx context.Context, a *app.App, f *params, c *peer.Client, r *Result) (err error) {

@@ -46,6 +46,7 @@ func TestSpread(t *testing.T) {
 
 func sampleBench() *Result {
 	r := &Result{
+		Begun: time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC), Kernel: "Linux 7.2.12+deb13-amd64 x86_64",
 		Server: "10.0.0.1:7471", Rounds: 30, Slice: 10 * time.Millisecond, Depth: 64, Batch: 16,
 		Local:    station.Side{Memory: buffer.Description{Spec: "drm:renderD128", Exporter: "drm", Kind: "vram", Size: 8 << 20}, NIC: "mlx5_0", NICReason: "the only one", Path: "direct", Why: "registered by ibv_reg_dmabuf_mr"},
 		Remote:   peer.Server{Spec: "udmabuf", NIC: "rxe0", Size: 4 << 20, Why: "direct: <registered> & well"},
@@ -58,7 +59,7 @@ func sampleBench() *Result {
 				rate := float64(size) * 1e6 / float64(i+k+1) / math.Pow(8, float64(j))
 				r.Points = append(r.Points, benchPoint{
 					Op: op, Size: size, Kind: kind,
-					Latency:   latency{Samples: 1000, P50: time.Duration(2000 + int(size)/10 + 100*k), P90: 4e5, P99: 5e5, P999: 6e5, Max: 7e5},
+					Latency:   latency{Samples: 1000, P25: time.Duration(1800+int(size)/11) + time.Duration(90*k), P50: time.Duration(2000 + int(size)/10 + 100*k), P75: time.Duration(2500+int(size)/9) + time.Duration(110*k), P90: 4e5, P99: 5e5, P999: 6e5, Max: 7e5},
 					Bandwidth: bandwidth{Operations: 5000, Rate: spread{rate, rate * 0.9, rate * 1.1}, Ratio: spread{1 / float64(k+1), 0.4, 1}},
 				})
 			}
@@ -157,5 +158,7 @@ func TestOutputIntoAFullDisk(t *testing.T) {
 
 // What people see.
 func TestBenchTables(t *testing.T) {
-	golden.Tables(t, map[string]golden.Result{"bench": sampleBench()})
+	wide, plain := sampleBench(), sampleBench()
+	wide.plot, plain.plot = &canvas{width: 100}, &canvas{width: 60, ascii: true}
+	golden.Tables(t, map[string]golden.Result{"bench": sampleBench(), "plot": wide, "plot-ascii": plain})
 }

@@ -66,7 +66,7 @@ func (f *params) checkFlap(changed func(string) bool) error {
 		}
 		return nil
 	}
-	for _, name := range []string{"kinds", "rounds", "slice", "batch", "csv", "svg"} {
+	for _, name := range []string{"kinds", "rounds", "slice", "batch", "csv", "svg", "html", "plot"} {
 		if changed(name) {
 			return refuse("--%s does not go with --flap, which compares bytes, and no kinds of memory", name)
 		}

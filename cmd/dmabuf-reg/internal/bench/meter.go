@@ -122,7 +122,7 @@ func (m *meter) measure(ctx context.Context, op talk.Op, size int64) ([]benchPoi
 		points = append(points, benchPoint{
 			Op: op.String(), Size: size, Kind: t.kind,
 			Latency: latency{
-				Samples: int(t.all.Count()), P50: t.all.Quantile(500), P90: t.all.Quantile(900), P99: t.all.Quantile(990),
+				Samples: int(t.all.Count()), P25: t.all.Quantile(250), P50: t.all.Quantile(500), P75: t.all.Quantile(750), P90: t.all.Quantile(900), P99: t.all.Quantile(990),
 				P999: t.all.Quantile(999), Max: t.all.Max(), Ratio: ratios(t.medians, first.medians),
 			},
 			StagedBytes: t.staged,

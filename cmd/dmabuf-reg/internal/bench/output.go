@@ -62,7 +62,7 @@ func (r *Result) csv(w io.Writer) error {
 	c := csv.NewWriter(w)
 	_ = c.Write([]string{
 		"op", "size", "kind", "latency_samples", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns",
-		"operations", "bytes_per_s_median", "bytes_per_s_low", "bytes_per_s_high", "bandwidth_ratio", "latency_ratio", "staged_bytes",
+		"operations", "bytes_per_s_median", "bytes_per_s_low", "bytes_per_s_high", "bandwidth_ratio", "latency_ratio", "staged_bytes", "p25_ns", "p75_ns",
 	})
 	float := func(f float64) string { return strconv.FormatFloat(f, 'g', 6, 64) }
 	for _, p := range r.Points {
@@ -72,6 +72,7 @@ func (r *Result) csv(w io.Writer) error {
 			strconv.FormatInt(int64(l.P50), 10), strconv.FormatInt(int64(l.P90), 10), strconv.FormatInt(int64(l.P99), 10),
 			strconv.FormatInt(int64(l.P999), 10), strconv.FormatInt(int64(l.Max), 10),
 			strconv.Itoa(b.Operations), float(b.Rate.Median), float(b.Rate.Low), float(b.Rate.High), float(b.Ratio.Median), float(l.Ratio.Median), strconv.FormatInt(p.StagedBytes, 10),
+			strconv.FormatInt(int64(l.P25), 10), strconv.FormatInt(int64(l.P75), 10),
 		})
 	}
 	c.Flush()
@@ -100,20 +101,17 @@ func (r *Result) Text(w io.Writer) error {
 		return err
 	}
 	if len(r.Points) > 0 {
-		r.sparklines(w)
+		if r.plot != nil {
+			r.plots(w)
+		} else {
+			r.sparklines(w)
+		}
 		fmt.Fprintf(w, "\nRatio of the bandwidth to that of %s memory here, median of %d rounds in turn; slices of %v, depth %d, batch %d.\n",
 			r.Points[0].Kind, r.Rounds, r.Slice, r.Depth, r.Batch)
 	}
-	if held := r.room(); held > 0 {
-		fmt.Fprintf(w, "Of write and send fewer than %d were under way beyond %s: the smaller buffer has room for no more at once; see --size.\n",
-			r.Depth, bytesize.Format(held))
-	}
-	if r.Rounds < fairRounds {
-		fmt.Fprintf(w, "Fewer than %d rounds: the ratios say little.\n", fairRounds)
-	}
 	var err error
-	for _, n := range r.NotTried {
-		_, err = fmt.Fprintf(w, "not measured: %s: %s\n", n.Spec, n.Why)
+	for _, text := range r.warnings() {
+		_, err = fmt.Fprintln(w, text)
 	}
 	return err
 }

@@ -22,7 +22,7 @@ func TestWatchAndMetrics(t *testing.T) {
 	there, c := p.Server, p.Client
 	has := func(want ...string) {
 		t.Helper()
-		text := there.Metrics()
+		text := stationtest.Metrics(t, there)
 		for _, w := range want {
 			if !strings.Contains(text, w+"\n") {
 				t.Errorf("no %s in\n%s", w, text)
@@ -55,10 +55,10 @@ func TestWatchAndMetrics(t *testing.T) {
 		t.Error(err)
 	}
 	ended := `gpurdma_connections{nic="nic-a"} 0` + "\n"
-	for end := time.Now().Add(testenv.Limit(time.Minute)); !strings.Contains(there.Metrics(), ended) && time.Now().Before(end); {
+	for end := time.Now().Add(testenv.Limit(time.Minute)); !strings.Contains(stationtest.Metrics(t, there), ended) && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
-	text := there.Metrics()
+	text := stationtest.Metrics(t, there)
 	for _, none := range []string{`gpurdma_operations_total{kind="write",nic="nic-a"} 0`, `gpurdma_bytes_total{kind="write",nic="nic-a"} 0`} {
 		if !strings.Contains(text, ended) || strings.Contains(text, none+"\n") {
 			t.Errorf("after the client's end:\n%s", text)

@@ -62,7 +62,7 @@ func TestSeveralNICs(t *testing.T) {
 	if !strings.Contains(p.Said.String(), "; rail 0, a0: ") || !strings.Contains(p.Said.String(), "; rail 1, a1: ") {
 		t.Errorf("the server says:\n%s", p.Said)
 	}
-	text := p.Server.Metrics()
+	text := stationtest.Metrics(t, p.Server)
 	for _, nic := range []string{"a0", "a1"} {
 		if strings.Contains(text, `gpurdma_bytes_total{kind="write",nic="`+nic+`"} 0`+"\n") || !strings.Contains(text, `gpurdma_bytes_total{kind="write",nic="`+nic+`"}`) {
 			t.Errorf("no bytes of %s in\n%s", nic, text)

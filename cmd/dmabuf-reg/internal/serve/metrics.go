@@ -4,12 +4,15 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/station"
+	"github.com/gpurdma/gpurdma/cmd/internal/agent"
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/p2p/agent"
 )
 
 // metricsAt returns where metrics are served. Without a host it is on this machine only.
@@ -31,5 +34,9 @@ func listenMetrics(ctx context.Context, addr string) (net.Listener, error) {
 
 // serveMetrics answers requests at /metrics until ctx ends. It closes the listener.
 func serveMetrics(ctx context.Context, s *station.Station, l net.Listener) error {
-	return agent.Serve(ctx, l, agent.Share(func(context.Context) agent.Answer { return agent.Answer{Metrics: s.Metrics()} }, 0))
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(s.Metrics()); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	return agent.Serve(ctx, l, agent.Share(func(context.Context) agent.Answer { return agent.Answer{Metrics: agent.NewPage(registry)} }, 0))
 }

@@ -3,24 +3,20 @@
 package station
 
 import (
-	"strings"
+	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/gpurdma/gpurdma/internal/exposition"
+	"github.com/gpurdma/gpurdma/internal/nicmetrics"
+	"github.com/gpurdma/gpurdma/internal/workqueue"
 )
 
 // Metrics returns the counters of all clients, for each NIC.
-func (s *Station) Metrics() string {
-	var list []exposition.NIC
-	if s.set == nil {
-		sum := s.ep.Counts()
-		list = []exposition.NIC{{Name: s.NIC, Sum: &sum}}
-	} else {
-		_, each := s.set.Counts()
-		for _, n := range s.set.NICs {
-			list = append(list, exposition.NIC{Name: n.Name(), Sum: each[n.Name()]})
+func (s *Station) Metrics() prometheus.Collector {
+	return nicmetrics.Collector(func() map[string]*workqueue.Sum {
+		if s.set == nil {
+			sum := s.ep.Counts()
+			return map[string]*workqueue.Sum{s.NIC: &sum}
 		}
-	}
-	var b strings.Builder
-	exposition.Write(&b, list...)
-	return b.String()
+		_, each := s.set.Counts()
+		return each
+	})
 }

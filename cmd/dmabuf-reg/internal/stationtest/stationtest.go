@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/peer"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/serve"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/station"
@@ -107,4 +110,24 @@ func Dial(t *testing.T, theirs, ours []string) (p Pair) {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// Metrics are a station's metrics in Prometheus' text format.
+func Metrics(t *testing.T, s *station.Station) string {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(s.Metrics()); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.String()
 }

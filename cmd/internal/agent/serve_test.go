@@ -4,6 +4,8 @@ package agent
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -16,14 +18,42 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // serverOf makes this test binary a server, whose memory the test then bounds.
 const serverOf = "GPURDMA_AGENT_SERVER"
 
-// metrics is as long as those of a node with 16 GPUs and 16 NICs.
-var metrics = strings.Repeat("p2pcheck_pair_outcome{gpu=\"0000:13:00.0\",nic=\"mlx5_0\",outcome=\"direct\"} 1\n", 2000)
+// pairs is how many pairs the served node has: more than one with 16 GPUs and 16 NICs.
+const pairs = 2000
+
+// metrics are those of a node with many pairs.
+func metrics() prometheus.Gatherer {
+	registry := prometheus.NewPedanticRegistry()
+	outcome := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "p2pcheck_pair_outcome", Help: "x"}, []string{"gpu", "nic", "outcome"})
+	registry.MustRegister(outcome)
+	for i := range pairs {
+		outcome.WithLabelValues(fmt.Sprintf("0000:%02x:00.0", i/16), fmt.Sprint("mlx5_", i), "direct").Set(1)
+	}
+	return registry
+}
+
+// whole reports why a text is not that of all metrics.
+func whole(text []byte) error {
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	if n := len(families["p2pcheck_pair_outcome"].GetMetric()); n != pairs {
+		return fmt.Errorf("%d pairs", n)
+	}
+	return nil
+}
 
 func TestMain(m *testing.M) {
 	if os.Getenv(serverOf) == "" {
@@ -32,7 +62,8 @@ func TestMain(m *testing.M) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err == nil {
 		fmt.Println(l.Addr())
-		err = Serve(context.Background(), l, Share(func(context.Context) Answer { return Answer{Metrics: metrics} }, 0))
+		answer := Answer{Metrics: NewPage(metrics())}
+		err = Serve(context.Background(), l, Share(func(context.Context) Answer { return answer }, 0))
 	}
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)
@@ -66,7 +97,8 @@ func server(t *testing.T) (address string, pid int) {
 	return strings.TrimSpace(line), c.Process.Pid
 }
 
-const request = "GET /metrics HTTP/1.1\r\nHost: node\r\n"
+// request asks for what costs the server most: compressed, if it does that.
+const request = "GET /metrics HTTP/1.1\r\nHost: node\r\nAccept: application/openmetrics-text\r\nAccept-Encoding: gzip\r\n"
 
 // hostile are clients that cost a server memory: each writes what it likes to a connection.
 var hostile = map[string]func(net.Conn){
@@ -135,7 +167,7 @@ func TestHostileClients(t *testing.T) {
 				t.Fatal(err)
 			}
 			text, err := io.ReadAll(r.Body)
-			if err != nil || string(text) != metrics {
+			if err := cmp.Or(err, whole(text)); err != nil {
 				t.Errorf("%d bytes, %v", len(text), err)
 			}
 			r.Body.Close()
@@ -166,7 +198,8 @@ func TestManyScrapes(t *testing.T) {
 				return
 			}
 			defer r.Body.Close()
-			if text, err := io.ReadAll(r.Body); err != nil || string(text) != metrics || r.StatusCode != http.StatusOK {
+			text, err := io.ReadAll(r.Body)
+			if err := cmp.Or(err, whole(text)); err != nil || r.StatusCode != http.StatusOK {
 				t.Errorf("%d, %d bytes, %v", r.StatusCode, len(text), err)
 			}
 		})
@@ -184,7 +217,7 @@ func TestOtherRequests(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Serve(ctx, l, Share(func(context.Context) Answer { looks++; return Answer{} }, 0))
+		ended <- Serve(ctx, l, Share(func(context.Context) Answer { looks++; return Answer{Metrics: NewPage(metrics())} }, 0))
 	}()
 	for what, want := range map[string]int{
 		"GET /": 404, "GET /metrics/x": 404, "POST /metrics": 405, "GET /healthz": 200, "DELETE /healthz": 405,
@@ -206,5 +239,35 @@ func TestOtherRequests(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil || looks != 0 {
 		t.Errorf("%v, %d looks", err, looks)
+	}
+}
+
+// A scrape is answered in the form that its client asks for, and the metrics in it are those of the look.
+func TestForms(t *testing.T) {
+	address, _ := server(t)
+	for accept, want := range map[string]string{
+		"":                                     "text/plain; version=0.0.4",
+		"text/html":                            "text/plain; version=0.0.4",
+		"text/plain":                           "text/plain; version=0.0.4",
+		"application/openmetrics-text":         "application/openmetrics-text; version=",
+		"application/vnd.google.protobuf; q=x": "text/plain; version=0.0.4",
+	} {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header.Set("Accept", accept)
+		r, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err != nil || r.StatusCode != http.StatusOK || !strings.HasPrefix(r.Header.Get("Content-Type"), want) || strings.Count(string(text), "\np2pcheck_pair_outcome{") != pairs {
+			t.Errorf("%q: %d, %q, %d bytes, %v", accept, r.StatusCode, r.Header.Get("Content-Type"), len(text), err)
+		}
+		if strings.HasSuffix(string(text), "# EOF\n") != strings.HasPrefix(want, "application/openmetrics-text") {
+			t.Errorf("%q: %s", accept, text[len(text)-80:])
+		}
 	}
 }

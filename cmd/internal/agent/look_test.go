@@ -34,7 +34,7 @@ func (h *held) look(ctx context.Context) Answer {
 	case <-ctx.Done():
 		h.left.Add(1)
 	}
-	return Answer{Metrics: fmt.Sprint("look ", n)}
+	return Answer{Labels: fmt.Sprint("look ", n)}
 }
 
 // All who wait share one look.
@@ -45,7 +45,7 @@ func TestAllShareOneLook(t *testing.T) {
 	for range 500 {
 		all.Go(func() {
 			answer, err := s.Answer(t.Context())
-			if answer.Metrics != "look 1" || err != nil {
+			if answer.Labels != "look 1" || err != nil {
 				t.Errorf("%+v, %v", answer, err)
 			}
 		})
@@ -61,7 +61,7 @@ func TestAllShareOneLook(t *testing.T) {
 	if h.n.Load() != 1 {
 		t.Errorf("%d looks", h.n.Load())
 	}
-	if answer, err := s.Answer(t.Context()); answer.Metrics != "look 2" || err != nil {
+	if answer, err := s.Answer(t.Context()); answer.Labels != "look 2" || err != nil {
 		t.Errorf("%+v, %v", answer, err)
 	}
 }
@@ -72,12 +72,12 @@ func TestAnswersAreKept(t *testing.T) {
 	close(h.release)
 	s := Share(h.look, time.Hour)
 	for range 3 {
-		if answer, err := s.Answer(t.Context()); answer.Metrics != "look 1" || err != nil {
+		if answer, err := s.Answer(t.Context()); answer.Labels != "look 1" || err != nil {
 			t.Errorf("%+v, %v", answer, err)
 		}
 	}
 	s.at = s.at.Add(-2 * time.Hour)
-	if answer, err := s.Answer(t.Context()); answer.Metrics != "look 2" || err != nil {
+	if answer, err := s.Answer(t.Context()); answer.Labels != "look 2" || err != nil {
 		t.Errorf("%+v, %v", answer, err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"log"
 	"time"
 
-	"github.com/gpurdma/gpurdma/p2p/agent"
+	"github.com/gpurdma/gpurdma/cmd/internal/agent"
 )
 
 // Callers that ask within the time share one look at the machine.
@@ -16,19 +16,19 @@ func ExampleShare() {
 	looks := 0
 	shared := agent.Share(func(context.Context) agent.Answer {
 		looks++
-		return agent.Answer{Metrics: "p2pcheck_status 0\n"}
+		return agent.Answer{Labels: "p2pcheck.result=pass\n"}
 	}, time.Minute)
 	for range 3 {
 		answer, err := shared.Answer(context.Background())
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Print(answer.Metrics)
+		fmt.Print(answer.Labels)
 	}
 	fmt.Println(looks, "look")
 	// Output:
-	// p2pcheck_status 0
-	// p2pcheck_status 0
-	// p2pcheck_status 0
+	// p2pcheck.result=pass
+	// p2pcheck.result=pass
+	// p2pcheck.result=pass
 	// 1 look
 }

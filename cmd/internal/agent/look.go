@@ -10,7 +10,7 @@ import (
 
 // Answer is what one look at the machine found, in each form that is served.
 type Answer struct {
-	Metrics string // for Prometheus
+	Metrics *Page  // for Prometheus
 	Labels  string // for node-feature-discovery
 	Err     error  // why the machine, or a part of it, was not read; the other fields have what was
 }

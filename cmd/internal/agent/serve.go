@@ -5,7 +5,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"time"
@@ -36,10 +35,9 @@ func Serve(ctx context.Context, l net.Listener, looks *Shared) error {
 		if err != nil {
 			return // the client is gone
 		}
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		// A client that does not read must not keep its place.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(readTime))
-		_, _ = io.WriteString(w, answer.Metrics) // all clients share the text
+		answer.Metrics.ServeHTTP(w, r)
 	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	s := &http.Server{
