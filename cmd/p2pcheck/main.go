@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/p2p/pciids"
 )
 
 // gcPercent lets the heap grow to two and a half times what is in use before the garbage collector runs.
@@ -30,7 +31,7 @@ func tune() {
 func main() {
 	tune()
 	version = cli.Version(version)
-	a := &app{stdout: os.Stdout, stderr: os.Stderr}
+	a := &app{stdout: os.Stdout, stderr: os.Stderr, ids: pciids.Paths}
 	a.color = term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	os.Exit(a.run(os.Args[1:]))
 }
