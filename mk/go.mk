@@ -72,7 +72,7 @@ cross: ## CGO_ENABLED=0 builds for linux/amd64 and linux/arm64
 	done
 
 .PHONY: lint
-lint: ## gofmt, vet and staticcheck for the five modules
+lint: ## gofmt, vet and staticcheck for the six modules
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); \
 		if [ -n "$$bad" ]; then echo "not gofmt-ed: $$bad" >&2; exit 1; fi
 	$(GO) vet ./...
@@ -82,6 +82,7 @@ lint: ## gofmt, vet and staticcheck for the five modules
 	cd deploy && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 	cd deploy/dra && $(GO) vet ./... && $(GO) tool -modfile=../../tools/go.mod staticcheck ./...
 	cd metrics && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
+	cd p2p/page/browser && $(GO) vet ./... && $(GO) tool -modfile=../../../tools/go.mod staticcheck ./...
 
 # The oldest glibc that the commands promise to start on: Debian 12 builds must
 # not pick up symbols that RHEL 9 and Ubuntu 22.04 (2.34, 2.35) lack.

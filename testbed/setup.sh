@@ -8,6 +8,7 @@
 #   testbed/setup.sh [test|bench|arm64]   with what only `make test`, only the
 #                                         benchmarks' peers, or only guests of
 #                                         arm64 use
+#   testbed/setup.sh page                 what only `make test-page` uses
 #
 # Leaves the list of their versions and hashes in build/host (testbed/downloads).
 set -eu
@@ -35,6 +36,12 @@ cmake pkg-config libnl-3-dev libnl-route-3-dev"
 [ "${1-}" != bench ] || packages="$packages bpftrace pciutils hwloc-nox valgrind ucx-utils"
 # Programs for guests of arm64.
 [ "${1-}" != arm64 ] || packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
+
+# The browser that pages are tested in, and what downloads the rules of accessibility.
+if [ "${1-}" = page ]; then
+	packages="ca-certificates chromium-headless-shell fonts-dejavu-core"
+	command -v npm >/dev/null 2>&1 || packages="$packages npm"
+fi
 
 fail() {
 	echo "setup: $*" >&2

@@ -14,6 +14,7 @@ type data struct {
 	Details  []detail `json:"details"`
 	Layouts  []layout `json:"layouts"`
 	Kinds    []kind   `json:"kinds"`
+	Changes  []drift  `json:"changes"` // differences from another run
 	Drifts   []drifts `json:"drifts"`
 	Causes   []cause  `json:"causes"`
 	Groups   [][]int  `json:"groups"` // of causes that one change mends
@@ -101,16 +102,16 @@ type kind struct {
 
 // drifts are differences from another run, the worst first.
 type drifts struct {
-	Items   []drift `json:"items"`
-	More    int     `json:"more"`
-	Worse   int     `json:"worse"` // of all, as the other three
-	Unknown int     `json:"unknown"`
-	Changed int     `json:"changed"`
-	Better  int     `json:"better"`
+	Items   []int `json:"items"` // places in Changes
+	More    int   `json:"more"`
+	Worse   int   `json:"worse"` // of all, as the other three
+	Unknown int   `json:"unknown"`
+	Changed int   `json:"changed"`
+	Better  int   `json:"better"`
 }
 
 type drift struct {
-	What     string `json:"what"`
+	What     text   `json:"what"`
 	Name     text   `json:"name"`
 	Before   text   `json:"before"`
 	After    text   `json:"after"`

@@ -3,8 +3,10 @@
 package page
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -27,7 +29,7 @@ func newPool(kindOf string) *pool {
 	p := &pool{texts: map[string]text{}, remedies: map[remedy]int{}, keys: map[string]int{}}
 	p.out = data{
 		Kind: kindOf, Texts: []string{}, Remedies: []remedy{}, Links: []link{}, Details: []detail{}, Layouts: []layout{}, Kinds: []kind{},
-		Drifts: []drifts{}, Causes: []cause{}, Groups: [][]int{}, Rows: []row{}, Like: none, Gone: []text{},
+		Changes: []drift{}, Drifts: []drifts{}, Causes: []cause{}, Groups: [][]int{}, Rows: []row{}, Like: none, Gone: []text{},
 	}
 	for l := range chain.Links {
 		p.out.Claims = append(p.out.Claims, claim{l.String(), l.Claim()})
@@ -253,7 +255,7 @@ func (p *pool) nic(r result.Run, name string) device {
 // drifts is the place of differences.
 func (p *pool) drifts(all []result.Drift) int {
 	most := p.most(maxDrift)
-	x := drifts{Items: []drift{}, More: max(0, len(all)-most)}
+	x := drifts{Items: []int{}, More: max(0, len(all)-most)}
 	for i, d := range all {
 		change := d.Change
 		switch {
@@ -269,10 +271,18 @@ func (p *pool) drifts(all []result.Drift) int {
 			x.Changed++
 		}
 		if i < most {
-			x.Items = append(x.Items, drift{clipped(d.What), p.text(d.Name), p.text(d.Before), p.text(d.After), change, d.AsksMore})
+			x.Items = append(x.Items, once(p, &p.out.Changes, drift{p.text(d.What), p.text(d.Name), p.text(d.Before), p.text(d.After), change, d.AsksMore}))
 		}
 	}
 	return once(p, &p.out.Drifts, x)
+}
+
+// lacks is 1 for a cause without a remedy: of two that as many nodes have it comes last.
+func lacks(c cause) int {
+	if c.Remedy < 0 {
+		return 1
+	}
+	return 0
 }
 
 // causes writes the causes of a report, and the groups that one change mends.
@@ -290,4 +300,9 @@ func (p *pool) causes(all []cause, groups [][]int) {
 			p.out.Groups = append(p.out.Groups, its)
 		}
 	}
+	first := func(g []int) cause { return p.out.Causes[g[0]] }
+	slices.SortStableFunc(p.out.Groups, func(x, y []int) int {
+		a, b := first(x), first(y)
+		return cmp.Or(cmp.Compare(slices.Index(result.Ranks, a.Result), slices.Index(result.Ranks, b.Result)), cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(lacks(a), lacks(b)))
+	})
 }

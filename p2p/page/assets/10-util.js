@@ -149,12 +149,23 @@ function legend() {
 function driftList(at) {
   const d = D.drifts[at];
   const list = el("ul", { class: "drift" });
-  for (const x of d.items) {
-    const there = (v) => (v < 0 ? "not there" : text(v));
-    list.append(el("li", {}, el("span", { class: "badge d-" + x.change }, x.change.toUpperCase()), " ", el("b", {}, x.what + " " + text(x.name)), ": was ", there(x.before), ", is ", there(x.after),
-      x.asksMore ? " (a difference of versions)" : ""));
+  const there = (v) => (v < 0 ? "not there" : text(v));
+  const alike = new Map(); // equal changes of several things
+  for (const x of d.items.map((i) => D.changes[i])) {
+    const key = JSON.stringify([x.what, x.before, x.after, x.change, x.asksMore, text(x.what) === "check" ? text(x.name).split(" ")[0] : ""]);
+    if (alike.has(key)) alike.get(key).push(x);
+    else alike.set(key, [x]);
   }
-  if (d.more > 0) list.append(el("li", {}, "and " + plural(d.more, "more difference")));
+  const items = [...alike.values()].map((its) => el("li", {}, el("span", { class: "badge d-" + its[0].change }, its[0].change.toUpperCase()), " ",
+    el("b", {}, its.length > 1 ? plural(its.length, text(its[0].what)) : text(its[0].what)), " ", names(its.map((x) => text(x.name)), 3), ": was ", el("b", {}, there(its[0].before)), ", is ", el("b", {}, there(its[0].after)),
+    its[0].asksMore ? " (a difference of versions)" : ""));
+  if (d.more > 0) items.push(el("li", {}, "and " + plural(d.more, "more difference") + ", which the page has no room for"));
+  const shown = items.length > 11 ? 10 : items.length;
+  list.append(...items.slice(0, shown));
+  if (shown < items.length) {
+    const more = el("button", { type: "button", class: "more", on: { click: () => more.parentElement.replaceWith(...items.slice(shown)) } }, "and " + (items.length - shown) + " more");
+    list.append(el("li", {}, more));
+  }
   return list;
 }
 

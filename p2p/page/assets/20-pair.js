@@ -28,8 +28,12 @@ function pairView(at, gpu, nic, way) {
     if (d.remedy >= 0) out.append(remedyBox(d.remedy));
   }
   if (d.proof >= 0) out.append(el("p", {}, el("strong", {}, "Proof: "), text(d.proof)));
-  if (d.links.length) out.append(el("h4", {}, "The chain, link by link"), chainSteps(d), chainList(d));
+  if (d.links.length) out.append(el("h4", {}, "The chain, link by link"), chainSteps(d));
   if (way) out.append(el("h4", {}, "The way through the PCI tree"), way);
+  if (d.links.length) {
+    if (way) out.append(el("h4", {}, "What each link rests on"));
+    out.append(chainList(d));
+  }
   for (const n of d.notes) out.append(el("p", { class: "note" }, text(n)));
   return out;
 }
@@ -75,7 +79,7 @@ class Matrix {
     this.buttons = [];
     this.at = -1;
     this.choose = choose;
-    const words = this.layout.nics.length <= 8;
+    const words = this.layout.nics.length <= 5;
     const head = el("tr", {}, el("th", { scope: "col" }, "GPU"));
     for (const n of this.layout.nics) head.append(el("th", { scope: "col", class: words ? "mono" : "mono tall" }, el("span", {}, text(n.name))));
     const body = el("tbody");

@@ -42,7 +42,7 @@ class Cards {
     const scope = first.scope.map(text);
     if (scope.length) card.append(el("p", {}, el("strong", {}, first.nodes > 1 ? "There, on the first of them: " : "There: "), el("span", { class: "mono" }, names(scope, 3, first.scopes))));
     if (first.why.length) card.append(el("ul", { class: "why" }, ...first.why.map((w) => el("li", {}, text(w)))));
-    card.append(first.remedy >= 0 ? remedyBox(first.remedy) : el("p", { class: "note" }, "No remedy is known."));
+    card.append(first.remedy >= 0 ? remedyBox(first.remedy) : el("p", { class: "note" }, text(first.what).startsWith("worse than") ? "Choose such a node: the page lists what became worse." : "p2pcheck knows no change for it."));
     if (others.length) {
       const same = [...new Set(others.map((c) => text(c.what).split(":")[0] + " (" + c.result + ")"))];
       card.append(el("p", {}, "The same change also mends: ", names(same, 8), "."));
@@ -60,11 +60,9 @@ class Cards {
   }
 }
 
-// causeTitle is a cause without the word that all causes of pairs begin with.
+// causeTitle is a cause as a title.
 function causeTitle(what) {
-  if (!what.startsWith("pairs: ")) return what;
-  const rest = what.slice(7);
-  return rest.charAt(0).toUpperCase() + rest.slice(1);
+  return what.startsWith("pairs: ") ? "P" + what.slice(1) : what.startsWith("worse") ? "W" + what.slice(1) : what;
 }
 
 // causeOptions are the groups as choices of a filter.

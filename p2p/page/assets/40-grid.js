@@ -5,8 +5,8 @@
 const CELL = 15; // pixels, with what is between two cells
 const LINE = 19;
 const GAP = 8; // between two GPUs
-const FIXED = 470; // of a row, without its cells
-const HEAD = 44;
+const FIXED = 510; // of a row, without its cells
+const HEAD = 27;
 const MANY_PAIRS = 256; // a node with more has a cell for each GPU
 const MANY_GPUS = 256; // and one with more of these has none
 const PRINTED = 1000; // rows
@@ -192,7 +192,7 @@ class Grid {
       else sentence += "These are too many for cells";
     }
     return el("div", { class: "grow head", role: "row", "aria-rowindex": at + 1 },
-      el("span", { role: "columnheader", "aria-colspan": "5" }, el("b", {}, plural(item.nodes, "node") + " "), sentence));
+      el("span", { role: "columnheader", "aria-colspan": "5", class: "clip", title: sentence }, el("b", {}, plural(item.nodes, "node") + " "), sentence));
   }
 
   row(at, item) {

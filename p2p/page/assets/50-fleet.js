@@ -151,8 +151,14 @@ class FleetPage {
     }
     if (r.causes.length) {
       const list = el("ul", { class: "why" });
-      for (const c of r.causes.slice(0, 20)) list.append(el("li", {}, badge(D.causes[c].result), " ", causeTitle(text(D.causes[c].what))));
-      if (r.causes.length > 20) list.append(el("li", {}, "and " + plural(r.causes.length - 20, "more cause")));
+      const alike = new Map();
+      for (const c of r.causes) {
+        const key = D.causes[c].result + " " + text(D.causes[c].what);
+        alike.set(key, [c, (alike.get(key) || [c, 0])[1] + 1]);
+      }
+      const each = [...alike.values()];
+      for (const [c, n] of each.slice(0, 12)) list.append(el("li", {}, badge(D.causes[c].result), " ", causeTitle(text(D.causes[c].what)), n > 1 ? " (" + n + " reasons)" : ""));
+      if (each.length > 12) list.append(el("li", {}, "and " + plural(each.length - 12, "more cause")));
       this.panel.append(el("h3", {}, "Why"), list);
     }
     if (r.kind >= 0 && D.kinds[r.kind].cells.length > 0) {
@@ -162,7 +168,7 @@ class FleetPage {
         clear(detail, pairView(matrix.kind.cells[place], text(gpu.name), text(nic.name), null));
         if (byUser) say("links of " + text(gpu.name) + " to " + text(nic.name));
       });
-      this.panel.append(el("div", { class: "two" }, matrix.element, detail));
+      this.panel.append(el("div", { class: "two fit" }, matrix.element, detail));
       matrix.select(cell >= 0 ? cell : matrix.worst(), false);
     }
     if (r.differs >= 0 && D.drifts[r.differs].items.length > 0) {

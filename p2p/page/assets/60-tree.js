@@ -70,10 +70,11 @@ class Tree {
     const shape = el("span", { class: "shape", "aria-hidden": "true" }, f.role === "GPU" ? "■" : f.role === "NIC" ? "◆" : f.role === "bridge" ? "·" : "○");
     const name = el("span", { class: "what" }, el("b", { class: "mono" }, text(f.pci)), " ", text(f.title), f.name < 0 ? "" : el("small", {}, " " + text(f.name)));
     e.append(el("span", { class: "hop", "aria-hidden": "true" }), shape, el("span", { class: "visually-hidden" }, "level " + (depth + 1) + ", " + (ROLES[f.role] || "function") + ": "), name);
-    const facts = el("span", { class: "factlist" });
+    const facts = el("span", { class: f.role === "bridge" ? "factlist inline" : "factlist" });
     for (const fact of f.facts) {
       const words = text(fact);
       const bad = (f.redirects && words.startsWith("ACS ")) || (f.slow && words === text(f.facts.find((x) => text(x).includes(" GT/s ")) ?? -1));
+      if (f.role === "bridge" && words === "ACS does not redirect") continue; // as most ports
       facts.append(el("span", { class: bad ? "fact bad" : "fact" }, bad ? "! " + words : words));
     }
     e.append(facts);

@@ -10,7 +10,7 @@ class MachinePage {
     this.cards = new Cards((g) => this.chooseCause(g), null);
     this.element = el("div", { class: "machine" }, this.header());
     const wide = el("div", { class: "two" });
-    this.detail = el("div", { class: "detail" });
+    this.detail = el("div", { class: "detail", role: "region", tabindex: 0, "aria-label": "The chosen pair" });
     this.tree = new Tree();
     const has = D.kinds[m.kind].cells.length > 0;
     const left = el("div", {});
@@ -70,7 +70,9 @@ class MachinePage {
   apply() {
     if (this.matrix) {
       const f = this.filter;
-      const scope = f.cause < 0 ? null : new Set(D.groups[f.cause].flatMap((c) => D.causes[c].scope.map(text)));
+      let scope = f.cause < 0 ? null : D.groups[f.cause].flatMap((c) => D.causes[c].scope.map(text));
+      if (scope && scope.some((name) => name.includes(" -> "))) scope = scope.filter((name) => name.includes(" -> ")); // pairs say more than devices
+      if (scope) scope = new Set(scope);
       let n = 0;
       this.matrix.dim((place) => {
         const { gpu, nic } = this.matrix.devices(place);
@@ -117,7 +119,14 @@ class MachinePage {
         this.checkText = v;
         this.applyChecks();
       })), this.checkCount, this.list);
-    this.items = this.m.checks.map((c) => ({ c, e: null, words: (text(c.id) + " " + text(c.title) + " " + c.scope.map(text).join(" ")).toLowerCase() }));
+    // Findings of one check with the same result and the same remedy stand together.
+    const alike = new Map();
+    for (const c of this.m.checks) {
+      const key = JSON.stringify([c.id, c.result, c.expected, c.remedy]);
+      if (alike.has(key)) alike.get(key).push(c);
+      else alike.set(key, [c]);
+    }
+    this.items = [...alike.values()].map((its) => ({ c: its[0], its, e: null, words: its.map((c) => text(c.id) + " " + text(c.title) + " " + c.scope.map(text).join(" ")).join(" ").toLowerCase() }));
     const rank = Object.keys(RESULTS);
     this.items.sort((a, b) => rank.indexOf(a.c.result) - rank.indexOf(b.c.result));
     if (D.left.checks > 0) section.append(el("p", { class: "note" }, "The page has no room for " + plural(D.left.checks, "more finding") + "."));
@@ -129,19 +138,24 @@ class MachinePage {
     const r = this.filter.result;
     const keep = this.items.filter((x) => (r === "" || (r === "bad" ? ["fail", "unknown", "warn"].includes(x.c.result) : x.c.result === r)) && (!this.checkText || x.words.includes(this.checkText)));
     const shown = keep.slice(0, 300);
-    clear(this.list, ...shown.map((x) => x.e || (x.e = this.check(x.c))));
-    this.checkCount.textContent = plural(keep.length, "finding") + (keep.length > shown.length ? ", of which the first " + shown.length + " are shown" : "");
+    clear(this.list, ...shown.map((x) => x.e || (x.e = this.check(x.its))));
+    this.checkCount.textContent = plural(keep.reduce((n, x) => n + x.its.length, 0), "finding") + (keep.length > shown.length ? ", of which the first " + shown.length + " are shown" : "");
   }
 
-  check(c) {
-    const scope = c.scope.map(text);
+  check(its) {
+    const c = its[0];
+    const scope = [...new Set(its.flatMap((x) => x.scope.map(text)))];
+    const scopes = Math.max(scope.length, its.length === 1 ? c.scopes : 0);
     const body = el("div", {});
-    if (scope.length) body.append(el("p", { class: "mono" }, names(scope, 8, c.scopes)));
-    if (c.read >= 0) body.append(el("p", {}, el("strong", {}, "Read: "), text(c.read)));
+    for (const x of its.slice(0, 100)) {
+      if (x.scope.length) body.append(el("p", { class: "mono" }, names(x.scope.map(text), 8, x.scopes)));
+      if (x.read >= 0) body.append(el("p", {}, el("strong", {}, "Read: "), text(x.read)));
+      if (x.where.length) body.append(el("ul", { class: "evidence" }, ...x.where.map((w) => el("li", { class: "mono" }, text(w)))));
+    }
+    if (its.length > 100) body.append(el("p", {}, "and " + (its.length - 100) + " more"));
     if (c.expected >= 0) body.append(el("p", {}, el("strong", {}, "Expected: "), text(c.expected)));
-    if (c.where.length) body.append(el("ul", { class: "evidence" }, ...c.where.map((w) => el("li", { class: "mono" }, text(w)))));
     if (c.remedy >= 0) body.append(remedyBox(c.remedy));
     if (c.ref >= 0) body.append(el("p", { class: "note" }, "Source: " + text(c.ref)));
-    return el("li", {}, el("details", {}, el("summary", {}, badge(c.result), " ", el("b", {}, text(c.id)), " " + text(c.title), scope.length ? el("span", { class: "note" }, " " + short(scope[0], 50) + (c.scopes > 1 ? " and " + (c.scopes - 1) + " more" : "")) : ""), body));
+    return el("li", {}, el("details", {}, el("summary", {}, badge(c.result), " ", el("b", {}, text(c.id)), " " + text(c.title), scope.length ? el("span", { class: "note" }, " " + short(scope[0], 50) + (scopes > 1 ? " and " + (scopes - 1) + " more" : "")) : ""), body));
   }
 }

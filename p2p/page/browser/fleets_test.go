@@ -38,11 +38,11 @@ var fleets = map[string]func(*testing.T) *page.Page{
 	},
 	"few-bad": func(t *testing.T) *page.Page {
 		g := gather()
-		was := good(t, "hgx")
+		was := good(t, "dgx-h100")
 		g.add("gpu-a", 380, was)
-		bad := corpus(t, "case-07-bad-acs").run
+		bad := corpus(t, "hgx-kernel-5.10").run
 		g.add("gpu-b", 3, bad)
-		off := corpus(t, "hgx-6.14-translating-no-acs").run
+		off := corpus(t, "hgx-remap-off").run
 		off.Baseline = "/etc/p2pcheck.baseline.json"
 		off.Drift, off.Uncompared = fleet.Compare(was, off)
 		g.add("gpu-c", 2, off)

@@ -100,3 +100,11 @@ func html(t *testing.T, p *page.Page) string {
 	}
 	return b.String()
 }
+
+// plural is a count as the pages write it.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -16,7 +16,11 @@ func TestScreenshots(t *testing.T) {
 	if dir == "" {
 		t.Skip("GPURDMA_SCREENSHOTS names no directory")
 	}
+	only := os.Getenv("GPURDMA_SCREENSHOTS_OF") // a pattern of names
 	for name, text := range all(t) {
+		if ok, err := filepath.Match(only, name); err != nil || only != "" && !ok {
+			continue
+		}
 		if err := os.WriteFile(filepath.Join(dir, name+".html"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
