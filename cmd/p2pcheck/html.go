@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,8 +60,12 @@ func sortOf(mode fs.FileMode) string {
 
 // machinePage is the page of a run.
 func (a *app) machinePage(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, run result.Run) *page.Page {
-	tree, _ := topo.Read(m, gpus, nics, len(a.gpu)+len(a.nic) == 0) // of what cannot be read the checks tell
+	tree, unread := topo.Read(m, gpus, nics, len(a.gpu)+len(a.nic) == 0)
 	a.named(&tree)
+	run.Unread = slices.Clone(run.Unread)
+	for _, err := range unread {
+		run.Unread = append(run.Unread, terminal.Line(a.unmasked(err.Error())))
+	}
 	return page.Machine(run, tree)
 }
 

@@ -26,7 +26,7 @@ type Node struct {
 	Differs []result.Drift `json:"differs"` // from the node that the report compares with
 	Error   string         `json:"error"`   // why its file could not be read
 	// Since are the differences from an earlier run of the node, see [Merge.Since]; nil if there is none.
-	Since []result.Drift `json:"since,omitempty"`
+	Since []result.Drift `json:"since,omitzero"`
 	// SinceError says why the earlier run could not be read.
 	SinceError string `json:"since_error,omitempty"`
 

@@ -2,7 +2,7 @@
 
 package page
 
-// Limits of a page. A run file may have anything: what is beyond these is left out, and the page says so.
+// Limits of a page. A run file can contain more. The page leaves the rest out, and says how much.
 const (
 	maxText     = 2_000     // bytes of one text
 	maxWhy      = 20        // reasons of a pair or a cause

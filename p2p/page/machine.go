@@ -14,8 +14,12 @@ import (
 // Machine returns the page of one machine: its run, and its PCI tree with the same devices.
 func Machine(run result.Run, tree topo.Topology) *Page {
 	p := newPool("machine")
+	status := run.Status()
+	if len(run.Unread) > 0 {
+		status = result.Worse(status, result.StatusUnknown)
+	}
 	m := &machine{
-		Result: result.Verdict(&run, run.Status()), Headline: p.text(run.Headline()), Summary: counts(run.Summary),
+		Result: result.Verdict(&run, status), Headline: p.text(run.Headline()), Summary: counts(run.Summary),
 		Unread: p.list(run.Unread, maxNames), Since: -1, Baseline: p.text(run.Baseline), Tree: []function{}, Checks: []finding{}, Ways: []way{},
 	}
 	var merge fleet.Merge

@@ -21,7 +21,7 @@ type pool struct {
 	texts    map[string]text
 	remedies map[remedy]int
 	keys     map[string]int // links, details and so on, by what they say
-	bytes    int            // of what is in keys, and of all texts
+	bytes    int            // of the keys and of all texts
 	written  int            // bytes of texts
 }
 
@@ -75,15 +75,19 @@ func (p *pool) most(n int) int {
 
 // clipped is a text of at most maxText bytes. Its bytes are UTF-8.
 func clipped(s string) string {
+	long := len(s) > maxText
+	if long {
+		at := maxText
+		for at > maxText-utf8.UTFMax && !utf8.RuneStart(s[at]) {
+			at--
+		}
+		s = s[:at]
+	}
 	s = strings.ToValidUTF8(s, "\ufffd")
-	if len(s) <= maxText {
-		return s
+	if long {
+		s += "…"
 	}
-	at := maxText
-	for !utf8.RuneStart(s[at]) {
-		at--
-	}
-	return s[:at] + "…"
+	return s
 }
 
 // list are the places of the first texts of a list.
@@ -181,6 +185,11 @@ func (p *pool) detail(r result.Pair) int {
 // kind is the place of the pairs that count, with the places of these pairs among all in the order of its cells.
 func (p *pool) kind(r result.Run, most int) (at int, order []int) {
 	k, l := kind{Cells: []int{}}, layout{GPUs: []device{}, NICs: []device{}, Groups: []group{}}
+	if n := counting(r); n > most || n > maxPairs && p.full() {
+		k.Cut, p.out.Left.Cells = true, true
+		k.Layout = once(p, &p.out.Layouts, l)
+		return once(p, &p.out.Kinds, k), nil
+	}
 	gpus, nics := map[string]int{}, map[string]int{}
 	for i, q := range r.Pairs {
 		if !q.Counts {
@@ -201,14 +210,7 @@ func (p *pool) kind(r result.Run, most int) (at int, order []int) {
 		l.Groups[g].NICs = append(l.Groups[g].NICs, n)
 		order = append(order, i)
 	}
-	if len(order) > most || len(order) > maxPairs && p.full() {
-		l = layout{GPUs: []device{}, NICs: []device{}, Groups: []group{}}
-	}
 	k.Layout = once(p, &p.out.Layouts, l)
-	if len(l.Groups) == 0 && len(order) > 0 {
-		k.Cut, p.out.Left.Cells = true, true
-		return once(p, &p.out.Kinds, k), nil
-	}
 	order = order[:0]
 	inGroups := make([][]int, len(l.Groups))
 	for i, q := range r.Pairs {
@@ -222,6 +224,16 @@ func (p *pool) kind(r result.Run, most int) (at int, order []int) {
 		}
 	}
 	return once(p, &p.out.Kinds, k), order
+}
+
+// counting returns how many pairs count. The summary in a run file can be wrong.
+func counting(r result.Run) (n int) {
+	for _, q := range r.Pairs {
+		if q.Counts {
+			n++
+		}
+	}
+	return n
 }
 
 func (p *pool) gpu(r result.Run, name string) device {

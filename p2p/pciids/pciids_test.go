@@ -39,7 +39,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A file that somebody has broken gives no names, or the right ones, and costs no memory.
+// A broken file gives no names or the right ones, and Read keeps no more of it.
 func TestBrokenFiles(t *testing.T) {
 	id := ID{0x10de, 0x2330}
 	for name, c := range map[string]struct {

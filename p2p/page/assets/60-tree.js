@@ -162,7 +162,7 @@ class Tree {
         e.classList.add("breaks");
         e.append(el("span", { class: "fact bad" }, "✕ ACS sends what comes here up to the root"));
       } else if (f.redirects) {
-        e.append(el("span", { class: "fact bad" }, "! ACS redirects"));
+        e.append(el("span", { class: "fact" }, "ACS redirects, which does not decide about this pair"));
       } else if (f.acsUnknown) {
         e.append(el("span", { class: "fact bad" }, "? ACS unknown"));
       }

@@ -16,7 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// attacks are names that a machine of somebody else may have.
+// attacks are names that an attacker may give to devices and nodes.
 var attacks = []string{
 	`<script>hacked = 1</script>`, `</script><script>hacked = 2</script>`, `<!--<script>`, `<img src=x onerror="hacked = 3">`, `"><svg onload=hacked=4>`,
 	`javascript:hacked=5`, "\u2028hacked = 6\u2029", `${hacked = 7}`, `__proto__`, `constructor`, `toString`, `'); hacked = 8; ('`, "]]>", `&lt;b&gt;`, "\x00\x07\x1b[2J", "\u202egnp.exe", strings.Repeat("x", 100_000),
