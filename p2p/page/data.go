@@ -20,6 +20,7 @@ type data struct {
 	Groups   [][]int  `json:"groups"` // of causes that one change mends
 	Left     left     `json:"left"`
 
+	Sorts   []sort   `json:"sorts"`        // of rows
 	Rows    []row    `json:"rows"`         // of a fleet
 	Like    text     `json:"like"`         // the node that the others are compared with
 	Gone    []text   `json:"gone"`         // nodes of the earlier run without a run now
@@ -132,9 +133,16 @@ type cause struct {
 
 // row is one node, or several that are alike.
 type row struct {
-	Nodes     []text `json:"nodes"`
+	Nodes   []text `json:"nodes"`
+	Sort    int    `json:"sort"`
+	Kernel  text   `json:"kernel"`
+	Differs int    `json:"differs"` // a place in Drifts, or -1
+	Since   int    `json:"since"`   // likewise; -1 without an earlier run
+}
+
+// sort has the other facts of rows. Many rows have the same ones.
+type sort struct {
 	Result    string `json:"result"`
-	Kernel    text   `json:"kernel"`
 	GPUs      int    `json:"gpus"`
 	NICs      int    `json:"nics"`
 	Summary   counts `json:"summary"`
@@ -144,8 +152,6 @@ type row struct {
 	Unknown   []text `json:"unknown"`
 	Unknowns  int    `json:"unknowns"`
 	Causes    []int  `json:"causes"`
-	Differs   int    `json:"differs"` // a place in Drifts, or -1
-	Since     int    `json:"since"`   // likewise; -1 without an earlier run
 	SinceFrom text   `json:"sinceFrom"`
 	SinceErr  text   `json:"sinceError"`
 	Error     text   `json:"error"`

@@ -4,7 +4,6 @@ package page
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 
 	"github.com/gpurdma/gpurdma/p2p/fleet"
@@ -71,7 +70,7 @@ func (p *pool) cause(c fleet.Cause) cause {
 // rows are the nodes, the worst first, and alike ones as one.
 func (f *Fleet) rows(r fleet.Report) []row {
 	out := []row{}
-	places := map[string]int{}
+	places := map[[4]int]int{}
 	differs := map[*result.Drift]int{} // by the first one
 	of := func(all []result.Drift) int {
 		if len(all) == 0 {
@@ -85,30 +84,29 @@ func (f *Fleet) rows(r fleet.Report) []row {
 		return at
 	}
 	for _, n := range r.Nodes {
-		x := row{
-			Result: n.Result, Kernel: f.text(n.Kernel), GPUs: n.GPUs, NICs: n.NICs, Summary: counts(n.Summary), Kind: -1,
+		x := row{Kernel: f.text(n.Kernel), Differs: -1, Since: -1}
+		its := sort{
+			Result: n.Result, GPUs: n.GPUs, NICs: n.NICs, Summary: counts(n.Summary), Kind: -1,
 			Failing: f.list(n.Failing, maxNames), Fails: len(n.Failing), Unknown: f.list(n.Unknown, maxNames), Unknowns: len(n.Unknown),
-			Causes: []int{}, Differs: -1, Since: -1, SinceFrom: none, SinceErr: f.text(n.SinceError), Error: f.text(n.Error),
+			Causes: []int{}, SinceFrom: none, SinceErr: f.text(n.SinceError), Error: f.text(n.Error),
 		}
 		for _, c := range n.Causes {
 			if c < len(f.out.Causes) {
-				x.Causes = append(x.Causes, c)
+				its.Causes = append(its.Causes, c)
 			}
 		}
 		if s, ok := f.nodes[n.Added]; ok {
-			x.Kind, x.Since, x.SinceFrom, x.Differs = s.kind, s.since, s.baseline, of(n.Differs)
+			its.Kind, its.SinceFrom, x.Since, x.Differs = s.kind, s.baseline, s.since, of(n.Differs)
 		}
 		if n.Since != nil {
-			x.Since, x.SinceFrom = of(n.Since), none
+			its.SinceFrom, x.Since = none, of(n.Since)
 		}
-		key, err := json.Marshal(x)
-		if err != nil {
-			panic(err) // a type of this package
-		}
-		at, ok := places[string(key)]
+		x.Sort = once(f.pool, &f.out.Sorts, its)
+		key := [4]int{x.Sort, int(x.Kernel), x.Differs, x.Since}
+		at, ok := places[key]
 		if !ok {
 			at = len(out)
-			out, places[string(key)] = append(out, x), at
+			out, places[key] = append(out, x), at
 		}
 		out[at].Nodes = append(out[at].Nodes, f.keep(n.Node))
 	}
@@ -126,11 +124,12 @@ func (f *Fleet) sort(rows []row) {
 	}
 	hidden := func(s counts) int { return s.Lost + s.Broken } // a program does not see these
 	bad := func(s counts) int { return s.Lost + s.Broken + s.Refused + s.Staged }
-	slices.SortStableFunc(rows, func(x, y row) int {
+	slices.SortStableFunc(rows, func(a, b row) int {
+		x, y := f.out.Sorts[a.Sort], f.out.Sorts[b.Sort]
 		return cmp.Or(
 			cmp.Compare(slices.Index(result.Ranks, x.Result), slices.Index(result.Ranks, y.Result)),
 			cmp.Compare(hidden(y.Summary), hidden(x.Summary)), cmp.Compare(bad(y.Summary), bad(x.Summary)),
-			cmp.Compare(worse(y), worse(x)), cmp.Compare(y.Summary.Unknown, x.Summary.Unknown), cmp.Compare(y.Fails, x.Fails),
+			cmp.Compare(worse(b), worse(a)), cmp.Compare(y.Summary.Unknown, x.Summary.Unknown), cmp.Compare(y.Fails, x.Fails),
 		)
 	})
 }

@@ -9,6 +9,7 @@ const (
 	maxEvidence = 40        // of a link
 	maxNames    = 200       // names in a list: checks of a node, pairs of a cause
 	maxDrift    = 200       // differences of a node
+	changeBytes = 90        // of a difference in the file, without its texts
 	maxCauses   = 2_000     // of a fleet
 	maxChecks   = 2_000     // findings of a machine
 	maxTree     = 4_000     // functions of a tree

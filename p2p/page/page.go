@@ -117,7 +117,7 @@ func (p *Page) summary() string {
 	}
 	fail := 0
 	for _, r := range p.data.Rows {
-		if r.Result == "fail" {
+		if p.data.Sorts[r.Sort].Result == "fail" {
 			fail += len(r.Nodes)
 		}
 	}

@@ -187,9 +187,9 @@ func TestUnreadNode(t *testing.T) {
 	merge := fleet.Merge{Observe: seen.Observe}
 	merge.AddUnread("lost", errors.New("it is empty"))
 	p := seen.Page(merge.Report())
-	r := p.data.Rows[0]
-	if r.Kind != -1 || r.Result != "unknown" || p.data.Texts[r.Error] != "it is empty" || r.Since != -1 || r.Differs != -1 {
-		t.Errorf("%+v", r)
+	r, its := p.data.Rows[0], p.data.Sorts[p.data.Rows[0].Sort]
+	if its.Kind != -1 || its.Result != "unknown" || p.data.Texts[its.Error] != "it is empty" || r.Since != -1 || r.Differs != -1 {
+		t.Errorf("%+v %+v", r, its)
 	}
 }
 

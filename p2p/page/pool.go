@@ -20,16 +20,17 @@ type pool struct {
 	out      data
 	texts    map[string]text
 	remedies map[remedy]int
+	changes  map[drift]int
 	keys     map[string]int // links, details and so on, by what they say
 	bytes    int            // of the keys and of all texts
 	written  int            // bytes of texts
 }
 
 func newPool(kindOf string) *pool {
-	p := &pool{texts: map[string]text{}, remedies: map[remedy]int{}, keys: map[string]int{}}
+	p := &pool{texts: map[string]text{}, remedies: map[remedy]int{}, changes: map[drift]int{}, keys: map[string]int{}}
 	p.out = data{
 		Kind: kindOf, Texts: []string{}, Remedies: []remedy{}, Links: []link{}, Details: []detail{}, Layouts: []layout{}, Kinds: []kind{},
-		Changes: []drift{}, Drifts: []drifts{}, Causes: []cause{}, Groups: [][]int{}, Rows: []row{}, Like: none, Gone: []text{},
+		Changes: []drift{}, Drifts: []drifts{}, Causes: []cause{}, Groups: [][]int{}, Sorts: []sort{}, Rows: []row{}, Like: none, Gone: []text{},
 	}
 	for l := range chain.Links {
 		p.out.Claims = append(p.out.Claims, claim{l.String(), l.Claim()})
@@ -283,10 +284,20 @@ func (p *pool) drifts(all []result.Drift) int {
 			x.Changed++
 		}
 		if i < most {
-			x.Items = append(x.Items, once(p, &p.out.Changes, drift{p.text(d.What), p.text(d.Name), p.text(d.Before), p.text(d.After), change, d.AsksMore}))
+			x.Items = append(x.Items, p.change(drift{p.text(d.What), p.text(d.Name), p.text(d.Before), p.text(d.After), change, d.AsksMore}))
 		}
 	}
 	return once(p, &p.out.Drifts, x)
+}
+
+func (p *pool) change(d drift) int {
+	at, ok := p.changes[d]
+	if !ok {
+		at = len(p.out.Changes)
+		p.out.Changes, p.changes[d] = append(p.out.Changes, d), at
+		p.bytes += changeBytes
+	}
+	return at
 }
 
 // lacks is 1 for a cause without a remedy: of two that as many nodes have it comes last.

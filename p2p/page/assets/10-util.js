@@ -4,6 +4,8 @@
 
 const D = JSON.parse(document.getElementById("data").textContent);
 
+D.rows.forEach((r) => Object.assign(r, D.sorts[r.sort]));
+
 // text is the text at a place; "" for none.
 function text(at) {
   return at < 0 ? "" : D.texts[at];

@@ -71,19 +71,26 @@ type gathering struct {
 	merge fleet.Merge
 	seen  *page.Fleet
 	added int
+	pairs map[*result.Pair]int // nodes, by their first pair: runs with the same pairs are looked at once
 }
 
-func gather() *gathering { return &gathering{seen: page.NewFleet()} }
+func gather() *gathering { return &gathering{seen: page.NewFleet(), pairs: map[*result.Pair]int{}} }
 
 // add adds nodes with this run. Their names begin with prefix.
 func (g *gathering) add(prefix string, n int, run result.Run) {
-	first := g.added
+	first, known := -1, false
+	if len(run.Pairs) > 0 && run.Baseline == "" {
+		if first, known = g.pairs[&run.Pairs[0]]; !known {
+			g.pairs[&run.Pairs[0]] = g.added
+		}
+	}
 	for i := range n {
 		g.merge.Add(fmt.Sprintf("%s%05d", prefix, i), run)
-		if i == 0 {
-			g.seen.Observe(g.added, &run, g.added)
-		} else {
+		if known {
 			g.seen.Observe(g.added, nil, first)
+		} else {
+			first, known = g.added, true
+			g.seen.Observe(g.added, &run, g.added)
 		}
 		g.added++
 	}
