@@ -75,14 +75,14 @@ cross: ## CGO_ENABLED=0 builds for linux/amd64 and linux/arm64
 
 # The modules' requirements are those that `go mod tidy` writes. It asks the module proxy, or the
 # module cache, also for what only tests of requirements need.
-MODULES := . testbed deploy deploy/dra metrics $(patsubst %/go.mod,%,$(wildcard tools/go.mod tools/*/go.mod))
+MODULES := $(patsubst %/,%,$(dir $(shell git ls-files "*go.mod")))
 .PHONY: tidy-check
 tidy-check: ## the go.mod and go.sum of each module are as `go mod tidy` writes them
 	@bad=; for m in $(MODULES); do (cd $$m && $(GO) mod tidy -diff) || bad="$$bad $$m"; done; \
 		[ -z "$$bad" ] || { echo "not as go mod tidy writes them, or not found out, which is above:$$bad" >&2; exit 1; }
 
 .PHONY: lint
-lint: tidy-check ## gofmt, vet and staticcheck for the five modules, and their requirements
+lint: tidy-check ## gofmt, vet and staticcheck for the six modules, and their requirements
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); \
 		if [ -n "$$bad" ]; then echo "not gofmt-ed: $$bad" >&2; exit 1; fi
 	$(GO) vet ./...
@@ -93,6 +93,7 @@ lint: tidy-check ## gofmt, vet and staticcheck for the five modules, and their r
 	cd deploy && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 	cd deploy/dra && $(GO) vet ./... && $(GO) tool -modfile=../../tools/go.mod staticcheck ./...
 	cd metrics/spans && $(GO) vet ./... && $(GO) tool -modfile=../../tools/go.mod staticcheck ./...
+	cd p2p/page/browser && $(GO) vet ./... && $(GO) tool -modfile=../../../tools/go.mod staticcheck ./...
 
 # The oldest glibc that the commands promise to start on: Debian 12 builds must
 # not pick up symbols that RHEL 9 and Ubuntu 22.04 (2.34, 2.35) lack.

@@ -25,6 +25,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/page"
 	"github.com/gpurdma/gpurdma/p2p/render"
 	"github.com/gpurdma/gpurdma/p2p/result"
 	"github.com/gpurdma/gpurdma/p2p/snapshot"
@@ -49,6 +50,9 @@ type app struct {
 	baseline       string     // an earlier run
 	format, output string
 	svg            bool            // of topo
+	html           string          // --html
+	page           *page.Page      // for --html; nil if there is nothing to show
+	ids            []string        // files of names of PCI devices; none where numbers are enough
 	proving        bool            // --live
 	limit          time.Duration   // --timeout; 0 is the default
 	size           cli.Size        // --size; 0 is the default
@@ -129,6 +133,10 @@ func (a *app) action(command string, find func(*machine.Machine, []drivers.GPU, 
 
 // end prints the result, and keeps the status.
 func (a *app) end(command string, found output, err error) error {
+	unwritten := a.writePage()
+	if a.html == standard && unwritten == nil && a.page != nil && !a.toFile() {
+		a.stdout = io.Discard // the page has it
+	}
 	if a.toFile() && a.writer() == nil {
 		to := a.stdout
 		var b bytes.Buffer
@@ -138,6 +146,9 @@ func (a *app) end(command string, found output, err error) error {
 		a.status = a.printed(a.emit(b.Bytes()), a.status)
 	} else {
 		a.status = a.finish(command, found, err)
+	}
+	if unwritten != nil {
+		a.status = a.printed(unwritten, a.status)
 	}
 	if a.status != cli.ExitOK {
 		return fmt.Errorf("exit status %d", a.status)
@@ -170,7 +181,7 @@ func (a *app) look(find func(*machine.Machine, []drivers.GPU, []drivers.NIC) (ou
 	case a.json && a.svg:
 		return nil, &cli.UsageError{Err: errors.New("--json and --svg: one or the other")}
 	}
-	if err := a.inputs(); err != nil {
+	if err := errors.Join(a.inputs(), a.replaceable()); err != nil {
 		return nil, &cli.UsageError{Err: err}
 	}
 	if err := a.target(); err != nil {

@@ -58,6 +58,9 @@ func (a *app) checkAnd(prove func(*machine.Machine, []p2p.Pair) (*result.Live, e
 		r.Baseline = a.baseline
 		r.Drift, r.Uncompared = fleet.Compare(before, r)
 	}
+	if a.html != "" {
+		a.page = a.machinePage(m, gpus, nics, r)
+	}
 	return checkOutput(r), errors.Join(a.nothing(m, gpus, nics), missing, unproven)
 }
 

@@ -28,7 +28,7 @@ var flagsOf = map[string][]string{
 // not set: without an error p2pcheck would look at this machine, or at all devices, and the user
 // would not notice.
 var needs = map[string]string{
-	"snapshot": "a file", "lspci": "a file", "lspci-tree": "a file", "baseline": "a file", "config": "a file", "nfd": "a file", "proofs": "a file", "output": "a file, or -",
+	"snapshot": "a file", "lspci": "a file", "lspci-tree": "a file", "baseline": "a file", "config": "a file", "nfd": "a file", "proofs": "a file", "since": "a file or a directory", "html": "a file, or -", "output": "a file, or -",
 	"root": "a directory", "sysfs": "a directory", "proc": "a directory",
 	"gpu": "a GPU's PCI address, name or driver", "nic": "a NIC's name, PCI address or driver",
 	"skip":   "a check's ID, a family of them, or all",

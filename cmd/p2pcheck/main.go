@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/p2p/pciids"
 )
 
 // gcPercent lets the heap grow to two and a half times what is in use before the garbage collector runs.
@@ -32,7 +33,7 @@ func tune() {
 func main() {
 	tune()
 	version, revision = cli.Version(version), cli.Revision(revision)
-	a := &app{stdout: os.Stdout, stderr: os.Stderr}
+	a := &app{stdout: os.Stdout, stderr: os.Stderr, ids: pciids.Paths}
 	a.color = term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	os.Exit(a.run(os.Args[1:]))
 }

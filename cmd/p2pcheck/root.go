@@ -114,6 +114,7 @@ more than warn.`,
 	root.Flags().StringVar(&a.pid, "pid", "", "limits, capabilities, control group, /dev/shm and environment (as it was started) of this process, not of p2pcheck")
 	root.Flags().StringVar(&a.spec, "container-spec", "", "judge the variables of these containers, not of this process: an OCI config.json, a Kubernetes Pod as JSON, or docker inspect")
 	root.Flags().StringVar(&a.baseline, "baseline", "", "compare with the --json output of an earlier run: a difference for the worse is a failure")
+	root.Flags().StringVar(&a.html, "html", "", pageHelp)
 	root.Flags().StringVar(&a.format, "format", "text", "text, json, nagios, npd (node-problem-detector), prometheus, nfd (node-feature-discovery), dra (attributes for dynamic resource allocation)")
 	flags.StringVarP(&a.output, "output", "o", "", "write to this file instead of the standard output (-): a file is replaced, whole or not at all; a device is written to")
 	flags.StringVar(&a.snapshotFile, "snapshot", "", "analyse the machine in this file, which p2pcheck snapshot or rdma_topo dump wrote (-: standard input)")

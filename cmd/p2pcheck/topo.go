@@ -16,6 +16,7 @@ import (
 func (a *app) topo(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (output, error) {
 	// With --gpu or --nic only these devices are shown.
 	r, unread := topo.Read(m, gpus, nics, len(a.gpu)+len(a.nic) == 0)
+	a.named(&r)
 	r.Machine.Notes, r.Partial = a.notes, len(a.unread) > 0
 	for i, err := range unread {
 		unread[i] = &cli.Unavailable{Err: err}

@@ -25,6 +25,20 @@ type Node struct {
 	Unknown []string       `json:"unknown"` // those that may hide a failure
 	Differs []result.Drift `json:"differs"` // from the node that the report compares with
 	Error   string         `json:"error"`   // why its file could not be read
+	// Since are the differences from an earlier run of the node, see [Merge.Since]; nil if there is none.
+	Since []result.Drift `json:"since,omitzero"`
+	// SinceError says why the earlier run could not be read.
+	SinceError string `json:"since_error,omitempty"`
+
+	// Added is how many nodes were added before this one.
+	Added int `json:"-"`
+	// Causes are indices of Report.Causes.
+	Causes []int `json:"-"`
+}
+
+// worse reports a difference from the node's earlier run for the worse, in the machine and not in the version.
+func (n Node) worse() bool {
+	return slices.ContainsFunc(n.Since, func(d result.Drift) bool { return d.Worse() && !d.AsksMore })
 }
 
 // Report is what many nodes have in common, and in what they differ.
@@ -33,6 +47,8 @@ type Report struct {
 	Causes []Cause `json:"causes"` // those of most nodes first
 	Like   string  `json:"like"`   // the node that the others are compared with
 	Groups int     `json:"groups"`
+	// Gone are nodes that have an earlier run, see [Merge.Since], and no run.
+	Gone []string `json:"gone,omitempty"`
 
 	most   bool // of the nodes are like that one
 	larger bool // is a kind without a pair that counts
@@ -41,11 +57,14 @@ type Report struct {
 // Status is the exit status of the report: 1 if a node fails or differs, 3 if something is unknown of one.
 func (r Report) Status() int {
 	status := result.StatusGood
+	if len(r.Gone) > 0 {
+		status = result.StatusUnknown
+	}
 	for _, n := range r.Nodes {
 		switch {
-		case n.Result == "fail" || slices.ContainsFunc(n.Differs, func(d result.Drift) bool { return !d.AsksMore }):
+		case n.Result == "fail" || n.worse() || slices.ContainsFunc(n.Differs, func(d result.Drift) bool { return !d.AsksMore }):
 			return result.StatusBad
-		case n.Result == "unknown":
+		case n.Result == "unknown" || n.SinceError != "":
 			status = result.StatusUnknown
 		}
 	}
@@ -63,6 +82,10 @@ type shape struct {
 
 // Merge merges the runs of nodes.
 type Merge struct {
+	// Observe is called for each node whose file is read. At is Node.Added. The run is nil if an earlier node
+	// has the same file: same is then the place of that node. It may be nil.
+	Observe func(at int, run *result.Run, same int)
+
 	pool
 	nodes  []Node
 	shapes []*shape // of the nodes; nil of one whose file cannot be read
@@ -71,6 +94,8 @@ type Merge struct {
 	files  map[sum]earlier
 	bases  map[sum][]named       // facts by what they are about
 	pairs  map[sum]map[id]linked // by what they say
+	had    [][]*Cause            // of the nodes
+	since  since
 }
 
 // earlier is what was made of a file.
@@ -90,9 +115,14 @@ func (m *Merge) AddFrom(name string, r io.Reader) error {
 	if e, ok := m.files[of]; ok {
 		n := m.nodes[e.node]
 		n.Node = name
-		m.nodes, m.shapes = append(m.nodes, n), append(m.shapes, m.shapes[e.node])
+		at := len(m.nodes)
+		n.Added, n.Since, n.SinceError = at, nil, ""
+		m.append(n, m.shapes[e.node], e.causes)
 		for _, c := range e.causes {
 			c.Nodes = append(c.Nodes, name)
+		}
+		if m.Observe != nil {
+			m.Observe(at, nil, e.node)
 		}
 		return nil
 	}
@@ -105,8 +135,14 @@ func (m *Merge) AddFrom(name string, r io.Reader) error {
 	}
 	at := len(m.nodes)
 	m.files[of] = earlier{at, m.add(name, run)}
+	if m.Observe != nil {
+		m.Observe(at, &run, at)
+	}
 	return nil
 }
+
+// Add adds a run that is in memory, without a call of Observe.
+func (m *Merge) Add(name string, run result.Run) { m.add(terminal.Line(name), run) }
 
 // add adds the run of a node. It returns the causes for which the node is not good.
 func (m *Merge) add(name string, run result.Run) []*Cause {
@@ -122,8 +158,14 @@ func (m *Merge) add(name string, run result.Run) []*Cause {
 		m.share(f)
 		m.known[of] = &shape{facts: f, kind: kind, sample: n, fails: run.Tally.Fail}
 	}
-	m.nodes, m.shapes = append(m.nodes, n), append(m.shapes, m.known[of])
+	n.Added = len(m.nodes)
+	m.append(n, m.known[of], causes)
 	return causes
+}
+
+func (m *Merge) append(n Node, s *shape, causes []*Cause) {
+	m.differsSince(&n, s)
+	m.nodes, m.shapes, m.had = append(m.nodes, n), append(m.shapes, s), append(m.had, causes)
 }
 
 // share keeps of a run's facts what no run before it has.
@@ -143,8 +185,8 @@ func (m *Merge) share(f *facts) {
 
 // AddUnread adds a node whose run could not be read.
 func (m *Merge) AddUnread(name string, why error) {
-	m.nodes = append(m.nodes, Node{Node: terminal.Line(name), Result: "unknown", Failing: []string{}, Unknown: []string{}, Differs: []result.Drift{}, Error: terminal.Line(why.Error())})
-	m.shapes = append(m.shapes, nil)
+	n := Node{Node: terminal.Line(name), Result: "unknown", Failing: []string{}, Unknown: []string{}, Differs: []result.Drift{}, Error: terminal.Line(why.Error()), Added: len(m.nodes)}
+	m.append(n, nil, nil)
 }
 
 // Read is how many nodes have a run.
@@ -173,6 +215,8 @@ func nodeOf(name string, run result.Run) Node {
 // Report compares the nodes with one of the largest kind.
 func (m *Merge) Report() Report {
 	r := Report{Nodes: append([]Node{}, m.nodes...), Causes: m.causes.list()}
+	m.refer(&r)
+	r.Gone = m.gone()
 	like, alike, largest := m.majority()
 	if like == nil {
 		return r
@@ -193,17 +237,48 @@ func (m *Merge) Report() Report {
 	}
 	r.Groups = len(kinds)
 	r.most, r.larger = 2*alike > m.Read(), alike < largest
-	rank := map[string]int{}
-	for i, name := range result.Ranks {
-		rank[name] = i
-	}
-	slices.SortStableFunc(r.Causes, func(x, y Cause) int {
-		return cmp.Or(cmp.Compare(rank[x.Result], rank[y.Result]), cmp.Compare(len(y.Nodes), len(x.Nodes)))
-	})
+	rank := ranks()
 	slices.SortStableFunc(r.Nodes, func(x, y Node) int {
 		return cmp.Or(cmp.Compare(rank[x.Result], rank[y.Result]), cmp.Compare(len(y.Differs), len(x.Differs)), strings.Compare(x.Node, y.Node))
 	})
 	return r
+}
+
+// ranks orders results, the worst first.
+func ranks() map[string]int {
+	rank := map[string]int{}
+	for i, name := range result.Ranks {
+		rank[name] = i
+	}
+	return rank
+}
+
+// refer sorts the causes, and writes into the nodes which of them they have.
+func (m *Merge) refer(r *Report) {
+	rank, order := ranks(), slices.Clone(m.causes.all)
+	slices.SortStableFunc(order, func(x, y *Cause) int {
+		return cmp.Or(cmp.Compare(rank[x.Result], rank[y.Result]), cmp.Compare(len(y.Nodes), len(x.Nodes)))
+	})
+	at := map[*Cause]int{}
+	for i, c := range order {
+		r.Causes[i], at[c] = *c, i
+	}
+	same := map[**Cause][]int{} // nodes of equal files share their causes
+	for i := range r.Nodes {
+		had := m.had[i]
+		if len(had) == 0 {
+			continue
+		}
+		list, ok := same[&had[0]]
+		if !ok {
+			for _, c := range had {
+				list = append(list, at[c])
+			}
+			slices.Sort(list)
+			same[&had[0]] = list
+		}
+		r.Nodes[i].Causes = list
+	}
 }
 
 // driftKey is the same for the same differences.

@@ -45,7 +45,16 @@ func (r Report) Text(w io.Writer, s render.Style) error {
 	for _, rank := range result.Ranks {
 		causesText(&b, s, all, rank, said)
 	}
-	r.drifts(&b, s)
+	drifts(&b, s, r.Nodes, r.Like, func(n Node) []result.Drift { return n.Differs })
+	drifts(&b, s, r.Nodes, "the earlier run", func(n Node) []result.Drift { return n.Since })
+	for _, n := range r.Nodes {
+		if n.SinceError != "" {
+			fmt.Fprintf(&b, "\n%s\n", human.Fold(fmt.Sprintf("%s: the earlier run cannot be read: %s", n.Node, n.SinceError), "", "    "))
+		}
+	}
+	if len(r.Gone) > 0 {
+		fmt.Fprintf(&b, "\n%s\n", human.Fold(fmt.Sprintf("%s of the earlier run without a run now: %s", human.Plural(len(r.Gone), "node"), human.First(r.Gone, shownNodes)), "", "    "))
+	}
 	last := fmt.Sprintf("%s, %s of them", human.Plural(len(r.Nodes), "node"), human.Plural(r.Groups, "kind"))
 	switch {
 	case r.larger:
@@ -70,33 +79,34 @@ func (n Node) row() []string {
 	}
 }
 
-// drifts writes the differences, once for all nodes that have the same ones.
-func (r Report) drifts(b *strings.Builder, s render.Style) {
+// drifts writes the differences from another run, once for all nodes that have the same ones.
+func drifts(b *strings.Builder, s render.Style, all []Node, from string, differences func(Node) []result.Drift) {
 	var order []*result.Drift // the first of the differences
-	nodes, all, keys := map[*result.Drift][]string{}, map[*result.Drift][]result.Drift{}, map[string]*result.Drift{}
+	nodes, lists, keys := map[*result.Drift][]string{}, map[*result.Drift][]result.Drift{}, map[string]*result.Drift{}
 	same := map[*result.Drift]*result.Drift{}
-	for _, n := range r.Nodes {
-		if len(n.Differs) == 0 {
+	for _, n := range all {
+		its := differences(n)
+		if len(its) == 0 {
 			continue
 		}
-		of, ok := same[&n.Differs[0]]
+		of, ok := same[&its[0]]
 		if !ok {
-			key := driftKey(n.Differs)
+			key := driftKey(its)
 			if of = keys[key]; of == nil {
-				of = &n.Differs[0]
-				keys[key], all[of], order = of, n.Differs, append(order, of)
+				of = &its[0]
+				keys[key], lists[of], order = of, its, append(order, of)
 			}
-			same[&n.Differs[0]] = of
+			same[&its[0]] = of
 		}
 		nodes[of] = append(nodes[of], n.Node)
 	}
 	for _, of := range order {
-		these, differs := nodes[of], all[of]
+		these, differs := nodes[of], lists[of]
 		verb := "differs"
 		if len(these) > 1 {
 			verb = "differ"
 		}
-		fmt.Fprintf(b, "\n%s\n", human.Fold(fmt.Sprintf("%s %s from %s", human.First(these, shownNodes), verb, r.Like), "", "    "))
+		fmt.Fprintf(b, "\n%s\n", human.Fold(fmt.Sprintf("%s %s from %s", human.First(these, shownNodes), verb, from), "", "    "))
 		render.Drift(b, s, differs[:min(len(differs), shownDrift)])
 		if more := len(differs) - shownDrift; more > 0 {
 			fmt.Fprintf(b, "  and %d more\n", more)

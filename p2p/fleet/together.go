@@ -14,6 +14,7 @@ import (
 type told struct {
 	Cause
 	with    []Cause
+	at      []int    // of all of them, in Report.Causes
 	changes []change // of all of them
 }
 
@@ -22,19 +23,29 @@ func (r Report) together() []*told {
 	var out []*told
 	on := map[string][]*told{} // by their nodes
 	for _, rank := range result.Ranks {
-		for _, c := range r.Causes {
+		for at, c := range r.Causes {
 			if c.Result != rank {
 				continue
 			}
 			nodes, its := strings.Join(c.Nodes, "\x00"), c.change()
 			if i := slices.IndexFunc(on[nodes], func(t *told) bool { return slices.ContainsFunc(t.changes, its.mends) }); i >= 0 {
 				t := on[nodes][i]
-				t.with, t.changes = append(t.with, c), append(t.changes, its)
+				t.with, t.changes, t.at = append(t.with, c), append(t.changes, its), append(t.at, at)
 				continue
 			}
-			t := &told{Cause: c, changes: []change{its}}
+			t := &told{Cause: c, changes: []change{its}, at: []int{at}}
 			out, on[nodes] = append(out, t), append(on[nodes], t)
 		}
+	}
+	return out
+}
+
+// ByRemedy returns groups of causes, as indices of Causes: the causes of a group have the same nodes, and the
+// remedy of the first one mends all of them. The worst are first.
+func (r Report) ByRemedy() [][]int {
+	out := [][]int{}
+	for _, t := range r.together() {
+		out = append(out, t.at)
 	}
 	return out
 }

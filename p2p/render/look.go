@@ -27,6 +27,9 @@ func Heading(p result.Pair) string {
 	}
 }
 
+// Headline is the outcome of a pair as the text has it. A refusal has its error number and its stage.
+func Headline(p result.Pair) string { return lookOf(p.Outcome).headline(p) }
+
 // look is how an outcome appears.
 type look struct {
 	outcome chain.Outcome

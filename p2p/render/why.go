@@ -21,7 +21,7 @@ func Why(w io.Writer, s Style, p result.Pair) error {
 		fmt.Fprintf(&b, " (%s)", p.NCCL)
 	}
 	b.WriteString("\n")
-	s.fold(&b, "", "", conclusion(p))
+	s.fold(&b, "", "", Conclusion(p))
 	for _, link := range p.Links {
 		decides := link.Link == p.Decides
 		if decides && p.Remedy != nil {
@@ -37,8 +37,8 @@ func Why(w io.Writer, s Style, p result.Pair) error {
 	return err
 }
 
-// conclusion is how the links make the outcome.
-func conclusion(p result.Pair) string {
+// Conclusion says how the links make the outcome.
+func Conclusion(p result.Pair) string {
 	switch {
 	case !p.Counts:
 		return "The device has no memory of its own, and the pair does not count."

@@ -16,11 +16,20 @@ import (
 // line says what kind of device a function is, then the deciding facts. If all is set, it also
 // has the usual facts.
 func (f Function) line(all bool) string {
-	parts := []string{fmt.Sprintf("%v %s %s:%s", f.PCI, f.kind(), f.Vendor, f.Device)}
-	if f.PF != nil {
-		parts[0] += fmt.Sprintf(" (VF of %v)", *f.PF)
+	first := fmt.Sprintf("%v %s %s:%s", f.PCI, f.Kind(), f.Vendor, f.Device)
+	if all && f.Name != "" {
+		first += " " + f.Name
 	}
-	parts = append(parts, f.ACS.text(all), f.Link.text(all))
+	if f.PF != nil {
+		first += fmt.Sprintf(" (VF of %v)", *f.PF)
+	}
+	return strings.Join(append([]string{first}, f.Facts(all)...), ", ")
+}
+
+// Facts are the deciding facts of a function in words: ACS, link, IOMMU, NUMA node and memory. If all is set,
+// it also has the usual ones.
+func (f Function) Facts(all bool) []string {
+	parts := []string{f.ACS.text(all), f.Link.text(all)}
 	if f.Role != "bridge" || all {
 		parts = append(parts, f.iommu())
 	}
@@ -33,10 +42,11 @@ func (f Function) line(all bool) string {
 		}
 	}
 	parts = append(parts, f.memory())
-	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
+	return slices.DeleteFunc(parts, func(s string) bool { return s == "" })
 }
 
-func (f Function) kind() string {
+// Kind says what a function is, with its driver: "NIC mlx5_0 (mlx5_ib)".
+func (f Function) Kind() string {
 	switch {
 	case f.Role == "bridge" && f.Port != "":
 		return f.Port
@@ -110,10 +120,11 @@ func (a ACS) text(all bool) string {
 	return "ACS " + a.Redirects
 }
 
-func (a ACS) redirects() bool { return a.Known && a.Present && a.Redirects != "none" }
+// Redirecting reports a port that is known to send traffic between devices to the root.
+func (a ACS) Redirecting() bool { return a.Known && a.Present && a.Redirects != "none" }
 
-// less reports a link that is slower or narrower than both of its ends could be.
-func (l Link) less() bool {
+// Less reports a link that is slower or narrower than both of its ends could be.
+func (l Link) Less() bool {
 	below := func(is, most, port string) bool {
 		return is != "" && most != "" && port != "" && is != most && is != port
 	}

@@ -19,7 +19,7 @@ func TestLink(t *testing.T) {
 		{Link{gen4, "4", gen4, "4", gen5, "16"}, "16.0 GT/s x4", "16.0 GT/s x4 (the port above: 32.0 GT/s x16)", false},
 		{Link{Speed: gen4, Width: "4"}, "16.0 GT/s x4", "16.0 GT/s x4", false}, // the maximum of the ends is not known
 	} {
-		if text, long, less := c.link.text(false), c.link.text(true), c.link.less(); text != c.text || long != c.long || less != c.less {
+		if text, long, less := c.link.text(false), c.link.text(true), c.link.Less(); text != c.text || long != c.long || less != c.less {
 			t.Errorf("%+v: %q, %q, %v", c.link, text, long, less)
 		}
 	}
@@ -51,7 +51,7 @@ func TestACS(t *testing.T) {
 		{ACS{}, "ACS unknown", false}, {ACS{Known: true}, "", false}, {ACS{Known: true, Present: true, Redirects: "none"}, "ACS does not redirect", false},
 		{ACS{Known: true, Present: true, Redirects: "requests", Control: 4}, "ACS requests", true},
 	} {
-		if text, redirects := c.acs.text(false), c.acs.redirects(); text != c.text || redirects != c.redirects {
+		if text, redirects := c.acs.text(false), c.acs.Redirecting(); text != c.text || redirects != c.redirects {
 			t.Errorf("%+v: %q, %v", c.acs, text, redirects)
 		}
 	}

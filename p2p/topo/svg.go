@@ -53,7 +53,7 @@ func (r Topology) SVG(w io.Writer, all bool) error {
 		line := f.line(all)
 		width := float64(len(line))*svgChar + 12
 		widest = max(widest, float64(x)+width)
-		less, redirects := f.Link.less() || slow[f.PCI], f.ACS.redirects()
+		less, redirects := f.Link.Less() || slow[f.PCI], f.ACS.Redirecting()
 		red = red || less || redirects
 		// Down from the function above, then to the right.
 		p := at[above]

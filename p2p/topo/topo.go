@@ -9,6 +9,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/pciids"
 	"github.com/gpurdma/gpurdma/p2p/result"
 	"github.com/gpurdma/gpurdma/p2p/terminal"
 	"github.com/gpurdma/gpurdma/pciaddr"
@@ -66,6 +67,7 @@ type Function struct {
 	Above  []pciaddr.Addr `json:"above"`
 	Role   string         `json:"role"`
 	Names  []string       `json:"names"` // of its devices
+	Name   string         `json:"-"`     // of the product, see Topology.Name
 	Port   string         `json:"port"`
 	Vendor string         `json:"vendor"`
 	Device string         `json:"device"`
@@ -120,6 +122,24 @@ func Read(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, all bool) 
 	slices.SortFunc(r.out.Functions, inTree)
 	terminal.Clean(&r.out)
 	return r.out, r.errs
+}
+
+// Name gives functions the names of their products, from the first of these files of PCI numbers that exists.
+// Without one they have no names.
+func (r *Topology) Name(paths []string) error {
+	var want []pciids.ID
+	for _, f := range r.Functions {
+		if id, ok := pciids.Parse(f.Vendor, f.Device); ok {
+			want = append(want, id)
+		}
+	}
+	names, err := pciids.Load(paths, want)
+	for i, f := range r.Functions {
+		if id, ok := pciids.Parse(f.Vendor, f.Device); ok {
+			r.Functions[i].Name = names[id]
+		}
+	}
+	return err
 }
 
 func wayOf(w p2p.Way, known bool) *Way {
