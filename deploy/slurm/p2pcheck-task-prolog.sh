@@ -1,0 +1,28 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# TaskProlog of Slurm: sets the variables by which NCCL, UCX and NVSHMEM use the NICs next to
+# the task's GPUs. slurm-p2p finds them in the plan that p2pcheck-health.sh writes.
+# docs/fleet.md has the lines for slurm.conf.
+#
+# It runs as the job's user, and never fails: a task starts without these variables rather than
+# not at all. Why there are none is on the task's standard error.
+#
+# Settings, in /etc/p2pcheck.conf, as of p2pcheck-health.sh: P2PCHECK_NICS (/run/p2pcheck),
+# P2PCHECK_SLURM, P2PCHECK_ROOT.
+set -u
+
+PATH=${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
+conf=/etc/p2pcheck.conf
+# shellcheck source=/dev/null
+[ ! -r "$conf" ] || . "$conf"
+slurm=${P2PCHECK_SLURM:-/usr/local/bin/slurm-p2p}
+if [ ! -x "$slurm" ]; then
+	echo "p2pcheck-task-prolog: $slurm is not there: no NIC is chosen for this task" >&2
+	exit 0
+fi
+# Whole or not at all: what was printed before a failure is no answer.
+if lines=$(timeout -k 1 5 "$slurm" task --plan "${P2PCHECK_NICS:-/run/p2pcheck}/${SLURMD_NODENAME:-}.json" --root "${P2PCHECK_ROOT:-/}") && [ -n "$lines" ]; then
+	printf '%s\n' "$lines"
+fi
+exit 0
