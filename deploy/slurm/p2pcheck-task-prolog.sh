@@ -6,7 +6,8 @@
 # docs/fleet.md has the lines for slurm.conf.
 #
 # It runs as the job's user, and never fails: a task starts without these variables rather than
-# not at all. Why there are none is on the task's standard error.
+# not at all. GPURDMA_NO_NICS says then why there are none: Slurm closes a TaskProlog's standard
+# error.
 #
 # Settings, in /etc/p2pcheck.conf, as of p2pcheck-health.sh: P2PCHECK_NICS (/run/p2pcheck),
 # P2PCHECK_SLURM, P2PCHECK_ROOT.
@@ -18,11 +19,13 @@ conf=/etc/p2pcheck.conf
 [ ! -r "$conf" ] || . "$conf"
 slurm=${P2PCHECK_SLURM:-/usr/local/bin/slurm-p2p}
 if [ ! -x "$slurm" ]; then
-	echo "p2pcheck-task-prolog: $slurm is not there: no NIC is chosen for this task" >&2
+	echo "export GPURDMA_NO_NICS=$slurm is not there"
 	exit 0
 fi
 # Whole or not at all: what was printed before a failure is no answer.
-if lines=$(timeout -k 1 5 "$slurm" task --plan "${P2PCHECK_NICS:-/run/p2pcheck}/${SLURMD_NODENAME:-}.json" --root "${P2PCHECK_ROOT:-/}") && [ -n "$lines" ]; then
+if lines=$(timeout -k 1 5 "$slurm" task --plan "${P2PCHECK_NICS:-/run/p2pcheck}/${SLURMD_NODENAME:-}.json" --root "${P2PCHECK_ROOT:-/}" 2>/dev/null); then
 	printf '%s\n' "$lines"
+else
+	echo "export GPURDMA_NO_NICS=$slurm task ended with $?"
 fi
 exit 0

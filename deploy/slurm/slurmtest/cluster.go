@@ -236,6 +236,17 @@ func (k *Cluster) Until(what string, is func() bool) {
 	}
 }
 
+// Resume resumes a node, if it is drained. After a restart slurmctld refuses this until slurmd has reported.
+func (k *Cluster) Resume(node string) {
+	k.t.Helper()
+	k.Until(node+" is resumed", func() bool {
+		if k.Node(node).Drained() {
+			_, _ = k.Root("scontrol", "update", "NodeName="+node, "State=RESUME")
+		}
+		return !k.Node(node).Drained()
+	})
+}
+
 // Root runs a command as root, and returns what it printed.
 func (k *Cluster) Root(name string, args ...string) (string, error) {
 	return k.run(0, nil, name, args...)

@@ -52,13 +52,6 @@ func TestHealthByHand(t *testing.T) {
 		script(t, "/run/fake", text)
 		return "P2PCHECK=/run/fake"
 	}
-	idle := func() {
-		t.Helper()
-		if k.Node("node1").Drained() {
-			k.must("scontrol", "update", "NodeName=node1", "State=RESUME")
-			k.Until("node1 is idle", func() bool { return !k.Node("node1").Drained() })
-		}
-	}
 	critical := `printf 'P2PCHECK CRITICAL - %s | direct=0\n' "$(cat /run/words)"; exit 2`
 	for name, c := range map[string]struct {
 		user    uint32
@@ -81,7 +74,7 @@ func TestHealthByHand(t *testing.T) {
 		"it crashes":           {env: []string{me, fake("kill -SEGV $$")}, words: "crash", said: "ended with 139"},
 		"a node that Slurm does not know": {env: []string{"SLURMD_NODENAME=nobody", "P2PCHECK_ARGS=--skip all --root /srv/node1"},
 			before: func() { write(t, "/run/more", "P2PCHECK_ARGS='--skip all --root /srv/node1'\n") }, status: 1, said: "scontrol does not show nobody: Node nobody not found"},
-		"a user who may not": {user: 1000, env: []string{me}, status: 1, said: "scontrol did not drain node1: p2pcheck: 0 of 1 pairs direct (1 lost: addresses): slurm_update error: Invalid user id"},
+		"a user who may not": {user: 1000, env: []string{me, "P2PCHECK=/run/critical"}, words: "bad", status: 1, said: "scontrol did not drain node1: p2pcheck: bad: slurm_update error: Invalid user id"},
 		"no scontrol":        {env: []string{me, "P2PCHECK_SCONTROL=/none/scontrol"}, status: 1, said: "scontrol does not show node1"},
 		"munge is down":      {env: []string{me}, before: k.StopMunge, after: k.StartMunge, status: 1, said: "scontrol does not show node1"},
 		"slurmctld is down":  {env: []string{me}, before: k.StopControl, after: k.StartControl, status: 1, said: "scontrol does not show node1"},
@@ -92,7 +85,7 @@ func TestHealthByHand(t *testing.T) {
 		"a dry run":     {env: []string{me, "P2PCHECK_DRYRUN=1"}, said: "would drain node1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			idle()
+			k.Resume("node1")
 			_ = os.Remove("/run/more")
 			env := c.env
 			if c.words != "" && c.words != "hang" && c.words != "crash" {

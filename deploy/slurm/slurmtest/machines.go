@@ -40,7 +40,8 @@ func Machine(t *testing.T, name string, minors ...int) string {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		write(t, file, strings.TrimRight(string(text), "\n")+fmt.Sprintf("\nDevice Minor: \t %d\n", minor))
+		lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(text)), "\n"), func(line string) bool { return strings.HasPrefix(line, "Device Minor") })
+		write(t, file, strings.Join(lines, "\n")+fmt.Sprintf("\nDevice Minor: \t %d\n", minor))
 	}
 	boot := filepath.Join(root, "proc/sys/kernel/random/boot_id")
 	if err := os.MkdirAll(filepath.Dir(boot), 0o755); err != nil {

@@ -18,7 +18,7 @@ const cudaOrder = "CUDA_DEVICE_ORDER"
 // Slurm says in SLURM_STEP_GPUS which lines of gres.conf the task has; in a batch script SLURM_JOB_GPUS says so. The
 // program takes its GPUs by CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES: indices in the library's own order.
 // The two are the same GPUs only under the conditions of sameGPUs.
-func given(p *nicplan.Plan, env func(string) (string, bool)) (gpus []nicplan.GPU, order bool, err error) {
+func given(p *nicplan.Plan, env Env) (gpus []nicplan.GPU, order bool, err error) {
 	name := "SLURM_STEP_GPUS"
 	text, _ := env(name)
 	if text == "" {
@@ -49,7 +49,7 @@ func given(p *nicplan.Plan, env func(string) (string, bool)) (gpus []nicplan.GPU
 }
 
 // isBatch reports whether this is the batch script, not a step: Slurm names it by a number above all steps'.
-func isBatch(env func(string) (string, bool)) bool {
+func isBatch(env Env) bool {
 	id, _ := env("SLURM_STEP_ID")
 	n, err := strconv.ParseInt(id, 10, 64)
 	return err == nil && (n < 0 || n >= 0xfffffff0)
@@ -64,7 +64,7 @@ var indices = map[string]string{"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "ROCR_V
 //   - if Slurm has numbered them anew from 0, as it does where a control group hides the other GPUs;
 //   - if the library counts as Slurm does. CUDA does so if gres.conf has all GPUs by PCI address, and
 //     CUDA_DEVICE_ORDER is PCI_BUS_ID, which is set then.
-func sameGPUs(p *nicplan.Plan, slurm []int, vendor string, env func(string) (string, bool)) (order bool, err error) {
+func sameGPUs(p *nicplan.Plan, slurm []int, vendor string, env Env) (order bool, err error) {
 	name := indices[vendor]
 	text, is := env(name)
 	if !is {
@@ -75,6 +75,9 @@ func sameGPUs(p *nicplan.Plan, slurm []int, vendor string, env func(string) (str
 		return false, fmt.Errorf("%s is %q: it is not known which GPUs these are (only numbers are; not MIG, UUIDs)", name, text)
 	}
 	own, _ := env(cudaOrder)
+	if inherited(cudaOrder, env) {
+		own = ""
+	}
 	byPCI := own == "" || own == nicplan.PCIOrder
 	switch {
 	case len(slurm) == len(p.GPUs) && p.Order != "" && len(list) == len(slurm):
