@@ -19,7 +19,8 @@ slurm-programs:
 
 # A suite that cannot be had here is a failure, or with IF_AVAILABLE a line that says so.
 .PHONY: test-slurm
-test-slurm: setup slurm-programs ## test the health check, the Prolog and the NICs of jobs under the real Slurm
+test-slurm: slurm-programs ## test the health check, the Prolog and the NICs of jobs under the real Slurm
+	@BUILD=$(BUILD) testbed/setup.sh
 	@for suite in $(SLURM_SUITES); do \
 		status=0; BUILD=$(BUILD) testbed/slurm.sh $$suite || status=$$?; \
 		if [ $$status -eq 77 ] && [ -n "$(IF_AVAILABLE)" ]; then echo "SKIP Slurm of $$suite cannot be had here"; continue; fi; \

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Wait is how long the tests wait for something that has to come. What is right comes within seconds.
+// Wait is how long the tests wait for a state before they fail. The states come within seconds.
 const Wait = 30 * time.Second
 
 // Config is how a cluster is configured, beside what all have.
@@ -257,6 +257,11 @@ func (k *Cluster) Alice(name string, args ...string) (string, error) {
 	return k.run(1000, nil, name, args...)
 }
 
+// RootWith is Root with variables.
+func (k *Cluster) RootWith(env []string, name string, args ...string) (string, error) {
+	return k.run(0, env, name, args...)
+}
+
 // AliceWith is Alice with variables.
 func (k *Cluster) AliceWith(env []string, name string, args ...string) (string, error) {
 	return k.run(1000, env, name, args...)
@@ -266,7 +271,7 @@ func (k *Cluster) run(user uint32, env []string, name string, args ...string) (s
 	ctx, cancel := context.WithTimeout(context.Background(), Wait)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append([]string{"PATH=/usr/sbin:/usr/bin", "HOME=/tmp"}, env...)
+	cmd.Env = append([]string{"PATH=/usr/sbin:/usr/bin", "HOME=/tmp"}, env...) // of two values of a name the last counts
 	cmd.Dir = "/tmp"
 	if user != 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}

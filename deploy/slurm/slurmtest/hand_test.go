@@ -115,7 +115,7 @@ func TestHealthByHand(t *testing.T) {
 	}
 }
 
-// slurmd gives a health check the name of the node, and neither PATH nor HOME: what the script's head says.
+// slurmd gives a health check the name of the node, and neither PATH nor HOME. The script's head says so.
 func TestHealthEnvironment(t *testing.T) {
 	Need(t)
 	script(t, "/usr/local/sbin/environment.sh", "cat /proc/$$/environ >/run/.environment; mv /run/.environment /run/environment.$SLURMD_NODENAME")

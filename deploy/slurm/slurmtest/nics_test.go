@@ -240,7 +240,7 @@ func TestNICsUnknown(t *testing.T) {
 	none(t, srun(k, []string{"CUDA_DEVICE_ORDER=FASTEST_FIRST"}, "--gres=gpu:1")[0], "CUDA_DEVICE_ORDER is FASTEST_FIRST")
 	// It has all of them: then the order does not matter.
 	check(t, srun(k, []string{"CUDA_DEVICE_ORDER=FASTEST_FIRST"}, "--gres=gpu:8")[0], slices.Sorted(maps.Keys(hgx))...)
-	// What the job has set stays.
+	// A variable of the job is not changed.
 	x := srun(k, []string{"NCCL_IB_HCA=mlx5_9"}, "--gres=gpu:1")[0]
 	if x.env["NCCL_IB_HCA"] != "mlx5_9" || x.env["UCX_NET_DEVICES"] == "" {
 		t.Errorf("%v", x)

@@ -68,7 +68,7 @@ func TestPrologRequeues(t *testing.T) {
 	}
 }
 
-// Without nohold_on_prolog_fail, which is not the default, the job is held until somebody releases it.
+// Without nohold_on_prolog_fail, which is the default of Slurm, the job is held.
 func TestPrologHoldsWithoutTheSetting(t *testing.T) {
 	k := prologs(t, "SchedulerParameters")
 	id := submit(k, "--wrap", "true", "-w", "node1")
