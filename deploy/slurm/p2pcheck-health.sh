@@ -43,8 +43,17 @@ set -u
 PATH=${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 export PATH
 conf=${P2PCHECK_CONF:-/etc/p2pcheck.conf}
-# shellcheck source=/dev/null
-[ ! -r "$conf" ] || . "$conf"
+# A mistake in that file would end this shell, and drain each node whose Prolog it is.
+broken=
+if [ -r "$conf" ]; then
+	# shellcheck source=/dev/null
+	told=$( (. "$conf"; echo read) 2>&1)
+	# shellcheck source=/dev/null
+	case $told in
+	*read) . "$conf" ;;
+	*) broken="$conf: $told" ;;
+	esac
+fi
 program=${P2PCHECK:-/usr/local/bin/p2pcheck}
 limit=${P2PCHECK_TIMEOUT:-20}
 unknown=${P2PCHECK_UNKNOWN:-}
@@ -218,6 +227,10 @@ plan() {
 	rm -f "$run"
 }
 
+if [ -n "$broken" ]; then
+	say "nothing was checked, for sh cannot read the settings in $(reason "$broken")"
+	exit 0
+fi
 if [ ! -x "$program" ]; then
 	undecided "$program is not there"
 	status=$?

@@ -14,18 +14,24 @@
 set -u
 
 PATH=${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
-conf=/etc/p2pcheck.conf
-# shellcheck source=/dev/null
-[ ! -r "$conf" ] || . "$conf"
-slurm=${P2PCHECK_SLURM:-/usr/local/bin/slurm-p2p}
-if [ ! -x "$slurm" ]; then
-	echo "export GPURDMA_NO_NICS=$slurm is not there"
-	exit 0
-fi
+
+# In a shell of its own, which a mistake in the settings may end.
+variables() (
+	conf=/etc/p2pcheck.conf
+	# shellcheck source=/dev/null
+	[ ! -r "$conf" ] || . "$conf"
+	slurm=${P2PCHECK_SLURM:-/usr/local/bin/slurm-p2p}
+	if [ ! -x "$slurm" ]; then
+		echo "export GPURDMA_NO_NICS=$slurm is not there"
+		exit 0
+	fi
+	timeout -k 1 5 "$slurm" task --plan "${P2PCHECK_NICS:-/run/p2pcheck}/${SLURMD_NODENAME:-}.json" --root "${P2PCHECK_ROOT:-/}"
+)
+
 # Whole or not at all: what was printed before a failure is no answer.
-if lines=$(timeout -k 1 5 "$slurm" task --plan "${P2PCHECK_NICS:-/run/p2pcheck}/${SLURMD_NODENAME:-}.json" --root "${P2PCHECK_ROOT:-/}" 2>/dev/null); then
+if lines=$(variables 2>/dev/null); then
 	printf '%s\n' "$lines"
 else
-	echo "export GPURDMA_NO_NICS=$slurm task ended with $?"
+	echo "export GPURDMA_NO_NICS=slurm-p2p task, or /etc/p2pcheck.conf before it, ended with $?"
 fi
 exit 0

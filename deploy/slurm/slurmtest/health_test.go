@@ -78,7 +78,7 @@ func TestHealthDrainsAndResumes(t *testing.T) {
 	if n := k.Node("node1"); n.Reason != "" && !strings.HasPrefix(n.Reason, "resumed, was p2pcheck: ") {
 		t.Errorf("%+v", n)
 	}
-	if out, err := k.Alice("srun", "-w", "node1", "printenv", "SLURMD_NODENAME"); err != nil || out != "node1\n" {
+	if out, err := k.Alice("srun", "-Q", "-w", "node1", "printenv", "SLURMD_NODENAME"); err != nil || out != "node1\n" {
 		t.Errorf("%v %s", err, out)
 	}
 }

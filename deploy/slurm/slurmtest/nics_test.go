@@ -269,6 +269,10 @@ func TestNICsUnknown(t *testing.T) {
 	k.Until("there is no plan", func() bool { _, err := os.Stat("/run/p2pcheck/node1.json"); return err != nil })
 	k.Resume("node1") // the check has drained it
 	none(t, srun(k, nil, "--gres=gpu:1")[0], "no plan")
+	write(t, "/run/setting", "P2PCHECK_SLURM=/none\n")
+	none(t, srun(k, nil, "--gres=gpu:1")[0], "/none is not there")
+	write(t, "/run/setting", "exit 3\n")
+	none(t, srun(k, nil, "--gres=gpu:1")[0], "ended with 3")
 }
 
 // gres.conf lists the GPUs in another order than that of their PCI addresses: which GPU CUDA uses for Slurm's number is

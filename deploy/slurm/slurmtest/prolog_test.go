@@ -90,19 +90,19 @@ func TestPrologCancelsSrun(t *testing.T) {
 	if n := k.Node("node1"); n.Reason != lostReason {
 		t.Errorf("%+v", n)
 	}
-	if out, err := k.Alice("srun", "-w", "node2", "printenv", "SLURMD_NODENAME"); err != nil || out != "node2\n" {
+	if out, err := k.Alice("srun", "-Q", "-w", "node2", "printenv", "SLURMD_NODENAME"); err != nil || out != "node2\n" {
 		t.Errorf("%v %s", err, out)
 	}
 }
 
-// A p2pcheck that is not there, or hangs, keeps no job from a node.
+// A p2pcheck that is not there or hangs, and settings that sh cannot read, keep no job from a node.
 func TestPrologWithoutAnAnswer(t *testing.T) {
 	Need(t)
 	k := Start(t, Config{Nodes: []string{"node1"}, Lines: SlurmConf(t, "HealthCheckProgram"), Conf: P2PCheckConf(t, ". /run/setting")})
 	script(t, "/run/hangs", "exec sleep 60")
-	for _, setting := range []string{"P2PCHECK=/none/p2pcheck", "P2PCHECK=/run/hangs P2PCHECK_TIMEOUT=1"} {
+	for _, setting := range []string{"if", "exit 3", "echo $NOT_SET", "P2PCHECK=/none/p2pcheck", "P2PCHECK=/run/hangs P2PCHECK_TIMEOUT=1"} {
 		write(t, "/run/setting", setting+"\n")
-		if out, err := k.Alice("srun", "-w", "node1", "printenv", "SLURMD_NODENAME"); err != nil || out != "node1\n" {
+		if out, err := k.Alice("srun", "-Q", "-w", "node1", "printenv", "SLURMD_NODENAME"); err != nil || out != "node1\n" {
 			t.Errorf("%s: %v %s", setting, err, out)
 		}
 		if n := k.Node("node1"); n.Drained() {
@@ -128,7 +128,7 @@ func TestPrologOfACancelledJob(t *testing.T) {
 	if n := k.Node("node1"); n.Drained() {
 		t.Errorf("%+v", n)
 	}
-	if out, err := k.Alice("srun", "-w", "node1", "printenv", "SLURMD_NODENAME"); err != nil || out != "node1\n" {
+	if out, err := k.Alice("srun", "-Q", "-w", "node1", "printenv", "SLURMD_NODENAME"); err != nil || out != "node1\n" {
 		t.Errorf("%v %s", err, out)
 	}
 }
