@@ -2,39 +2,76 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # p2pcheck for Slurm: takes a node out of service when p2pcheck finds that a NIC does
-# not reach a GPU, and says why. docs/fleet.md has the lines for slurm.conf.
+# not reach a GPU, says why, and takes it back when that is mended. docs/fleet.md has the
+# lines for slurm.conf.
 #
-# As HealthCheckProgram it drains the node itself. As Prolog, where SLURM_JOB_ID
-# is set, it ends with 1, and slurmd drains the node and requeues the job. It
-# never resumes a node: it does not know why else the node may be drained.
+# As HealthCheckProgram it drains the node, and resumes it. As Prolog, where SLURM_JOB_ID is
+# set, it drains the node and ends with 1: Slurm then requeues a batch job, and holds it unless
+# slurm.conf has SchedulerParameters=nohold_on_prolog_fail.
 #
 # Only "P2PCHECK CRITICAL" drains: a pair is staged, refused, lost or broken, or a check
 # fails. "P2PCHECK UNKNOWN" (a node without a GPU too), a crash and no answer are logged,
 # and drain nothing unless P2PCHECK_UNKNOWN=drain. With --baseline FILE in P2PCHECK_ARGS
 # a node is drained only if something is worse than in that file.
 #
+# It resumes a node whose reason begins with "p2pcheck: ", which is how its own begin, once
+# p2pcheck finds nothing bad, or nothing worse than in the baseline. UNKNOWN without a baseline
+# resumes nothing. A node that is down, fails or has any state besides is left as it is.
+#
 # Settings, in the environment or in /etc/p2pcheck.conf:
 #
 #   P2PCHECK          the program            /usr/local/bin/p2pcheck
 #   P2PCHECK_ARGS     its arguments, such as --skip NET --baseline FILE
-#   P2PCHECK_TIMEOUT  seconds that it may take                        30
+#   P2PCHECK_TIMEOUT  seconds that it may take                        20
 #   P2PCHECK_UNKNOWN  drain: what is unknown drains the node as well
+#   P2PCHECK_RESUME   no: never resume a node
 #   P2PCHECK_DRYRUN   1: only say what would be done
+#   P2PCHECK_SCONTROL scontrol                                  scontrol
+#   P2PCHECK_NICS     a directory, such as /run/p2pcheck: as HealthCheckProgram also
+#                     write there which NICs go with which GPU, for the TaskProlog
+#   P2PCHECK_SLURM    the program slurm-p2p, for that  /usr/local/bin/slurm-p2p
+#   P2PCHECK_SLURMD   slurmd, which says how it counts the GPUs     slurmd
+#   P2PCHECK_ROOT     above sys and proc of the node                     /
 #
-# Exit status: 0 the node stays, or it was drained; 1 the node is bad, as Prolog, or
-# scontrol did not drain it.
+# slurmd gives a HealthCheckProgram SLURMD_NODENAME alone, no PATH and no HOME. It ends one that
+# takes more than 60 seconds.
+#
+# Exit status: 0 the node stays, or it was drained or resumed; 1 the node is bad, as Prolog, or
+# scontrol did not do what it was asked to.
 set -u
 
+PATH=${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
+export PATH
 conf=${P2PCHECK_CONF:-/etc/p2pcheck.conf}
-# shellcheck source=/dev/null
-[ ! -r "$conf" ] || . "$conf"
+# A mistake in that file would end this shell, and drain each node whose Prolog it is.
+broken=
+if [ -r "$conf" ]; then
+	# shellcheck source=/dev/null
+	told=$( (. "$conf"; echo read) 2>&1)
+	# shellcheck source=/dev/null
+	case $told in
+	*read) . "$conf" ;;
+	*) broken="$conf: $told" ;;
+	esac
+fi
 program=${P2PCHECK:-/usr/local/bin/p2pcheck}
-limit=${P2PCHECK_TIMEOUT:-30}
+limit=${P2PCHECK_TIMEOUT:-20}
 unknown=${P2PCHECK_UNKNOWN:-}
+resume=${P2PCHECK_RESUME:-yes}
 dry=${P2PCHECK_DRYRUN:-}
-# What Slurm calls this node. slurmd says it to a Prolog.
-node=${SLURMD_NODENAME:-$(uname -n)}
-node=${node%%.*}
+scontrol=${P2PCHECK_SCONTROL:-scontrol}
+nics=${P2PCHECK_NICS:-}
+slurm=${P2PCHECK_SLURM:-/usr/local/bin/slurm-p2p}
+slurmd=${P2PCHECK_SLURMD:-slurmd}
+root=${P2PCHECK_ROOT:-/}
+# What Slurm calls this node. slurmd says it to all its programs; by hand it is the host's name.
+node=${SLURMD_NODENAME:-}
+if [ -z "$node" ]; then
+	node=$(uname -n)
+	node=${node%%.*}
+fi
+# How the reasons begin that this program gives, and by which it knows them.
+ours="p2pcheck: "
 
 say() {
 	echo "p2pcheck-health: $*" >&2
@@ -45,34 +82,118 @@ say() {
 
 # Reasons are one line, and not a long one.
 reason() {
-	printf '%s' "$1" | tr '\n"' " '" | cut -c 1-200
+	printf '%s' "$1" | tr '\n\t"' "  '" | tr -d '\000-\037\177' | cut -c 1-200
+}
+
+# slurm_says ARGUMENT...: scontrol, which waits for a slurmctld that does not answer.
+slurm_says() {
+	timeout -k 2 8 "$scontrol" "$@"
+}
+
+# look: reads the node's state and reason into $state and $was. Slurm adds " [USER@TIME]" to a
+# reason. Fails if they cannot be read, and says why.
+look() {
+	if ! shown=$(slurm_says show node "$node" 2>&1); then
+		say "scontrol does not show $node: $(reason "$shown")"
+		return 1
+	fi
+	state='' was=''
+	seen=''
+	while IFS= read -r line; do
+		case $line in
+		"   State="*)
+			[ -n "$state" ] || { state=${line#*=} state=${state%% *}; } ;;
+		"   Reason="*) # the first: a comment may have such a line, too, and comes later
+			[ -n "$seen" ] || { seen=1 was=${line#*=}; } ;;
+		esac
+	done <<-SHOWN
+		$shown
+	SHOWN
+	if [ -z "$state" ]; then
+		say "scontrol shows no state of $node: $(reason "$shown")"
+		return 1
+	fi
+}
+
+# drain WHY: fails if the node is not drained then.
+drain() {
+	look || return 1
+	case $state in
+	*DRAIN*)
+		case $was in
+		"$1 ["*) say "$node is drained already: $1" ;;
+		"$ours"*) # by this program, for something else
+			if answer=$(slurm_says update "NodeName=$node" "Reason=$1" 2>&1); then
+				say "$node stays drained, now for this: $1"
+			else
+				say "scontrol did not change the reason of $node: $(reason "$answer")"
+			fi ;;
+		*) say "$node is drained already, not by p2pcheck: $1" ;;
+		esac
+		return 0 ;;
+	esac
+	if answer=$(slurm_says update "NodeName=$node" State=DRAIN "Reason=$1" 2>&1); then
+		say "drained $node: $1"
+		return 0
+	fi
+	say "scontrol did not drain $node: $1: $(reason "$answer")"
+	return 1
 }
 
 # bad REASON: the node is to take no more jobs.
 bad() {
-	why="p2pcheck: $(reason "$1")"
+	why="$ours$(reason "$1")"
 	if [ -n "$dry" ]; then
 		say "would drain $node: $why"
 		return 0
 	fi
 	if [ -n "${SLURM_JOB_ID:-}" ]; then
-		# slurmd drains the node. The reason is Slurm's own, so it is logged.
-		say "$why"
+		# slurmd drains the node in any case, for "Prolog error", if no reason is there.
+		drain "$why" || say "$node is bad, and Slurm drains it for its Prolog's failure: $why"
 		return 1
 	fi
-	state=$(scontrol -o show node "$node" 2>/dev/null) || state=
-	state=" $state"
-	state=${state#* State=}
-	case ${state%% *} in
-	*DRAIN*) # The node has a reason already.
-		say "$node is drained already: $why"
-		return 0 ;;
-	esac
-	if scontrol update "NodeName=$node" State=DRAIN "Reason=$why"; then
-		say "drained $node: $why"
+	drain "$why"
+}
+
+# good WORDS: nothing is bad, or nothing is worse than in the baseline.
+good() {
+	if [ -n "${SLURM_JOB_ID:-}" ] || [ "$resume" = no ]; then
 		return 0
 	fi
-	say "scontrol did not drain $node: $why"
+	look || return 0
+	case $state in
+	*DRAIN*) ;;
+	*) return 0 ;;
+	esac
+	case $was in
+	"$ours"*) ;;
+	*) return 0 ;; # somebody else's
+	esac
+	# What else the state says may be a reason to leave the node alone: down, failing, a
+	# maintenance, a restart that somebody has asked for.
+	for word in $(printf '%s' "$state" | tr '+' ' '); do
+		case $word in
+		IDLE | ALLOCATED | MIXED | COMPLETING | DRAIN | DRAINED | DRAINING | RESERVED | PLANNED | CLOUD | DYNAMIC_NORM) ;;
+		*)
+			say "$node stays drained, for its state is $state: $1"
+			return 0 ;;
+		esac
+	done
+	if [ -n "$dry" ]; then
+		say "would resume $node, drained for $was: $1"
+		return 0
+	fi
+	if answer=$(slurm_says update "NodeName=$node" State=RESUME 2>&1); then
+		say "resumed $node, drained for $was: $1"
+		# Slurm 24.11 keeps a reason until the next job. No later drain is to be taken for ours.
+		if look; then
+			case $was in
+			"$ours"*) slurm_says update "NodeName=$node" "Reason=resumed, was ${was% \[*}" >/dev/null 2>&1 ;;
+			esac
+		fi
+		return 0
+	fi
+	say "scontrol did not resume $node: $(reason "$answer")"
 	return 1
 }
 
@@ -86,13 +207,39 @@ undecided() {
 	return 0
 }
 
+# plan: which NICs go with which GPU. A plan that cannot be made anew is removed.
+plan() {
+	if [ -z "$nics" ] || [ -n "$dry" ] || [ -n "${SLURM_JOB_ID:-}" ]; then
+		return 0
+	fi
+	file=$nics/$node.json
+	umask 022
+	mkdir -p "$nics" || { say "the plan of NICs: $nics cannot be made"; return 0; }
+	run=$nics/.$node.run
+	rm -f "$run"
+	# Its status is that of the machine: slurm-p2p reads what it has written.
+	# shellcheck disable=SC2086 # the arguments are meant to split
+	timeout -k 2 "$limit" "$program" --json -o "$run" ${P2PCHECK_ARGS:-} >/dev/null 2>&1
+	if ! answer=$(timeout -k 2 "$limit" "$slurm" plan --run "$run" --root "$root" --slurmd "$slurmd" --node "$node" -o "$file" 2>&1); then
+		rm -f "$file"
+		say "no plan of NICs, so that jobs choose by themselves: $(reason "$answer")"
+	fi
+	rm -f "$run"
+}
+
+if [ -n "$broken" ]; then
+	say "nothing was checked, for sh cannot read the settings in $(reason "$broken")"
+	exit 0
+fi
 if [ ! -x "$program" ]; then
 	undecided "$program is not there"
-	exit
+	status=$?
+	plan
+	exit "$status"
 fi
 # The formats' own statuses: 0 good, 1 warnings, 2 bad, 3 unknown.
 # shellcheck disable=SC2086 # the arguments are meant to split
-text=$(timeout -k 5 "$limit" "$program" --format nagios ${P2PCHECK_ARGS:-} 2>/dev/null)
+text=$(timeout -k 2 "$limit" "$program" --format nagios ${P2PCHECK_ARGS:-} 2>/dev/null)
 status=$?
 said=${text#P2PCHECK * - }
 said=${said%% | *}
@@ -101,15 +248,31 @@ figures=
 case $text in
 *" | "*) figures=" ${text##* | } " ;;
 esac
+worse=
+case $figures in
+*" worse=0 "*) worse=0 ;;
+esac
 # The status alone says nothing: a program that crashes has one as well.
 case "$status $text" in
-"0 P2PCHECK OK "* | "1 P2PCHECK WARNING "*) ;;
+"0 P2PCHECK OK "* | "1 P2PCHECK WARNING "*) good "$(reason "$said")" ;;
 "2 P2PCHECK CRITICAL "*)
-	case $figures in
-	*" worse=0 "*) say "$node stays, for nothing is worse than in the baseline: $(reason "$said")" ;;
-	*) bad "$said" ;;
-	esac ;;
-"3 P2PCHECK UNKNOWN "*) undecided "$said" ;;
+	if [ "$worse" = 0 ]; then
+		say "$node stays, for nothing is worse than in the baseline: $(reason "$said")"
+		good "$(reason "$said")"
+	else
+		bad "$said"
+	fi ;;
+"3 P2PCHECK UNKNOWN "*)
+	undecided "$said"
+	result=$?
+	if [ "$worse" = 0 ] && [ "$unknown" != drain ]; then
+		good "$(reason "$said")"
+	else
+		(exit "$result")
+	fi ;;
 124* | 137*) undecided "no answer in $limit seconds" ;;
 *) undecided "$program ended with $status, and did not say why: $(reason "$text")" ;;
 esac
+status=$?
+plan
+exit "$status"

@@ -60,7 +60,7 @@ const ManifestFile = "manifest.json"
 
 // recordDirs are where records lie below a build directory.
 var recordDirs = []string{"host/*", "qemu", "kernels/*", "roots/*", "rxe-provider/*", "libfabric", "runtimes",
-	"qemu-arm64", "userland-arm64", "arm64*/kernels/*", "arm64*/roots/*"}
+	"qemu-arm64", "userland-arm64", "slurm/*", "arm64*/kernels/*", "arm64*/roots/*"}
 
 // ErrNone says that there is no list: nothing has been set up.
 var ErrNone = errors.New("set-up has left no list of what it downloaded")
