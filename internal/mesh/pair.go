@@ -93,9 +93,9 @@ func (r *run) call(ctx context.Context, caller, called *member, m *control.Measu
 	return answer.Outcome, nil
 }
 
-// both joins the faults of both sides where the caller's says only that nothing came.
+// both joins the faults of both sides where the caller's says only that nothing came, or that it was refused.
 func both(ours, theirs *control.Fault) *control.Fault {
-	if theirs == nil || theirs.Cause == control.Stopped || ours.Cause != control.Gone && ours.Cause != control.Timeout {
+	if theirs == nil || theirs.Cause == control.Stopped || ours.Cause != control.Gone && ours.Cause != control.Timeout && ours.Cause != control.Refused {
 		return ours
 	}
 	return &control.Fault{Cause: theirs.Cause, Step: ours.Step, Text: control.Text(ours.Text + "; the other side: " + theirs.Error())}

@@ -101,8 +101,10 @@ func (w *world) add(t *testing.T, nics int) *node {
 	go func() {
 		err := n.work.Serve(ctx, l)
 		for _, m := range n.work.Members {
-			if e := m.Probe.Close(); err == nil {
-				err = e
+			if m.Probe != nil {
+				if e := m.Probe.Close(); err == nil {
+					err = e
+				}
 			}
 		}
 		n.ended <- err
@@ -144,4 +146,14 @@ func states(r *Result) string {
 		}
 	}
 	return strings.Join(list, ", ")
+}
+
+// conns is the number of connections between NICs, counted at both ends.
+func (w *world) conns() (n int) {
+	for _, node := range w.nodes {
+		for _, nic := range node.nics {
+			n += nic.Fabric().Stats().Conns
+		}
+	}
+	return n
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/mesh/control"
 )
 
@@ -27,6 +28,7 @@ type call struct {
 	conn   *gpurdma.Conn
 	remote gpurdma.Remote
 	o      *control.Outcome
+	err    error // of the step that failed
 }
 
 // Measure calls the NIC at an address, and measures: first whether bytes arrive, then latency, then the
@@ -44,7 +46,7 @@ func (n *NIC) Measure(ctx context.Context, addr, host string, token control.Toke
 		cfg.TLS = cfg.TLS.Clone()
 		cfg.TLS.ServerName = host
 	}
-	if !m.step(ctx, "connect to "+addr, func(ctx context.Context) (err error) {
+	if !m.step(ctx, p.Timeout, "connect to "+addr, func(ctx context.Context) (err error) {
 		m.conn, err = n.fab.Dial(ctx, addr, cfg)
 		return err
 	}) {
@@ -62,19 +64,14 @@ func (n *NIC) Measure(ctx context.Context, addr, host string, token control.Toke
 }
 
 // step carries out one step within its time. If it fails, step keeps why, and returns false.
-func (m *call) step(ctx context.Context, what string, do func(context.Context) error) bool {
-	limited, cancel := context.WithTimeout(ctx, m.plan.Timeout)
+func (m *call) step(ctx context.Context, limit time.Duration, what string, do func(context.Context) error) bool {
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := do(limited)
 	if err == nil {
 		return true
 	}
-	var known *control.Fault
-	if errors.As(err, &known) {
-		m.o.Fault = known
-		return false
-	}
-	m.o.Fault = faultOf(what, err)
+	m.err, m.o.Fault = err, faultOf(what, err)
 	if ctx.Err() != nil {
 		m.o.Fault.Cause = control.Stopped
 	}
@@ -83,7 +80,7 @@ func (m *call) step(ctx context.Context, what string, do func(context.Context) e
 
 // reach writes bytes there, has them verified, and reads them back.
 func (m *call) reach(ctx context.Context) bool {
-	if !m.step(ctx, "get the memory of the other side", func(ctx context.Context) (err error) {
+	if !m.step(ctx, m.plan.Timeout, "get the memory of the other side", func(ctx context.Context) (err error) {
 		m.remote, err = m.conn.Import(ctx, exported)
 		return err
 	}) {
@@ -95,13 +92,13 @@ func (m *call) reach(ctx context.Context) bool {
 	}
 	large := min(verifyMost, most)
 	if !m.write(ctx, large, "a WRITE of full packets") {
-		if m.o.Fault.Cause == control.Timeout {
+		if errors.Is(m.err, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr}) {
 			m.o.Fault.Cause = control.SmallMTU
-			m.o.Fault.Text = control.Text("a WRITE of 64 bytes arrives, and longer packets do not: a switch or a port on the way has a smaller MTU; " + m.o.Fault.Text)
+			m.o.Fault.Text = control.Text("a WRITE of 64 bytes was answered, and full packets are not: see whether a switch or a port on the way has a smaller MTU; " + m.o.Fault.Text)
 		}
 		return false
 	}
-	return m.step(ctx, "a READ", func(ctx context.Context) error {
+	return m.step(ctx, m.plan.Timeout, "a READ", func(ctx context.Context) error {
 		if _, err := m.nic.buf.WriteAt(make([]byte, large), 0); err != nil {
 			return err
 		}
@@ -117,7 +114,7 @@ func (m *call) reach(ctx context.Context) bool {
 
 // write writes the pattern, and waits for the verdict of the other side.
 func (m *call) write(ctx context.Context, n int64, what string) bool {
-	return m.step(ctx, what, func(ctx context.Context) error {
+	return m.step(ctx, m.plan.Timeout, what, func(ctx context.Context) error {
 		if _, err := m.nic.buf.WriteAt(pattern(m.token, n), 0); err != nil {
 			return err
 		}
@@ -141,9 +138,9 @@ func (m *call) latency(ctx context.Context) bool {
 	n := min(tiny, m.remote.Size(), m.nic.buf.Size())
 	to, from := m.remote.Range(0, n), m.nic.buf.Range(0, n)
 	var times []time.Duration
-	ok := m.step(ctx, "measure the latency", func(ctx context.Context) error {
+	ok := m.step(ctx, m.plan.Time+m.plan.Timeout, "measure the latency", func(ctx context.Context) error {
 		end := time.Now().Add(m.plan.Time)
-		for i := 0; i < m.plan.Small; i++ {
+		for i := range m.plan.Small + 1 {
 			begin := time.Now()
 			if i > 0 && begin.After(end) {
 				break
@@ -170,7 +167,7 @@ func (m *call) rate(ctx context.Context, kind gpurdma.OpKind, r *control.Rate, w
 	ops := m.operations(kind, size)
 	q := m.nic.fab.NewQueue(len(ops))
 	defer q.Close()
-	return m.step(ctx, what, func(ctx context.Context) error {
+	return m.step(ctx, m.plan.Time+m.plan.Timeout, what, func(ctx context.Context) error {
 		done := make([]gpurdma.Completion, len(ops))
 		begin := time.Now()
 		end := begin.Add(m.plan.Time)

@@ -56,7 +56,7 @@ func Open(ctx context.Context, o Options) (_ *NIC, err error) {
 		return nil, err
 	}
 	listen := o.Conn
-	listen.Admit, listen.MaxConns = n.admit, maxConns
+	listen.Admit, listen.OnReject, listen.MaxConns = n.admit, n.rejected, maxConns
 	if n.ln, err = n.fab.Listen(o.Listen, listen); err != nil {
 		return nil, err
 	}
@@ -110,6 +110,21 @@ func (n *NIC) admit(_ context.Context, p gpurdma.PeerInfo) error {
 		return gpurdma.Reject("no measurement with this token is expected")
 	}
 	return nil
+}
+
+// rejected keeps why a caller did not get a connection, for the side that is called: the caller is told
+// little. A caller that has not said its token yet is taken for the one that is expected.
+func (n *NIC) rejected(p gpurdma.PeerInfo, why error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	v := n.expected[control.Token(p.Hello)]
+	if v == nil && len(p.Hello) == 0 && len(n.expected) == 1 {
+		for _, v = range n.expected {
+		}
+	}
+	if v != nil {
+		v.rejected = faultOf("take the caller's connection", why)
+	}
 }
 
 // accept gives each connection to the visit that expects it.

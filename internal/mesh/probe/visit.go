@@ -17,6 +17,8 @@ type Visit struct {
 	token control.Token
 	plan  control.Plan
 	conn  chan *gpurdma.Conn
+
+	rejected *control.Fault // why a caller did not get a connection; the NIC's mutex guards it
 }
 
 // Expect lets a caller with a token in, once. The NIC is used until Serve has returned.
@@ -36,6 +38,11 @@ func (v *Visit) Serve(ctx context.Context) *control.Outcome {
 	defer v.nic.free()
 	c := v.wait(ctx)
 	if c == nil {
+		v.nic.mu.Lock()
+		defer v.nic.mu.Unlock()
+		if v.rejected != nil {
+			return &control.Outcome{Fault: v.rejected}
+		}
 		return &control.Outcome{Fault: faultOf("wait for the caller", ctx.Err())}
 	}
 	done := make(chan *control.Outcome, 1)
