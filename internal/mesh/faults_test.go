@@ -73,46 +73,33 @@ func TestCauses(t *testing.T) {
 // Small WRITEs pass, and full packets do not: the MTU is named. A failure after that is not `unreached`.
 func TestFailsLater(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		over  int // bytes of a WRITE before which the path is cut
-		state State
-		cause control.Cause
-		step  string
+		name   string
+		rate   float64
+		begins int // bytes of the WRITE with which the time begins
+		state  State
+		cause  control.Cause
+		step   string
 	}{
-		{"full packets", 4096, Unreached, control.SmallMTU, "a WRITE of full packets"},
-		{"the rate", 100 << 10, Failed, control.Timeout, "measure the rate of WRITE"},
+		{"full packets", 32 << 10, 64, Unreached, control.SmallMTU, "a WRITE of full packets"}, // 64 KiB take 2 s
+		{"the rate", 256 << 10, 100 << 10, Failed, control.Timeout, "measure the rate of WRITE"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, 1, 1)
 			a, b := w.nodes[0].nics[0], w.nodes[1].nics[0]
-			cut := make(chan struct{}, 100)
+			b.SetRate(c.rate, 0) // the caller's: there is time to cut the path
+			begun := make(chan struct{}, 1)
 			w.net.OnPlace(func(p fabrictest.Placement) time.Duration {
-				if p.Size > c.over {
+				if p.Size >= c.begins {
 					select {
-					case cut <- struct{}{}:
+					case begun <- struct{}{}:
 					default:
 					}
 				}
 				return 0
 			})
-			// The path is cut with the first such WRITE, whose answer is lost.
-			if c.over == 4096 {
-				for _, p := range [][2]*fabrictest.NIC{{a, b}, {b, a}} {
-					p[0].SetRate(1<<20, 0) // 64 KiB take 60 ms, 64 bytes none
-				}
-			}
-			ctx, end := context.WithCancel(t.Context())
-			defer end()
 			go func() {
-				if c.over == 4096 {
-					// Between the first WRITE and the second one.
-					for ctx.Err() == nil && w.net.InUse() < 8 {
-						time.Sleep(time.Millisecond)
-					}
-					time.Sleep(30 * time.Millisecond)
-				} else {
-					<-cut
-				}
+				<-begun
+				time.Sleep(testenv.Limit(500 * time.Millisecond)) // the other side answers the first WRITE meanwhile
 				a.Cut(b)
 			}()
 			cfg := w.config(t)

@@ -5,6 +5,7 @@ package mesh
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // Every pair of NICs is measured once, in both directions.
@@ -30,9 +31,8 @@ func TestMesh(t *testing.T) {
 		t.Errorf("%q", r.NotCompared)
 	}
 	for _, n := range w.nodes {
-		n.stop()
-		if got := n.said.String(); !strings.Contains(got, "has this worker") || !strings.Contains(got, "is done: ") {
-			t.Errorf("%q", got)
+		for !strings.Contains(n.said.String(), "is done: ") { // the test's timeout ends it otherwise
+			time.Sleep(time.Millisecond)
 		}
 	}
 }

@@ -84,7 +84,10 @@ func (w *world) add(t *testing.T, nics int) *node {
 			fab = f
 			return f, err
 		}
-		p, err := probe.Open(t.Context(), probe.Options{Open: open, Name: fmt.Sprintf("mem%d", i), Listen: "127.0.0.1:0", Memory: "host", Size: 256 << 10, Conn: w.cfg})
+		alloc := func(ctx context.Context, f *gpurdma.Fabric) (*gpurdma.Buffer, error) {
+			return f.Alloc(ctx, "host", 256<<10)
+		}
+		p, err := probe.Open(t.Context(), probe.Options{Open: open, Name: fmt.Sprintf("mem%d", i), Listen: "127.0.0.1:0", Alloc: alloc, Conn: w.cfg})
 		if err != nil {
 			t.Fatal(err)
 		}

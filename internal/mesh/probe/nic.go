@@ -18,10 +18,9 @@ type Options struct {
 	Open   func(names ...string) (*gpurdma.Fabric, error) // gpurdma.Open, or fabrictest's
 	Name   string
 	Listen string // the address on which the NIC takes connections; port 0 chooses one
-	Memory string // Fabric.Alloc's spec
-	Size   int64  // bytes of it
-	Buffer []gpurdma.BufferOption
-	Conn   gpurdma.Config // of connections: TLS, GID, port and timeouts; Hello and Admit are the package's
+	// Alloc makes the memory.
+	Alloc func(context.Context, *gpurdma.Fabric) (*gpurdma.Buffer, error)
+	Conn  gpurdma.Config // of connections: TLS, GID, port and timeouts; Hello and Admit are the package's
 }
 
 // NIC is a NIC that takes part in a mesh, with its memory and a listener. One measurement uses it at a time.
@@ -52,7 +51,7 @@ func Open(ctx context.Context, o Options) (_ *NIC, err error) {
 			err = errors.Join(err, n.fab.Close())
 		}
 	}()
-	if n.buf, err = n.fab.Alloc(ctx, o.Memory, o.Size, o.Buffer...); err != nil {
+	if n.buf, err = o.Alloc(ctx, n.fab); err != nil {
 		return nil, err
 	}
 	listen := o.Conn

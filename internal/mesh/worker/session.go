@@ -39,17 +39,20 @@ type task struct {
 
 // session serves a coordinator until it has hung up, or ctx ends. Then it ends all that is measured.
 func (w *Worker) session(ctx context.Context, conn *control.Conn) {
-	ctx, cancel := context.WithCancel(ctx)
-	s := &session{Worker: w, conn: conn, ctx: ctx, running: map[control.Token]*task{}}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	inner, cancel := context.WithCancel(ctx)
+	s := &session{Worker: w, conn: conn, ctx: inner, running: map[control.Token]*task{}}
+	stop := context.AfterFunc(inner, func() { _ = conn.Close() })
 	w.Tell("the coordinator at %v has this worker", conn.RemoteAddr())
 	err := s.serve()
+	ended := ctx.Err() != nil
 	cancel()
 	stop()
 	_ = conn.Close()
 	s.measured.Wait()
 	w.leave()
 	switch {
+	case ended:
+		w.Tell("the coordinator at %v is left after %d measurements: this worker ends", conn.RemoteAddr(), s.ordered)
 	case errors.Is(err, io.EOF):
 		w.Tell("the coordinator at %v is done: %d measurements", conn.RemoteAddr(), s.ordered)
 	default:
