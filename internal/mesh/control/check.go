@@ -14,7 +14,7 @@ import (
 
 // Bounds of messages.
 const (
-	MaxNodes   = 4096
+	MaxNodes   = 4 << 10
 	MaxNICs    = 64
 	maxName    = 255
 	maxText    = 1 << 10

@@ -12,7 +12,7 @@ import (
 
 // Bounds of a list.
 const (
-	MaxNodes = 4096
+	MaxNodes = 4 << 10
 	maxText  = 1 << 20 // bytes of a hostlist, or of a file
 	maxName  = 255     // bytes of a host's name
 	maxDigit = 9       // digits of a number in brackets
