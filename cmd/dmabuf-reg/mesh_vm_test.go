@@ -91,7 +91,7 @@ func TestVMMesh(t *testing.T) {
 	before := leftBehind(t)
 	var workers []*meshWorker
 	for range 8 {
-		workers = append(workers, startWorker(t))
+		workers = append(workers, startWorker(t, "--gid", "ipv4"))
 	}
 
 	report := filepath.Join(t.TempDir(), "mesh.json")
@@ -143,7 +143,7 @@ func TestVMMesh(t *testing.T) {
 	}
 	_ = workers[7].Wait()
 
-	// One worker less, and one that reaches nobody: its GIDs are of another family. Workers are free again.
+	// One worker less, and one that reaches nobody: its GID is of another family. Workers are free again.
 	other := startWorker(t, "--gid", "ipv6")
 	some := []*meshWorker{workers[0], workers[1], workers[2], workers[7], other}
 	r = meshing(t, some, "--json", "--wait", "0s")

@@ -124,8 +124,8 @@ func (r *Result) Count() map[State]int {
 	return n
 }
 
-// finish makes what follows from the links.
-func (r *Result) finish(tolerance float64) {
+// Finish makes what follows from the links: the matrix, and what is slow by more than the tolerance.
+func (r *Result) Finish(tolerance float64) {
 	r.fold()
 	nics := make([]compare.NIC, len(r.NICs))
 	for i, n := range r.NICs {

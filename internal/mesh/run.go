@@ -55,7 +55,7 @@ func Run(ctx context.Context, c Config) *Result {
 	}
 	r.tasks.Wait()
 	r.result.Interrupted = ctx.Err() != nil
-	r.result.finish(c.Tolerance)
+	r.result.Finish(c.Tolerance)
 	r.result.Elapsed = time.Since(began)
 	return r.result
 }

@@ -76,6 +76,8 @@ func CauseOf(err error) control.Cause {
 		return control.NoRoute
 	case strings.Contains(err.Error(), "P_Key"):
 		return control.Partition
+	case strings.Contains(err.Error(), " to RTR: "): // the kernel looks for a way to the peer's GID then
+		return control.NoRoute
 	case is(context.Canceled):
 		return control.Stopped
 	case is(context.DeadlineExceeded, os.ErrDeadlineExceeded, unix.ETIMEDOUT):

@@ -63,7 +63,7 @@ func (r *Result) last() string {
 	return word + ": " + says
 }
 
-// mostRows is the number of rows of the table of NICs, beyond which it has only those with something to say.
+// mostRows is the number of rows of the table of NICs, beyond which it has only those that reach few others, or are slow.
 const mostRows = 64
 
 // table has a row for each NIC, with the medians of its links.
@@ -73,7 +73,7 @@ func (r *Result) table(w io.Writer) error {
 	left := 0
 	for i := range r.NICs {
 		n, m := &r.NICs[i], &all[i]
-		if len(r.NICs) > mostRows && m.reached == m.links && !r.named(i) {
+		if len(r.NICs) > mostRows && 10*m.reached >= 9*m.links && !r.named(i) {
 			left++
 			continue
 		}
@@ -90,7 +90,7 @@ func (r *Result) table(w io.Writer) error {
 		}
 	}
 	if left > 0 {
-		fmt.Fprintf(w, "and %s that reached all others, and that nothing is said of: --json has them\n", human.Plural(left, "NIC"))
+		fmt.Fprintf(w, "and %s that reached nine of ten others or more, and are not slow: --json has them\n", human.Plural(left, "NIC"))
 	}
 	return nil
 }
