@@ -36,7 +36,7 @@ prove that the NIC reaches the right ones.
   dmabuf-reg serve       offer a buffer to another host
   dmabuf-reg connect     move bytes to and from it, and verify every one
   dmabuf-reg bench       how fast that is: direct, staged and host memory side by side
-  dmabuf-reg mesh        all NICs of many nodes with one another: reached, rate, latency, who is slow
+  dmabuf-reg mesh        between all NICs of many nodes: reached, rate, latency, and which node is slow
 
 Sizes are bytes: 4096, 0x1000, 64KiB, 1MiB, 8G.
 

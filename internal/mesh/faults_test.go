@@ -22,7 +22,7 @@ func only(t *testing.T, r *Result) *Link {
 	return &r.Links[0]
 }
 
-// What is wrong between two NICs has a state, a cause and words.
+// A fault between two NICs has a state, a cause and a text.
 func TestCauses(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -15,7 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// Many nodes, two hundred in `make soak`, of which some are slow, some have NICs that reach nobody, one has no worker, one
+// Many nodes, two hundred in `make soak`, of which some are slow, some have NICs that reach no other, one has no worker, one
 // refuses the coordinator, and one is lost in the middle. Each pair's result is that of its nodes.
 func TestManyNodes(t *testing.T) {
 	nodes := 48

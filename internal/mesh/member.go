@@ -32,7 +32,7 @@ type member struct {
 	wait map[uint64]chan *control.Message // by the ID of an order
 }
 
-// join connects to a worker, and says hello. It tries again until the time is over if nobody answers, as the
+// join connects to a worker, and says hello. It tries again until the time is over if there is no answer, as the
 // worker may begin later than the coordinator.
 func (c *Config) join(ctx context.Context, node nodelist.Node) (*member, *control.Fault) {
 	end := time.Now().Add(c.Wait)

@@ -72,7 +72,7 @@ func (r *run) pair(ctx context.Context, p schedule.Pair) Link {
 	return fail(Unreached, o.Fault)
 }
 
-// call has the caller measure. If the called node is lost meanwhile, the caller is told to stop.
+// call lets the caller measure. If the called node is lost meanwhile, the caller gets the order to stop.
 func (r *run) call(ctx context.Context, caller, called *member, m *control.Measure, limit time.Duration) (*control.Outcome, *control.Fault) {
 	ended := make(chan struct{})
 	defer close(ended)

@@ -97,7 +97,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// Too few nodes, or links, are unknown, and name nobody.
+// With too few nodes, or links, the answer is unknown, and no node is named.
 func TestFindUnknown(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	slow := func(n, _ int) float64 {

@@ -144,7 +144,7 @@ func orUnknown(release string) string {
 	return release
 }
 
-// NewToken makes a token that nobody guesses.
+// NewToken makes a random token.
 func NewToken() Token {
 	var b [tokenSize / 2]byte
 	_, _ = rand.Read(b[:]) // never fails

@@ -83,7 +83,7 @@ func frame(body string) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 }
 
-// What a hostile side sends is refused, and the error says what it was.
+// Messages of a hostile side are refused, and the error names the reason.
 func TestHostile(t *testing.T) {
 	token := strings.Repeat("0", 32)
 	good, _ := json.Marshal(plan)

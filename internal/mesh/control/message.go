@@ -52,8 +52,8 @@ type NIC struct {
 	Port   int    `json:"port"`   // on which it takes connections
 	Memory string `json:"memory"` // the spec: "host", "cuda:0"
 	Size   int64  `json:"size"`   // bytes of it
-	// Path is how the NIC reaches the memory: host, direct, moved, staged, or unknown, where
-	// nobody has looked at the place of the bytes of a GPU. Why says it in words.
+	// Path is how the NIC reaches the memory: host, direct, moved, staged, or unknown if
+	// the place of the bytes of a GPU was not looked at. Why says it in words.
 	Path string `json:"path"`
 	Why  string `json:"why"`
 	// Fault says why the NIC takes no part; nil if it does.
@@ -135,7 +135,7 @@ type Times struct {
 // Fault says what did not work.
 type Fault struct {
 	Cause Cause  `json:"cause"`
-	Step  string `json:"step"` // what was tried, in words
+	Step  string `json:"step"` // the step that was tried, in words
 	Text  string `json:"text"` // the error
 }
 
@@ -155,7 +155,7 @@ const (
 	NoGID     Cause = "gid"       // a NIC has no GID that it could use
 	SmallMTU  Cause = "mtu"       // small packets pass, and full ones do not
 	Partition Cause = "partition" // a port has not the P_Key
-	Refused   Cause = "refused"   // nobody listens there, or the other side does not let this one in
+	Refused   Cause = "refused"   // no listener, or the other side does not let this one in
 	Timeout   Cause = "timeout"   // no answer
 	Identity  Cause = "identity"  // a certificate is not accepted, or one side has none
 	Name      Cause = "name"      // the host's name is not known

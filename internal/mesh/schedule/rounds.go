@@ -57,7 +57,7 @@ func circle(n int) (rounds [][]Pair) {
 			if a > b {
 				a, b = b, a
 			}
-			if b < n { // else it is the place that stands for nobody
+			if b < n { // else a is idle in this round
 				round = append(round, Pair{a, b})
 			}
 		}

@@ -73,7 +73,7 @@ The matrix has the lowest rate and the worst state of all NICs of two nodes; wit
 --wide it has the NICs themselves. A node, a rail (the NICs at the same place of
 all nodes) or a NIC is slow if its median is further from the median of all than
 four times their spread (1.4826 times the median absolute deviation), and at
-least --slow percent worse. With fewer than four nodes nobody is named.
+least --slow percent worse. With fewer than four nodes no node is named.
 
 A worker takes orders of one coordinator at a time, over mutual TLS (--tls-cert,
 --tls-key, --tls-ca), on loopback addresses, or in the clear with --plaintext. It
@@ -81,7 +81,7 @@ measures only towards nodes of the coordinator's list, and of --allow if that is
 given, and only those that expect it. It serves until Ctrl-C, or with --once one
 coordinator.
 
-Exit status of the coordinator: 0 every pair was reached and nobody is slow, 1
+Exit status of the coordinator: 0 every pair was reached and no node is slow, 1
 something is not reached, was lost, or is slow, 2 wrong usage, 3 nothing was
 measured, or nothing bad is known and something is unknown, such as a node
 without a worker. Ctrl-C ends all measurements, prints what there is, and gives

@@ -2,5 +2,5 @@
 
 // Package mesh is `mesh`: which nodes of a cluster reach which, how fast, and which of them is slow. To plan
 // a mesh in another way, to show it in another way, or to give a worker other NICs, change this package;
-// what a mesh is and how it is measured is in internal/mesh.
+// the run of a mesh and its measurements are in internal/mesh.
 package mesh

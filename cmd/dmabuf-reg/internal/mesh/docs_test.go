@@ -89,7 +89,7 @@ func TestTranscript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed.Close() // nobody listens there
+	closed.Close() // a connection is refused there
 	nodes, err := nodelist.Parse(append(addrs, closed.Addr().String()), DefaultPort)
 	if err != nil {
 		t.Fatal(err)

@@ -14,14 +14,14 @@ import (
 	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
-// AddProtection adds the flags of TLS, and --timeout, to a command. what the timeout is of stands in its help.
-func (f *Flags) AddProtection(cmd *cobra.Command, timeout time.Duration, what string) {
+// AddProtection adds the flags of TLS, and --timeout, to a command. usage is the help of --timeout.
+func (f *Flags) AddProtection(cmd *cobra.Command, timeout time.Duration, usage string) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.Cert, "tls-cert", "", "certificate of this side, PEM")
 	flags.StringVar(&f.key, "tls-key", "", "its key, PEM")
 	flags.StringVar(&f.ca, "tls-ca", "", "certificates by which the other side's is trusted, PEM")
 	flags.BoolVar(&f.Plaintext, "plaintext", false, "exchange keys in the clear with other machines: every program that sees them can read and write the buffers")
-	flags.DurationVar(&f.Timeout, "timeout", timeout, what)
+	flags.DurationVar(&f.Timeout, "timeout", timeout, usage)
 	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key", "tls-ca")
 	cmd.MarkFlagsMutuallyExclusive("plaintext", "tls-cert")
 	for _, name := range []string{"tls-cert", "tls-key", "tls-ca"} {
