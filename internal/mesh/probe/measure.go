@@ -142,7 +142,7 @@ func (m *call) latency(ctx context.Context) bool {
 		end := time.Now().Add(m.plan.Time)
 		for i := range m.plan.Small + 1 {
 			begin := time.Now()
-			if i > 0 && begin.After(end) {
+			if i > 1 && begin.After(end) {
 				break
 			}
 			if err := m.conn.Write(ctx, to, from); err != nil {

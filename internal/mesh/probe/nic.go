@@ -121,8 +121,12 @@ func (n *NIC) rejected(p gpurdma.PeerInfo, why error) {
 		for _, v = range n.expected {
 		}
 	}
-	if v != nil {
-		v.rejected = faultOf("take the caller's connection", why)
+	if v == nil {
+		return
+	}
+	select {
+	case v.rejected <- faultOf("take the caller's connection", why):
+	default: // there was one before
 	}
 }
 

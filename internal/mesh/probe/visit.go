@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"github.com/gpurdma/gpurdma"
 	"github.com/gpurdma/gpurdma/internal/mesh/control"
@@ -18,7 +19,7 @@ type Visit struct {
 	plan  control.Plan
 	conn  chan *gpurdma.Conn
 
-	rejected *control.Fault // why a caller did not get a connection; the NIC's mutex guards it
+	rejected chan *control.Fault // why a caller did not get a connection
 }
 
 // Expect lets a caller with a token in, once. The NIC is used until Serve has returned.
@@ -26,24 +27,22 @@ func (n *NIC) Expect(ctx context.Context, token control.Token, p control.Plan) (
 	if err := n.use(ctx); err != nil {
 		return nil, err
 	}
-	v := &Visit{nic: n, token: token, plan: p, conn: make(chan *gpurdma.Conn, 1)}
+	v := &Visit{nic: n, token: token, plan: p, conn: make(chan *gpurdma.Conn, 1), rejected: make(chan *control.Fault, 1)}
 	n.mu.Lock()
 	n.expected[token] = v
 	n.mu.Unlock()
 	return v, nil
 }
 
+// rejectionTime bounds the wait for the reason of a rejection.
+const rejectionTime = 200 * time.Millisecond
+
 // Serve answers the caller until it has ended the connection, or ctx ends. It must be called once.
 func (v *Visit) Serve(ctx context.Context) *control.Outcome {
 	defer v.nic.free()
-	c := v.wait(ctx)
-	if c == nil {
-		v.nic.mu.Lock()
-		defer v.nic.mu.Unlock()
-		if v.rejected != nil {
-			return &control.Outcome{Fault: v.rejected}
-		}
-		return &control.Outcome{Fault: faultOf("wait for the caller", ctx.Err())}
+	c, f := v.wait(ctx)
+	if f != nil {
+		return &control.Outcome{Fault: f}
 	}
 	done := make(chan *control.Outcome, 1)
 	go func() { done <- v.answer(ctx, c) }()
@@ -58,21 +57,29 @@ func (v *Visit) Serve(ctx context.Context) *control.Outcome {
 	return o
 }
 
-// wait waits for the caller. When it returns nil no caller comes any more.
-func (v *Visit) wait(ctx context.Context) *gpurdma.Conn {
+// wait waits for the caller. When it returns a fault no caller comes any more.
+func (v *Visit) wait(ctx context.Context) (*gpurdma.Conn, *control.Fault) {
 	select {
 	case c := <-v.conn:
-		return c
+		return c, nil
 	case <-ctx.Done():
+	}
+	var f *control.Fault
+	select { // a caller learns that it is rejected before this side's program does
+	case c := <-v.conn:
+		return c, nil
+	case f = <-v.rejected:
+	case <-time.After(rejectionTime):
+		f = faultOf("wait for the caller", ctx.Err())
 	}
 	v.nic.mu.Lock()
 	_, open := v.nic.expected[v.token]
 	delete(v.nic.expected, v.token)
 	v.nic.mu.Unlock()
 	if !open { // accept has it, or gives it now
-		return <-v.conn
+		return <-v.conn, nil
 	}
-	return nil
+	return nil, f
 }
 
 // A note follows a write that is to be verified: the number of bytes, at the beginning of the memory.
