@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/fabrictest"
 	"github.com/gpurdma/gpurdma/internal/mesh/control"
+	"github.com/gpurdma/gpurdma/internal/mesh/worker"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -151,11 +152,14 @@ func TestInterrupted(t *testing.T) {
 
 // The NICs of a worker that has not said whether they work take no part, and say why.
 func TestNICWithFault(t *testing.T) {
-	w := newWorld(t, 2, 1)
-	m := &w.nodes[0].work.Members[1]
-	probe := m.Probe
-	m.Probe, m.Fault = nil, &control.Fault{Cause: control.NoGID, Step: "open", Text: "no usable GID"}
-	defer probe.Close()
+	w := newWorldWith(t, func(w *worker.Worker) {
+		if len(w.Members) == 2 {
+			if err := w.Members[1].Probe.Close(); err != nil {
+				t.Error(err)
+			}
+			w.Members[1].Probe, w.Members[1].Fault = nil, &control.Fault{Cause: control.NoGID, Step: "open", Text: "no usable GID"}
+		}
+	}, 2, 1)
 	r := Run(t.Context(), w.config(t))
 	if states(r) != "1 reached, 1 unknown" || r.NICs[1].Fault == nil || r.Matrix[0][1].State != Unknown || r.Matrix[0][1].Bad != 1 {
 		t.Errorf("%s: %+v", states(r), r)

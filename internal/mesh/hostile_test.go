@@ -19,6 +19,7 @@ import (
 	"github.com/gpurdma/gpurdma"
 	"github.com/gpurdma/gpurdma/internal/mesh/control"
 	"github.com/gpurdma/gpurdma/internal/mesh/nodelist"
+	"github.com/gpurdma/gpurdma/internal/mesh/worker"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -229,9 +230,8 @@ func TestHostileCoordinator(t *testing.T) {
 // The worker refuses a side that has another version or does not speak the protocol, and gives up one that is
 // silent.
 func TestGreetings(t *testing.T) {
-	w := newWorld(t, 1)
+	w := newWorldWith(t, func(w *worker.Worker) { w.Silence = 50 * time.Millisecond }, 1)
 	n := w.nodes[0]
-	n.work.Silence = 50 * time.Millisecond
 	raw, err := net.Dial("tcp", n.addr)
 	if err != nil {
 		t.Fatal(err)
@@ -269,11 +269,10 @@ func TestGreetings(t *testing.T) {
 // With TLS both sides need certificates that the other one trusts, for orders and for measurements.
 func TestTLS(t *testing.T) {
 	dir, foreign := testenv.Certificates(t), testenv.Certificates(t)
-	w := &world{net: newWorld(t).net, cfg: gpurdma.Config{TLS: config(t, dir, "a", dir)}}
+	own := config(t, dir, "a", dir)
+	w := &world{net: newWorld(t).net, cfg: gpurdma.Config{TLS: own}, change: func(w *worker.Worker) { w.Protect.TLS = own }}
 	for range 2 {
-		n := w.add(t, 1)
-		n.work.Protect = control.Protection{TLS: config(t, dir, "a", dir)}
-		t.Cleanup(n.stop)
+		t.Cleanup(w.add(t, 1).stop)
 	}
 	run := func(p control.Protection) *Result {
 		cfg := w.config(t)

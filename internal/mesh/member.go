@@ -144,7 +144,7 @@ func brief(err error, silence time.Duration) *control.Fault {
 	case errors.As(err, &slow) && slow.Timeout():
 		return &control.Fault{Cause: control.Timeout, Text: fmt.Sprintf("the worker has said nothing for %v: it hangs, or its host is lost", silence)}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
-		return &control.Fault{Cause: control.Gone, Text: "the worker has ended"}
+		return &control.Fault{Cause: control.Gone, Text: "the worker has ended, or has given this coordinator up: its stderr says which"}
 	}
 	return &control.Fault{Cause: control.Gone, Text: control.Text(strings.ReplaceAll(err.Error(), "\n", "; "))}
 }

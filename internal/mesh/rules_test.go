@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/mesh/control"
+	"github.com/gpurdma/gpurdma/internal/mesh/worker"
 )
 
 // A worker measures only towards the networks of Allow.
@@ -16,10 +17,7 @@ func TestAllow(t *testing.T) {
 		network string
 		state   State
 	}{{"127.0.0.0/8", Reached}, {"10.0.0.0/8", Unreached}} {
-		w := newWorld(t, 1, 1)
-		for _, n := range w.nodes {
-			n.work.Allow = []netip.Prefix{netip.MustParsePrefix(c.network)}
-		}
+		w := newWorldWith(t, func(w *worker.Worker) { w.Allow = []netip.Prefix{netip.MustParsePrefix(c.network)} }, 1, 1)
 		l := only(t, Run(t.Context(), w.config(t)))
 		if l.State != c.state || (c.state == Unreached) != (l.Fault != nil) {
 			t.Errorf("%s: %+v: %+v", c.network, l, l.Fault)
@@ -32,10 +30,7 @@ func TestAllow(t *testing.T) {
 
 // With Once a worker ends after its first coordinator.
 func TestOnce(t *testing.T) {
-	w := newWorld(t, 1, 1)
-	for _, n := range w.nodes {
-		n.work.Once = true
-	}
+	w := newWorldWith(t, func(w *worker.Worker) { w.Once = true }, 1, 1)
 	if r := Run(t.Context(), w.config(t)); states(r) != "1 reached" {
 		t.Error(states(r))
 	}

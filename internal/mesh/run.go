@@ -32,6 +32,9 @@ type Config struct {
 	Tell     func(format string, args ...any) // says what happens to nodes
 }
 
+// pingEvery is often enough for workers, which give a silent coordinator up.
+const pingEvery = 3 * time.Second
+
 // dials is the number of workers that are greeted at once.
 const dials = 64
 
@@ -115,7 +118,7 @@ func (r *run) gather(ctx context.Context) {
 			r.port = append(r.port, n.Port)
 		}
 		r.tasks.Go(func() { m.read(r.Silence, func(m *member) { r.lost <- m }) })
-		r.tasks.Go(func() { m.ping(ctx, r.Silence/4) })
+		r.tasks.Go(func() { m.ping(ctx, min(r.Silence/4, pingEvery)) })
 		greeting.Go(func() {
 			if _, f := m.order(ctx, &control.Message{Roster: &control.Roster{Hosts: hosts, Self: i}}, r.Silence); f != nil {
 				m.lose(f)

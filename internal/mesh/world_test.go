@@ -22,9 +22,10 @@ import (
 
 // world is nodes with NICs on a network in memory. Orders go over TCP on loopback addresses.
 type world struct {
-	net   *fabrictest.Network
-	nodes []*node
-	cfg   gpurdma.Config
+	net    *fabrictest.Network
+	nodes  []*node
+	cfg    gpurdma.Config
+	change func(*worker.Worker)
 }
 
 // node is a worker.
@@ -58,7 +59,13 @@ func (s *said) String() string {
 // newWorld makes nodes with that many NICs each.
 func newWorld(t *testing.T, counts ...int) *world {
 	t.Helper()
-	w := &world{net: fabrictest.NewNetwork(fabrictest.Options{}), cfg: gpurdma.Config{PeerTimeout: 300 * time.Millisecond}}
+	return newWorldWith(t, func(*worker.Worker) {}, counts...)
+}
+
+// newWorldWith is newWorld with workers that a function changes before they begin.
+func newWorldWith(t *testing.T, change func(*worker.Worker), counts ...int) *world {
+	t.Helper()
+	w := &world{net: fabrictest.NewNetwork(fabrictest.Options{}), cfg: gpurdma.Config{PeerTimeout: 300 * time.Millisecond}, change: change}
 	for _, n := range counts {
 		w.add(t, n)
 	}
@@ -94,6 +101,7 @@ func (w *world) add(t *testing.T, nics int) *node {
 		n.nics = append(n.nics, w.net.NIC(fab, ""))
 		n.work.Members = append(n.work.Members, worker.Member{Probe: p, NIC: control.NIC{Name: p.Name(), Port: p.Port(), Memory: "host", Size: 256 << 10, Path: "host"}})
 	}
+	w.change(n.work)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -80,12 +80,7 @@ func (s *session) order(m *control.Message) error {
 	case m.Roster != nil:
 		return s.answer(m.ID, nil, s.takeRoster(m.Roster))
 	case m.Expect != nil:
-		s.measured.Go(func() { // it may have to wait for the NIC
-			if err := s.answer(m.ID, nil, s.expect(m.Expect)); err != nil {
-				_ = s.conn.Close()
-			}
-		})
-		return nil
+		return s.expect(m.ID, m.Expect)
 	case m.Measure != nil:
 		return s.measure(m.ID, m.Measure)
 	case m.Release != nil:
@@ -150,34 +145,49 @@ func (s *session) ended(t *task, o *control.Outcome) {
 	close(t.done)
 }
 
-// expect makes a NIC take a caller. The answer comes when the caller may call.
-func (s *session) expect(e *control.Expect) *control.Fault {
+// expect makes a NIC take a caller. The answer comes when the caller may call: the NIC may be in use before.
+func (s *session) expect(id uint64, e *control.Expect) error {
 	n, f := s.nic(e.NIC)
 	if f != nil {
-		return f
+		return s.answer(id, nil, f)
 	}
 	t, ctx, f := s.begin(e.Token)
 	if f != nil {
-		return f
+		return s.answer(id, nil, f)
 	}
-	limited, cancel := context.WithTimeout(ctx, e.Plan.Timeout)
-	defer cancel()
-	v, err := n.Expect(limited, e.Token, e.Plan)
-	if err != nil {
-		s.ended(t, &control.Outcome{})
-		s.forget(e.Token)
-		if errors.As(err, &f) {
-			return f
-		}
-		return &control.Fault{Cause: control.Other, Text: control.Text(err.Error())}
-	}
-	// The caller has all of its steps, and this side's handshake, to come and go.
-	bounded, end := context.WithTimeout(ctx, 10*e.Plan.Timeout)
 	s.measured.Go(func() {
+		v, f := s.visit(ctx, n, e)
+		if f != nil {
+			s.ended(t, &control.Outcome{})
+			s.forget(e.Token)
+		}
+		if err := s.answer(id, nil, f); err != nil {
+			_ = s.conn.Close() // the session ends
+		}
+		if f != nil {
+			return
+		}
+		// The caller has all of its steps, and this side's handshake, to come and go.
+		bounded, end := context.WithTimeout(ctx, 10*e.Plan.Timeout+3*e.Plan.Time)
 		defer end()
 		s.ended(t, v.Serve(bounded))
 	})
 	return nil
+}
+
+// visit waits for a NIC, which then lets the caller in.
+func (s *session) visit(ctx context.Context, n *probe.NIC, e *control.Expect) (*probe.Visit, *control.Fault) {
+	limited, cancel := context.WithTimeout(ctx, e.Plan.Timeout)
+	defer cancel()
+	v, err := n.Expect(limited, e.Token, e.Plan)
+	if err == nil {
+		return v, nil
+	}
+	var f *control.Fault
+	if !errors.As(err, &f) {
+		f = &control.Fault{Cause: control.Other, Text: control.Text(err.Error())}
+	}
+	return nil, f
 }
 
 // measure makes a NIC call another one. The answer is what came of it.

@@ -32,7 +32,7 @@ type Worker struct {
 	Allow   []netip.Prefix                   // networks towards which the worker measures; empty: all of the coordinator's list
 	Tell    func(format string, args ...any) // says what coordinators do
 	Once    bool                             // Serve returns after the first coordinator
-	Silence time.Duration                    // after which a silent coordinator is given up; default 15 s
+	Silence time.Duration                    // after which a silent coordinator is given up; default 30 s
 
 	mu     sync.Mutex
 	busy   net.Addr // the coordinator that has the worker; nil if none has
@@ -45,7 +45,7 @@ type Worker struct {
 const (
 	places         = 32 // handshakes at once
 	greetingTime   = 10 * time.Second
-	defaultSilence = 15 * time.Second
+	defaultSilence = 30 * time.Second
 	mostTold       = 10 // rejections that are printed in a second
 )
 
