@@ -109,7 +109,11 @@ func TestFindUnknown(t *testing.T) {
 	for nodes := range LeastNodes {
 		nics, links := world(rnd, nodes, 2, 0, even, slow)
 		r := Find(nics, links, 0.2)
-		if len(r.Findings) > 0 || len(r.Unknown) != 3 {
+		says := "which one of a slow link's two ends"
+		if nodes < 2 {
+			says = "nothing was measured"
+		}
+		if len(r.Findings) > 0 || len(r.Unknown) != 3 || !strings.Contains(r.Unknown[0], says) {
 			t.Errorf("%d nodes: %+v", nodes, r)
 		}
 	}
@@ -129,6 +133,27 @@ func TestFindUnknown(t *testing.T) {
 	}
 	if r := Find(nics, links, 0.2); len(r.Findings) > 0 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// A node four of whose seven links are slow is not slow itself, though its median is.
+func TestFindMixed(t *testing.T) {
+	nics, links := world(rand.New(rand.NewPCG(1, 1)), 8, 1, 0, even, even)
+	for i := range links {
+		if l := &links[i]; l.A == 0 && l.B <= 4 {
+			l.Out *= 0.4
+		}
+	}
+	if r := Find(nics, links, 0.2); len(r.Findings) > 0 {
+		t.Errorf("%+v", r)
+	}
+	for i := range links {
+		if l := &links[i]; l.A == 0 && l.B > 4 {
+			l.Out *= 0.4
+		}
+	}
+	if got := words(Find(nics, links, 0.2)); len(got) != 1 || got[0] != "node 0/-1 send" {
+		t.Errorf("%q", got)
 	}
 }
 

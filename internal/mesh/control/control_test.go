@@ -111,6 +111,7 @@ func TestHostile(t *testing.T) {
 		{false, frame(`{"ping":true}`), "gives an order"},
 		{true, frame(`{"id":-1,"ping":true}`), "cannot unmarshal"},
 		{true, frame(expect("short", "n", string(good))), "no token"},
+		{true, frame(expect("0123abcd", "n", string(good))), "no token"},
 		{true, frame(expect(strings.Repeat("G", 32), "n", string(good))), "no token"},
 		{true, frame(expect(token, "", string(good))), "no name"},
 		{true, frame(expect(token, "a b", string(good))), "no name"},
