@@ -51,7 +51,7 @@
 //
 // # Differences from NICs
 //
-// Bytes move at the speed of copies. Only Config.TLS encrypts. Each NIC has one port, number 1,
+// Bytes move at the speed of copies, unless NIC.SetRate sets a lower one. Only Config.TLS encrypts. Each NIC has one port, number 1,
 // with one GID, of RoCE v2 with an IPv4 address, and no partitions: Listen and Dial refuse a
 // Config.PKey, another Config.Port, and a Config.GID that this GID does not meet. The network
 // looks up no host name. Every machine has every address and every GPU that the program names.

@@ -59,6 +59,10 @@ func (c *NIC) Hold(to *NIC, held bool) { c.machine.net.net.Hold(c.dev, to.dev, h
 // SetPort takes the port of the NIC down, or up again. A port that is down carries nothing.
 func (c *NIC) SetPort(up bool) { c.dev.SetPort(up) }
 
+// SetRate sets how many bytes a second each connection of the NIC sends and receives, for programs that
+// measure; 0 is no limit but the speed of copies.
+func (c *NIC) SetRate(send, receive float64) { c.dev.SetRate(send, receive) }
+
 // Remove takes the NIC out of its machine: its connections end at once, and it makes no new ones.
 func (c *NIC) Remove() { c.dev.Remove() }
 

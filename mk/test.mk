@@ -97,6 +97,7 @@ vm-test: ## run the VM tests and the peer suites on KERNEL
 soak: ## lose links of connections that outlive them for long, in memory and in the testbed
 	GPURDMA_SOAK=1 $(GO) test -count=1 -timeout 2h -v -run '^TestOutlive(Cuts|LatePackets|Messages|Random)$$' .
 	GPURDMA_SOAK=1 $(GO) test -count=1 -timeout 2h -v -run '^Test(Rails|Verify)' ./internal/conformance
+	GPURDMA_SOAK=1 $(GO) test -count=1 -timeout 2h -v -run '^TestManyNodes' ./internal/mesh
 	@GPURDMA_SOAK=1 $(MAKE) --no-print-directory vm-test SOFTGPU_VM= \
 		VMTESTFLAGS='-required=false -run "TestVMRails|TestVMVerify|TestVMConformance/Outlive" ./internal/conformance'
 	@GPURDMA_SOAK=1 $(MAKE) --no-print-directory vm-test KERNEL=7.3 \

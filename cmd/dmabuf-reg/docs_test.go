@@ -9,6 +9,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/connect"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/devices"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/inspect"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/mesh"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/register"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/report"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/serve"
@@ -22,7 +23,7 @@ import (
 // docs/json.md names every field that --json can print.
 func TestEveryFieldIsDocumented(t *testing.T) {
 	names := fields.Names(cli.Document{}, cli.Error{}, devices.Result{}, register.Result{}, verify.Result{}, report.Report{}, inspect.Result{}, tracing.Tracing{}, trace.Event{}, tracing.Result{},
-		serve.Result{}, connect.Result{}, bench.Result{})
+		serve.Result{}, connect.Result{}, bench.Result{}, mesh.Result{}, mesh.Working{}, mesh.Report{})
 	if len(names) < 50 {
 		t.Errorf("only %d fields were found", len(names))
 	}

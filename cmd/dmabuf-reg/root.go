@@ -10,6 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/connect"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/devices"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/inspect"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/mesh"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/register"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/serve"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/tracing"
@@ -35,6 +36,7 @@ prove that the NIC reaches the right ones.
   dmabuf-reg serve       offer a buffer to another host
   dmabuf-reg connect     move bytes to and from it, and verify every one
   dmabuf-reg bench       how fast that is: direct, staged and host memory side by side
+  dmabuf-reg mesh        between all NICs of many nodes: reached, rate, latency, and which node is slow
 
 Sizes are bytes: 4096, 0x1000, 64KiB, 1MiB, 8G.
 
@@ -50,7 +52,7 @@ interrupted by Ctrl-C, SIGTERM or SIGHUP, after closing everything.`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return cli.Given(cmd, needs) },
 	}
 	root.PersistentFlags().BoolVar(&a.JSON, "json", false, "print one JSON document (schema "+app.Schema+") instead of tables")
-	root.AddCommand(devices.Command(a), register.Command(a), verify.Command(a), inspect.Command(a), tracing.Trace(a), tracing.Explain(a), serve.Command(a), connect.Command(a), bench.Command(a))
+	root.AddCommand(devices.Command(a), register.Command(a), verify.Command(a), inspect.Command(a), tracing.Trace(a), tracing.Explain(a), serve.Command(a), connect.Command(a), bench.Command(a), mesh.Command(a))
 	return root
 }
 
@@ -59,5 +61,5 @@ var needs = map[string]string{
 	"gpu": "a spec that `dmabuf-reg devices` lists, or auto", "nic": "a NIC's name, or auto",
 	"tls-cert": "a file", "tls-key": "a file", "tls-ca": "a file",
 	"csv": "a file", "svg": "a file", "report": "a file", "locate": "a program",
-	"listen": "an address and a port",
+	"listen": "an address and a port", "nodes": "a file, or - for stdin", "allow": "a network",
 }

@@ -49,7 +49,7 @@ func room(importPath string) string {
 // mayImport is the table of ARCHITECTURE.md: arrows only ever point down.
 // Every room may import itself.
 var mayImport = map[string][]string{
-	"cmd":        {"", "internal/rails", "internal/mailbox", "internal/progress", "internal/engine", "internal/nicmetrics", "internal/workqueue", "internal/rma", "internal/operation", "internal/memory", "p2p", "canary", "trace", "gpualloc", "ibvfd", "drm", "dmabuf", "placement", "pciaddr", "internal"},
+	"cmd":        {"", "internal/rails", "internal/mailbox", "internal/progress", "internal/engine", "internal/nicmetrics", "internal/workqueue", "internal/rma", "internal/operation", "internal/memory", "internal/mesh", "internal/mesh/worker", "internal/mesh/probe", "internal/mesh/control", "p2p", "canary", "trace", "gpualloc", "ibvfd", "drm", "dmabuf", "placement", "pciaddr", "internal"},
 	"examples":   {"", "fabrictest", "gpualloc", "dmabuf"},
 	"metrics":    {"", "internal/nicmetrics", "internal/workqueue"},
 	"":           {"internal/bridge", "internal/rails", "internal/verify", "internal/engine", "internal/workqueue", "internal/mailbox", "internal/progress", "internal/operation", "internal/memory", "layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
@@ -94,6 +94,12 @@ var mayImport = map[string][]string{
 	"internal/wire":        {"dmabuf", "internal"},
 	"internal/layouttest":  {"internal/lower", "layout", "internal"},
 	"internal/conformance": {},
+
+	// The mesh: its order, its comparison and its lists of nodes are packages of internal.
+	"internal/mesh":         {"internal/mesh/control", "internal/mesh/probe", "internal"},
+	"internal/mesh/worker":  {"internal/mesh/control", "internal/mesh/probe", "internal"},
+	"internal/mesh/probe":   {"", "internal/mesh/control", "ibvfd"},
+	"internal/mesh/control": {"internal/exchange", "dmabuf", "internal"},
 }
 
 // mayTestImport adds what a room's tests may use beside that: a neighbour
@@ -117,6 +123,7 @@ var mayTestImport = map[string][]string{
 	"internal/rails":       {"internal/memnic"},
 	"internal/memory":      {"internal/layouttest", "internal/memnic"},
 	"internal/lower":       {"internal/layouttest"},
+	"internal/mesh":        {"", "fabrictest", "internal/mesh/worker"},
 	"internal/conformance": {"", "fabrictest", "layout", "placement", "internal/memstream", "internal/engine", "ibvfd", "gpualloc", "dmabuf", "internal"},
 }
 
@@ -139,7 +146,7 @@ var p2pLevels = [][]string{
 
 // regLevels are the same of the packages below cmd/dmabuf-reg/internal.
 var regLevels = [][]string{
-	{"register", "inspect", "verify", "tracing", "serve", "connect", "bench"},
+	{"register", "inspect", "verify", "tracing", "serve", "connect", "bench", "mesh"},
 	{"report", "trial", "flap"},
 	{"devices", "peer"},
 	{"station"},

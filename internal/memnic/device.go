@@ -58,6 +58,8 @@ type adapter struct {
 	events func(ibvfd.Event)
 	held   []*placing // in order of their numbers
 	atomic bool       // an atomic operation is between its two halves
+
+	sends, receives float64 // bytes a second of each queue pair; 0 is no limit
 }
 
 func (a *adapter) works() bool { return !a.down && a.gone == nil }

@@ -35,6 +35,7 @@ type pair struct {
 	tries    int           // its attempts without an answer
 	notReady int           // its attempts that found no receive
 	stuck    bool          // it gets no answer, and there is no timeout
+	paced    bool          // the first work request has waited for the rates of the devices
 }
 
 // request is a posted work request.
@@ -72,7 +73,7 @@ func (q *pair) post(wr *ibvfd.SendWR) error {
 func (q *pair) pop() {
 	q.sends = q.sends[1:]
 	q.seq++
-	q.landed, q.until, q.tries, q.notReady = nil, time.Time{}, 0, 0
+	q.landed, q.until, q.tries, q.notReady, q.paced = nil, time.Time{}, 0, 0, false
 }
 
 // ended completes the first work request.

@@ -58,6 +58,9 @@ func (q *pair) turn() (wait time.Duration, open bool) {
 	if left := time.Until(q.until); left > 0 {
 		return left, true
 	}
+	if wait := q.pace(); wait > 0 {
+		return q.again(wait), true
+	}
 	switch o := q.attempt(); o {
 	case noAnswer:
 		return q.retry(), true

@@ -64,21 +64,8 @@ func (f *Flags) Add(cmd *cobra.Command) {
 	cli.OnceVar(cmd, &f.NIC, "nic", "NIC", "auto", "RDMA device, or several with commas, with a rail for each; auto picks the nearest that registers dma-bufs and says why")
 	f.Size = 4 << 20
 	flags.Var(&f.Size, "size", "bytes to allocate")
-	flags.BoolVar(&f.force, "force", false, "allocate even if the memory seems not to be there; the kernel's OOM killer may disagree")
-	flags.BoolVar(&f.peerDirect, "peer-direct", false, "where no dma-buf can be registered, register the memory by its device pointer, for a peer-memory client such as nvidia-peermem")
-	flags.BoolVar(&f.trace, "trace", false, "trace the registration here and say where this side's bytes are, or which function refused (needs root)")
-	flags.StringVar(&f.Cert, "tls-cert", "", "certificate of this side, PEM")
-	flags.StringVar(&f.key, "tls-key", "", "its key, PEM")
-	flags.StringVar(&f.ca, "tls-ca", "", "certificates by which the other side's is trusted, PEM")
-	flags.BoolVar(&f.Plaintext, "plaintext", false, "exchange keys in the clear with other machines: every program that sees them can read and write the buffers")
-	flags.IntVar(&f.port, "port", 0, "port of the NIC, or of each, to connect over, counted from 1 (default: an active one)")
-	flags.Var(&f.gid, "gid", "GID of that port to connect from: an address or a network, v1, v2, ipv4, ipv6, dev=NETDEV, vlan=N (default: what TCP goes through, or what reaches the other side's)")
-	flags.DurationVar(&f.Timeout, "timeout", 30*time.Second, "how long one step may take")
-	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key", "tls-ca")
-	cmd.MarkFlagsMutuallyExclusive("plaintext", "tls-cert")
-	for _, name := range []string{"tls-cert", "tls-key", "tls-ca"} {
-		_ = cmd.MarkFlagFilename(name, "pem", "crt", "key")
-	}
+	f.AddPath(cmd)
+	f.AddProtection(cmd, 30*time.Second, "how long one step may take")
 	options.CompleteGPU(cmd, Host)
 	nics.CompleteSeveral(cmd)
 }
