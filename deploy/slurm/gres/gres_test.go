@@ -55,10 +55,12 @@ func FuzzFiles(f *testing.F) {
 }
 
 func TestLines(t *testing.T) {
-	list := nicplan.List{{Name: "0000:13:00.0", Files: []string{"/dev/nvidia1"}}, {Name: "0000:15:00.0"}}
+	list := nicplan.List{{Name: "0000:13:00.0", Files: []string{"/dev/nvidia1"}}, {Name: "0000:15:00.0"},
+		{Name: "0000:17:00.0", Vendor: "amd", Files: []string{"/dev/dri/renderD128", "/dev/dri/card0"}}}
 	var b strings.Builder
 	missing, err := Lines{Node: "gpu07", Type: "h100"}.Write(&b, list)
-	if want := "NodeName=gpu07 Name=gpu Type=h100 File=/dev/nvidia1 # 0000:13:00.0\n# 0000:15:00.0 has no device file: is its driver loaded?\n"; err != nil || missing != 1 || b.String() != want {
+	if want := "NodeName=gpu07 Name=gpu Type=h100 File=/dev/nvidia1 # 0000:13:00.0\n# 0000:15:00.0 has no device file: is its driver loaded?\n" +
+		"NodeName=gpu07 Name=gpu Type=h100 File=/dev/dri/renderD128 Flags=amd_gpu_env # 0000:17:00.0\n"; err != nil || missing != 1 || b.String() != want {
 		t.Errorf("%d %v\n%s", missing, err, b.String())
 	}
 	for _, bad := range []Lines{{Node: "gpu[1-4]"}, {Node: "a b"}, {Type: "x\nNodeName=y"}, {Type: "a=b"}} {
