@@ -78,6 +78,9 @@ func gpuFiles(ctx context.Context, slurmd, node string) ([]string, error) {
 	cmd.Stdout, cmd.Stderr = &said, &said // the list is on the standard error
 	err := cmd.Run()
 	text := said.String()
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%w: --slurmd names the program, which says how it counts the GPUs", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w: %s", slurmd, strings.Join(args, " "), err, tail(text))
 	}

@@ -3,6 +3,7 @@
 package gres
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -43,22 +44,47 @@ slurmd: Gres Name=gpu Type=r Count=2 Index=0 ID=7696487 File=/dev/dri/renderD[12
 	}
 }
 
-// No text makes Files fail in another way, or give a file twice.
-func FuzzFiles(f *testing.F) {
-	f.Add("slurmd: Gres Name=gpu Count=2 Index=0 File=/dev/nvidia[0-1],/dev/x\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		files, err := Files(text)
-		if err == nil && (len(files) == 0 || len(files) > MaxFiles || len(slices.Compact(slices.Sorted(slices.Values(files)))) != len(files)) {
-			t.Errorf("%q", files)
+// Texts with random mistakes give an error, or files of which none is there twice.
+func TestFilesOfBrokenTexts(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 3))
+	const text = "slurmd: Gres Name=gpu Count=2 Index=0 File=/dev/nvidia[0-1,07],/dev/x (null)\nslurmd: Gres Name=gpu File=/dev/y[2]z\n"
+	const alphabet = "[],-=/ \n0129Gx\x00"
+	good := 0
+	for range 20_000 {
+		broken := []byte(text)
+		for range 1 + r.IntN(4) {
+			at := r.IntN(len(broken))
+			switch c := alphabet[r.IntN(len(alphabet))]; r.IntN(3) {
+			case 0:
+				broken[at] = c
+			case 1:
+				broken = slices.Insert(broken, at, c)
+			default:
+				broken = slices.Delete(broken, at, at+1)
+			}
 		}
-	})
+		files, err := Files(string(broken))
+		if err == nil && (len(files) == 0 || len(files) > MaxFiles || len(slices.Compact(slices.Sorted(slices.Values(files)))) != len(files)) {
+			t.Fatalf("%q: %q", broken, files)
+		}
+		if err == nil {
+			good++
+		}
+	}
+	if good == 0 || good == 20_000 {
+		t.Errorf("%d of the texts were taken", good)
+	}
 }
 
 func TestLines(t *testing.T) {
-	list := nicplan.List{{Name: "0000:13:00.0", Files: []string{"/dev/nvidia1"}}, {Name: "0000:15:00.0"}}
+	list := nicplan.List{{Name: "0000:13:00.0", Files: []string{"/dev/nvidia1"}}, {Name: "0000:15:00.0"},
+		{Name: "0000:17:00.0", Vendor: "amd", Files: []string{"/dev/dri/renderD128", "/dev/dri/card0"}}}
 	var b strings.Builder
 	missing, err := Lines{Node: "gpu07", Type: "h100"}.Write(&b, list)
-	if want := "NodeName=gpu07 Name=gpu Type=h100 File=/dev/nvidia1 # 0000:13:00.0\n# 0000:15:00.0 has no device file: is its driver loaded?\n"; err != nil || missing != 1 || b.String() != want {
+	if want := "NodeName=gpu07 Name=gpu Type=h100 File=/dev/nvidia1 # 0000:13:00.0\n# 0000:15:00.0 has no device file: is its driver loaded?\n" +
+		"NodeName=gpu07 Name=gpu Type=h100 File=/dev/dri/renderD128 Flags=amd_gpu_env # 0000:17:00.0\n"; err != nil || missing != 1 || b.String() != want {
 		t.Errorf("%d %v\n%s", missing, err, b.String())
 	}
 	for _, bad := range []Lines{{Node: "gpu[1-4]"}, {Node: "a b"}, {Type: "x\nNodeName=y"}, {Type: "a=b"}} {

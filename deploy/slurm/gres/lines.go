@@ -44,7 +44,12 @@ func (l Lines) Write(w io.Writer, devices nicplan.List) (missing int, err error)
 			}
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "%sFile=%s # %s\n", prefix, d.Files[0], d.Name); err != nil {
+		flags := ""
+		if d.Vendor == "amd" {
+			// Without it Slurm sets CUDA_VISIBLE_DEVICES as well as ROCR_VISIBLE_DEVICES: a second filter.
+			flags = "Flags=amd_gpu_env "
+		}
+		if _, err := fmt.Fprintf(w, "%sFile=%s %s# %s\n", prefix, d.Files[0], flags, d.Name); err != nil {
 			return missing, err
 		}
 	}

@@ -26,6 +26,7 @@ type Config struct {
 	Lines []string // of slurm.conf
 	Gres  []string // the lines of gres.conf; none where there are no GPUs
 	GPUs  int      // of each node, as slurm.conf counts them
+	Type  string   // of the GPUs; "" for none
 	Conf  []string // the lines of /etc/p2pcheck.conf
 }
 
@@ -119,7 +120,7 @@ ReturnToService=1
 	for i, n := range k.c.Nodes {
 		gres := ""
 		if k.c.GPUs > 0 {
-			gres = fmt.Sprintf(" Gres=gpu:%d", k.c.GPUs)
+			gres = strings.Replace(fmt.Sprintf(" Gres=gpu:%s:%d", k.c.Type, k.c.GPUs), "::", ":", 1)
 		}
 		fmt.Fprintf(&b, "NodeName=%s NodeHostname=slurmtest NodeAddr=127.0.0.1 Port=%d CPUs=16 RealMemory=100%s\n", n, 17001+i, gres)
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -57,7 +58,12 @@ func withGPUs(t *testing.T, machine string, gpus int, lines []string, minors ...
 // plan reads the plan of node1.
 func plan(t *testing.T) *nicplan.Plan {
 	t.Helper()
-	p, err := nicplan.Read("/run/p2pcheck/node1.json")
+	return planOf(t, "node1")
+}
+
+func planOf(t *testing.T, node string) *nicplan.Plan {
+	t.Helper()
+	p, err := nicplan.Read("/run/p2pcheck/" + node + ".json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +73,7 @@ func plan(t *testing.T) *nicplan.Plan {
 // task is the variables of a task.
 type task struct{ env map[string]string }
 
-const print = `env | grep -E '^(GPURDMA|NCCL|UCX|NVSHMEM|CUDA|SLURM_STEP_GPUS|SLURM_JOB_GPUS|SLURM_PROCID)'; `
+const print = `env | grep -E '^(GPURDMA|NCCL|UCX|NVSHMEM|CUDA|SLURM_STEP_GPUS|SLURM_JOB_GPUS|SLURM_PROCID|SLURMD_NODENAME)'; `
 
 // tasks reads what tasks printed that ran print: each line begins with the number of its task.
 func tasks(out string) (list []task) {
@@ -308,5 +314,43 @@ func TestNICsShared(t *testing.T) {
 	}
 	if x := srun(k, nil, "--gres=gpu:3")[0]; len(strings.Split(x.env["NCCL_IB_HCA"], ",")) != 2 || len(strings.Split(x.env["GPURDMA_PAIRS"], ",")) != 3 {
 		t.Errorf("%v", x)
+	}
+}
+
+// A job on two nodes of different machines: the steps on each have the NICs of their own node, not those of the node
+// that runs the batch script.
+func TestNICsOfTwoNodes(t *testing.T) {
+	Need(t)
+	devices(t, "/dev/nvidia0", "/dev/nvidia1")
+	Becomes(t, "node1", Machine(t, "case-08-emerald-rapids"))
+	Becomes(t, "node2", Machine(t, "wrong-socket"))
+	k := Start(t, Config{Nodes: []string{"node1", "node2"}, Lines: SlurmConf(t, "Prolog"), GPUs: 2, Conf: P2PCheckConf(t),
+		Gres: []string{"NodeName=node[1-2] Name=gpu File=/dev/nvidia[0-1]"}})
+	for _, n := range []string{"node1", "node2"} {
+		k.Until("there is a plan", func() bool { _, err := os.Stat("/run/p2pcheck/" + n + ".json"); return err == nil })
+	}
+	if planOf(t, "node1").GPUs[0].PCI == planOf(t, "node2").GPUs[0].PCI {
+		t.Fatal("the two machines have their GPUs in the same places")
+	}
+	script(t, "/tmp/two.sh", "srun --label -N2 -n2 sh -c \""+print+"\"")
+	id := submit(k, "-N2", "-n2", "--gres=gpu:1", "/tmp/two.sh")
+	k.Until("the job has run", func() bool { return job(k, id)["JobState"] == "COMPLETED" })
+	out, err := os.ReadFile("/tmp/job-" + id + ".out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := tasks(string(out))
+	if len(list) != 2 || list[0].env["SLURMD_NODENAME"] == list[1].env["SLURMD_NODENAME"] {
+		t.Fatalf("%s", out)
+	}
+	for _, x := range list {
+		number, err := strconv.Atoi(x.env["SLURM_STEP_GPUS"])
+		if err != nil {
+			t.Fatalf("%s", out)
+		}
+		g := planOf(t, x.env["SLURMD_NODENAME"]).GPUs[number]
+		if want := g.PCI + "=" + g.NICs[0].Name; x.env["GPURDMA_PAIRS"] != want || x.env["NCCL_IB_HCA"] != "="+g.NICs[0].Name {
+			t.Errorf("want %s: %v", want, x)
+		}
 	}
 }
