@@ -258,4 +258,8 @@ func TestLabel(t *testing.T) {
 	if d := dataOf(t, written(t, p)); d.Version != "v1" || d.Made != "2026-11-29 10:00 UTC" {
 		t.Errorf("%q %q", d.Version, d.Made)
 	}
+	p.Label("v2", time.Time{})
+	if d := dataOf(t, written(t, p)); d.Version != "v2" || d.Made != "" {
+		t.Errorf("%q %q", d.Version, d.Made)
+	}
 }

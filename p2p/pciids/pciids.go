@@ -78,7 +78,7 @@ func Read(r io.Reader, want []ID) (Names, error) {
 	}
 	names := Names{}
 	called := map[uint16]string{} // the vendors
-	vendor, inside := uint16(0), false
+	vendor := uint16(0)
 	limited := &io.LimitedReader{R: r, N: MaxBytes + 1}
 	lines := bufio.NewScanner(limited)
 	for lines.Scan() {
@@ -90,11 +90,10 @@ func Read(r io.Reader, want []ID) (Names, error) {
 		switch {
 		case strings.HasPrefix(line, "\t\t"), strings.HasPrefix(line, "#"), !ok:
 		case !strings.HasPrefix(line, "\t"):
-			vendor, inside = number, vendors[number]
-			if inside {
+			if vendor = number; vendors[vendor] {
 				called[vendor] = name
 			}
-		case inside && wanted[ID{vendor, number}]:
+		case wanted[ID{vendor, number}]:
 			names[ID{vendor, number}] = name
 		}
 	}

@@ -112,7 +112,7 @@ function remedyBox(at) {
   const r = D.remedies[at];
   return el("div", { class: "remedy" },
     el("p", {}, el("strong", {}, "Change: "), text(r.change)),
-    r.command < 0 ? null : el("pre", { tabindex: 0, role: "region", "aria-label": "command" }, text(r.command)),
+    r.command < 0 ? null : el("pre", { tabindex: 0, role: "group", "aria-label": "command" }, text(r.command)),
     r.weakens < 0 ? null : el("p", { class: "weakens" }, el("strong", {}, "This gives up: "), text(r.weakens)));
 }
 

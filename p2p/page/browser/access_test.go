@@ -94,6 +94,9 @@ func TestPrint(t *testing.T) {
 	if n := eval[int](b, "(() => { let over = 0, end = -1; for (const e of document.querySelectorAll('.grow')) { const r = e.getBoundingClientRect(); if (r.top < end - 1) over++; end = r.bottom; } return over; })()"); n != 0 {
 		t.Errorf("%d rows lie over others", n)
 	}
+	if eval[bool](b, "document.querySelector('.panel').getBoundingClientRect().top < [...document.querySelectorAll('.grow')].pop().getBoundingClientRect().bottom - 1") {
+		t.Error("the last rows lie over what follows them")
+	}
 	if eval[bool](b, "document.querySelector('.bar').getClientRects().length > 0") {
 		t.Error("the filters are printed")
 	}
