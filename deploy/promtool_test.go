@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 )
 
@@ -84,14 +85,14 @@ func inputs(all samples) (list []map[string]string) {
 	}
 	seen := map[string]bool{}
 	for _, l := range all {
-		name := l.Get(labels.MetricName)
+		name := l.Get(model.MetricNameLabel)
 		values := fmt.Sprintf("1x%d", steps)
 		if strings.HasSuffix(name, "_total") || strings.HasSuffix(name, "_bucket") || strings.HasSuffix(name, "_count") || strings.HasSuffix(name, "_sum") {
 			values = fmt.Sprintf("0+10x%d", steps)
 		}
 		var b strings.Builder
 		l.Range(func(x labels.Label) {
-			if x.Name != labels.MetricName {
+			if x.Name != model.MetricNameLabel {
 				fmt.Fprintf(&b, ",%s=%q", x.Name, x.Value)
 			}
 		})

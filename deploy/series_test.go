@@ -25,9 +25,6 @@ import (
 	"github.com/gpurdma/gpurdma/metrics"
 )
 
-// target are the labels that Prometheus adds to what it scrapes.
-var target = []string{"instance", "job"}
-
 // samples are the metrics of some scrapes, each of another target.
 type samples []labels.Labels
 
@@ -41,7 +38,7 @@ func (s *samples) scraped(families map[string]*dto.MetricFamily, instance string
 		for _, m := range f.GetMetric() {
 			for _, name := range names {
 				b := labels.NewScratchBuilder(8)
-				b.Add(labels.MetricName, name)
+				b.Add(model.MetricNameLabel, name)
 				b.Add("instance", instance)
 				b.Add("job", "test")
 				for _, l := range m.GetLabel() {

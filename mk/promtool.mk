@@ -10,7 +10,7 @@ test-promtool: ## check metrics, alerts and dashboards with Debian's promtool
 		GPURDMA_PROMTOOL=$$promtool $(GO) test -count=1 -run '^TestPromtool' .
 
 # make unit runs these tests, too: they skip where there is no promtool.
-export GPURDMA_PROMTOOL ?= $(wildcard $(PROMTOOL_DIR)/promtool)
+export GPURDMA_PROMTOOL := $(or $(GPURDMA_PROMTOOL),$(wildcard $(PROMTOOL_DIR)/promtool))
 
 # What CI runs has it.
 test: promtool

@@ -228,6 +228,14 @@ func TestMetricsOfErrors(t *testing.T) {
 			t.Errorf("%s", &says)
 		}
 	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	before := says.String()
+	a.gpu = []string{"other"}
+	if got := a.answer(ended); got.Err == nil || says.String() != before {
+		t.Errorf("of a look that nobody waited for: %v\n%s", got.Err, &says)
+	}
+	a.gpu = []string{"nope"}
 	// The snapshot is gone: an error that would have ended serve at its start.
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
@@ -236,13 +244,6 @@ func TestMetricsOfErrors(t *testing.T) {
 	a.answer(t.Context())
 	if strings.Count(says.String(), "no such file") != 1 || strings.Count(says.String(), want) != 1 {
 		t.Errorf("%s", &says)
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	a.gpu = []string{"other"}
-	a.answer(ended)
-	if strings.Contains(says.String(), "other") {
-		t.Errorf("of a look that nobody waited for: %s", &says)
 	}
 }
 

@@ -216,6 +216,19 @@ func TestFewPoints(t *testing.T) {
 	if n := eval[string](b, "document.documentElement.dataset.drawn"); n != "3" || b.text("figure[data-of=bandwidth] .readout") != "Nothing was measured." {
 		t.Errorf("%s plots, %q", n, b.text("figure[data-of=bandwidth] .readout"))
 	}
+	run = result("", sizes...)
+	first := run["points"].([]object)[0] // of one curve one point is missing
+	first["bandwidth"].(object)["bytes_per_s"] = object{"median": 0, "low": 0, "high": 0}
+	first["latency"].(object)["p25_ns"] = 0
+	b = open(t, page(t, run))
+	if n := eval[string](b, "document.documentElement.dataset.drawn"); n != "6" {
+		t.Errorf("%s plots", n)
+	}
+	for plot, kinds := range inked(t, b) {
+		if kinds["direct"] < 100 || kinds["host"] < 100 {
+			t.Errorf("%s with a missing point: %v", plot, kinds)
+		}
+	}
 	delete(run, "points")
 	b = open(t, page(t, run))
 	if n := eval[string](b, "document.documentElement.dataset.drawn"); n != "0" || !strings.Contains(b.text("main"), "Nothing was measured.") {
