@@ -47,7 +47,7 @@ func carry(t *testing.T, root string, packages []string) []string {
 	return there
 }
 
-// Of what an administrator does with the packages: install, upgrade, enable, change a setting, remove and purge.
+// An administrator's acts with the packages: install, upgrade, enable, change a setting, remove and purge.
 func TestDebLife(t *testing.T) {
 	older, newer := debs(t, built(t, "GPURDMA_PACKAGES_OLDER")), debs(t, built(t, "GPURDMA_PACKAGES"))
 	rooted(t)
@@ -76,7 +76,7 @@ func TestDebLife(t *testing.T) {
 				t.Errorf("after the upgrade %q are enabled, and there were two", links)
 			}
 			runs(t, root)
-			// What a run of the timer keeps.
+			// The directory of the timer's runs.
 			if err := os.MkdirAll(filepath.Join(root, "var/lib/p2pcheck"), 0o750); err != nil {
 				t.Fatal(err)
 			}

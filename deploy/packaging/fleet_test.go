@@ -12,9 +12,9 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// The way of docs/install.md: install, start the timer's service on each node, report over the nodes' files, mend
-// the fault that it names, and see that it is gone. The nodes are files of machines, which the service is told to
-// read in place of this one's.
+// The steps of docs/install.md: install, start the timer's service on each node, report over the nodes' files, mend
+// the fault in the report, and look again. The nodes are copies of machines: the setting of the service names the
+// copy that it reads in place of this machine.
 func TestFirstTenMinutes(t *testing.T) {
 	packages := debs(t, built(t, "GPURDMA_PACKAGES"))
 	rooted(t)

@@ -137,7 +137,7 @@ func TestServices(t *testing.T) {
 			if out := must(t, b.command(t, "journalctl", "--no-pager", "-u", "p2pcheck.service")); !strings.Contains(out, "since the run before:") || !strings.Contains(out, "0 differences") {
 				t.Errorf("the journal has not what changed: %s", out)
 			}
-			// Nobody but root reads what the machine is like.
+			// Only root reads the runs: they have lines of the kernel's log.
 			if out := must(t, b.command(t, "stat", "-c", "%a", "/var/lib/p2pcheck")); out != "750\n" {
 				t.Errorf("/var/lib/p2pcheck has mode %s", out)
 			}
