@@ -19,7 +19,7 @@ func TestFirstTenMinutes(t *testing.T) {
 	packages := debs(t, built(t, "GPURDMA_PACKAGES"))
 	rooted(t)
 	root := copyOf(t, suites(t)[0])
-	must(t, inRoot(t, root, append([]string{"dpkg", "-i"}, carry(t, root, packages)...)...))
+	must(t, inRoot(t, root, append([]string{"apt-get", "install", "-y", "--no-install-recommends"}, carry(t, root, packages)...)...))
 	good, bad := testenv.Machines["small-hgx"](), testenv.Machines["small-hgx"]()
 	bad.Functions = strings.ReplaceAll(bad.Functions, "acs=0x00", "acs=0x1d")
 	broken := testenv.Machines["small-mi300"]()
@@ -32,7 +32,7 @@ func TestFirstTenMinutes(t *testing.T) {
 	}
 	b := boot(t, root)
 	// look starts the service on a node, and fetches its run.
-	look := func(node, files string, fails bool) string {
+	look := func(node, files string, fails bool) {
 		t.Helper()
 		conf := `P2PCHECK_ARGS="--root /srv/` + files + ` --skip LIM,LIB,ENV-CAPS"` + "\n"
 		if err := os.WriteFile(filepath.Join(root, "etc/p2pcheck.conf"), []byte(conf), 0o644); err != nil {
@@ -42,7 +42,6 @@ func TestFirstTenMinutes(t *testing.T) {
 			t.Errorf("%s: systemctl start ends with %d: %s", node, r.status, r.out)
 		}
 		must(t, b.command(t, "cp", "/var/lib/p2pcheck/last.json", "/root/run/"+node+".json"))
-		return must(t, b.command(t, "journalctl", "--no-pager", "-o", "cat", "-u", "p2pcheck.service"))
 	}
 	for _, node := range []string{"node1", "node2", "node3"} {
 		look(node, node, false)
@@ -52,9 +51,8 @@ func TestFirstTenMinutes(t *testing.T) {
 	if r.status != 1 || !strings.Contains(r.out, "on 1 node: node3") || strings.Contains(r.out, "on 1 node: node1") || strings.Contains(r.out, "on 1 node: node2") {
 		t.Errorf("the report does not name node3 alone: status %d: %s", r.status, r.out)
 	}
-	if journal := look("node3", "mended", false); !strings.Contains(journal, "better") {
-		t.Errorf("the journal does not say that it became better: %s", journal)
-	}
+	look("node3", "mended", false)
+	b.journal(t, "better   check P2P-ACS-LIST 0000:13:00.0 -> mlx5_0: pass, was warn")
 	r = try(t, b.command(t, "p2pcheck", "report", "/root/run"))
 	t.Logf("p2pcheck report:\n%s", r.out)
 	if r.status != 0 {
