@@ -125,6 +125,21 @@ func (b booted) journal(t *testing.T, text string) {
 	t.Errorf("the journal does not have %q: %s", text, out)
 }
 
+// timer enables the timer at a time that it would have elapsed: the service starts, and keeps a run.
+func (b booted) timer(t *testing.T) {
+	t.Helper()
+	must(t, b.command(t, "sh", "-c", `rm /var/lib/p2pcheck/last.json && mkdir -p /run/systemd/system/p2pcheck.timer.d &&
+		printf '[Timer]\nOnBootSec=\nOnBootSec=1s\nOnUnitActiveSec=1h\n' >/run/systemd/system/p2pcheck.timer.d/test.conf && systemctl daemon-reload`))
+	must(t, b.command(t, "systemctl", "enable", "--now", "p2pcheck.timer"))
+	for range 600 {
+		if r := try(t, b.command(t, "test", "-s", "/var/lib/p2pcheck/last.json")); r.status == 0 {
+			return
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	t.Error("the timer starts nothing: ", must(t, b.command(t, "systemctl", "list-timers", "--no-pager")))
+}
+
 // readsConfigurationSpace starts the service with another program in it: the bytes that it reads of a PCI function's
 // configuration space are those that root reads outside of it, and more than the 64 that the kernel shows to everybody.
 func (b booted) readsConfigurationSpace(t *testing.T) {
@@ -176,10 +191,7 @@ func TestServices(t *testing.T) {
 			if out := must(t, b.command(t, "stat", "-c", "%a", "/var/lib/p2pcheck")); out != "750\n" {
 				t.Errorf("/var/lib/p2pcheck has mode %s", out)
 			}
-			must(t, b.command(t, "systemctl", "enable", "--now", "p2pcheck.timer"))
-			if out := must(t, b.command(t, "systemctl", "list-timers", "--no-pager")); !strings.Contains(out, "p2pcheck.timer") {
-				t.Errorf("timers: %s", out)
-			}
+			b.timer(t)
 			must(t, b.command(t, "systemctl", "start", "p2pcheck-agent.service"))
 			fetch := `for i in $(seq 200); do if exec 3<>/dev/tcp/127.0.0.1/9838; then break; fi; sleep 0.1; done 2>/dev/null; printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3; cat <&3`
 			if out := must(t, b.command(t, "bash", "-c", fetch)); !strings.Contains(out, "p2pcheck_status 3\n") {
