@@ -133,7 +133,7 @@ func TestRuntimeSnapshot(t *testing.T) {
 	}
 }
 
-// A container has the capabilities of the manifest and no others, and a root that nobody writes to.
+// A container has the capabilities of the manifest and no others, and a read-only root.
 func TestRuntimeSecurity(t *testing.T) {
 	crun(t)
 	_, set := manifest(t)

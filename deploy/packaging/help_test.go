@@ -83,7 +83,7 @@ func of(t *testing.T, dir string, ends map[string]string) []string {
 	t.Helper()
 	var found []string
 	for _, name := range names {
-		all, err := filepath.Glob(filepath.Join(dir, name+"[_-][0-9]*"+ends[name]))
+		all, err := filepath.Glob(filepath.Join(dir, name+`[_\-][0-9]*`+ends[name]))
 		if err != nil || len(all) != 1 {
 			t.Fatalf("%s has %q of %s and %s, and has to have one (%v)", dir, all, name, ends[name], err)
 		}

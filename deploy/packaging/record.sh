@@ -6,7 +6,7 @@
 #   last.json      this run, for p2pcheck report, diff and --baseline
 #   previous.json  the run before it that looked at the machine
 #
-# The run and what changed since the one before go to standard output, which is the journal. The
+# What it found and what changed since the run before go to standard output, which is the journal. The
 # exit status is that of p2pcheck. A run that could not look replaces last.json, too: an old run
 # says nothing about the machine as it is. The arguments are P2PCHECK_ARGS.
 set -u
@@ -41,5 +41,8 @@ if looked last.json; then
 		echo "since the run before:"
 		"$program" diff previous.json last.json
 	fi
+else
+	echo "p2pcheck could not look at the machine:" >&2
+	cat last.json >&2
 fi
 exit "$status"

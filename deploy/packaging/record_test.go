@@ -42,8 +42,8 @@ func TestRecord(t *testing.T) {
 		{1, "two", 1, "two", "one", "asked: diff previous.json last.json"},
 		{0, "three", 0, "three", "two", "asked: diff previous.json last.json"},
 		// It could not look: the old run is no answer to how the machine is.
-		{2, "wrong", 2, "wrong", "three", ""},
-		{2, "wrong", 2, "wrong", "three", ""},
+		{2, "wrong", 2, "wrong", "three", "could not look at the machine:\n{"},
+		{2, "wrong", 2, "wrong", "three", "\"result\": \"wrong\""},
 		{0, "four", 0, "four", "three", "asked: diff previous.json last.json"},
 		// It crashed.
 		{139, "", 139, "", "four", "has no last.json"},

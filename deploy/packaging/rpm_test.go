@@ -36,7 +36,7 @@ func TestRPMLife(t *testing.T) {
 	root := t.TempDir()
 	// Without the scripts, which need a shell in that root, and without the libraries of an rpm distribution.
 	rpm := func(args ...string) *exec.Cmd {
-		return exec.CommandContext(t.Context(), "rpm", append([]string{"--root", root, "--noscripts", "--nodeps", "--ignorearch"}, args...)...)
+		return exec.CommandContext(t.Context(), "rpm", append([]string{"--root", root, "--noscripts", "--nodeps"}, args...)...)
 	}
 	must(t, rpm(append([]string{"-i"}, packages...)...))
 	for _, program := range []string{"p2pcheck", "dmabuf-reg"} {

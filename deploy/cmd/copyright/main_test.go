@@ -74,7 +74,7 @@ func TestParagraph(t *testing.T) {
 	}
 }
 
-// A licence that is not known ends the build: nobody would read it later.
+// An unknown licence ends the build, so that a person reads it.
 func TestUnknownLicence(t *testing.T) {
 	for says, files := range map[string]map[string]string{
 		"no licence":     {"README": "nothing"},
