@@ -106,7 +106,7 @@ var mayImport = map[string][]string{
 // watches the kernel do it.
 var mayTestImport = map[string][]string{
 	"":         {"internal/memnic", "internal/memstream", "fabrictest"},
-	"cmd":      {"internal/memnic"},
+	"cmd":      {"internal/memnic", "fabrictest"},
 	"examples": {"internal"},
 	"layout":   {"internal/layouttest"},
 	"fi":       {"internal/memnic", "internal/rc", "internal/wire"},
