@@ -85,7 +85,7 @@ func TestHostileWorkers(t *testing.T) {
 		{"it speaks HTTP", func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\n\r\n") }, false, control.Other, "a message of 1213486160 bytes"},
 		{"it hangs up", func(c net.Conn) {}, false, control.Gone, "gave no reason"},
 		{"it speaks TLS", func(c net.Conn) { _, _ = c.Write([]byte{0x15, 3, 3, 0, 2, 2, 70}) }, false, control.Other, "speaks TLS"},
-		{"it says nothing", func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, false, control.Timeout, "timeout"},
+		{"it says nothing", func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, false, control.Timeout, "has not answered within"},
 		{"another version", func(raw net.Conn) {
 			c := control.NewConn(raw, true, time.Second)
 			_, _ = c.Receive(5 * time.Second)
