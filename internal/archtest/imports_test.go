@@ -97,7 +97,7 @@ var mayImport = map[string][]string{
 	// The mesh: its order, its comparison and its lists of nodes are packages of internal.
 	"internal/mesh":         {"internal/mesh/control", "internal/mesh/probe", "internal"},
 	"internal/mesh/worker":  {"internal/mesh/control", "internal/mesh/probe", "internal"},
-	"internal/mesh/probe":   {"", "internal/mesh/control", "ibvfd"},
+	"internal/mesh/probe":   {"", "internal/mesh/control", "ibvfd", "internal"},
 	"internal/mesh/control": {"internal/exchange", "dmabuf", "internal"},
 }
 

@@ -134,6 +134,46 @@ func TestHostileWorkers(t *testing.T) {
 	}
 }
 
+// A pair is measured again if a host was too busy to connect, and is not measured if it always is.
+func TestTooSlow(t *testing.T) {
+	for _, c := range []struct {
+		slow  int // times
+		state State
+	}{{1, Reached}, {2, Reached}, {3, Unknown}} {
+		measured := 0 // by the one of the two that calls
+		play := func(raw net.Conn) {
+			w := control.NewConn(raw, true, time.Second)
+			if _, err := w.Receive(5 * time.Second); err != nil || w.Send(welcome(control.NIC{Name: "mem0", Port: 1, Memory: "host", Size: 1, Path: "host"})) != nil {
+				return
+			}
+			for {
+				m, err := w.Receive(time.Minute)
+				if err != nil {
+					return
+				}
+				answer := &control.Message{ID: m.ID}
+				switch {
+				case m.Measure != nil && measured < c.slow:
+					measured++
+					answer.Outcome = &control.Outcome{Fault: &control.Fault{Cause: control.TooSlow, Step: "connect", Text: "too slow"}}
+				case m.Measure != nil:
+					answer.Outcome = &control.Outcome{Reached: true}
+				}
+				_ = w.Send(answer)
+			}
+		}
+		cfg := newWorld(t).config(t)
+		var err error
+		if cfg.Nodes, err = nodelist.Parse([]string{fake(t, play), fake(t, play)}, "1"); err != nil {
+			t.Fatal(err)
+		}
+		l := only(t, Run(t.Context(), cfg))
+		if l.State != c.state || measured != c.slow {
+			t.Errorf("slow %d times: %+v, %+v, after %d", c.slow, l, l.Fault, measured)
+		}
+	}
+}
+
 // A worker does nothing towards nodes that the list does not have, and nothing twice.
 func TestHostileCoordinator(t *testing.T) {
 	w := newWorld(t, 1)
