@@ -143,7 +143,7 @@ func TestVMMesh(t *testing.T) {
 	}
 	_ = workers[7].Wait()
 
-	// One worker less, and one that reaches nobody: its GID is of another family. Workers are free again.
+	// One worker less, and one that reaches no other: its GID is of another family. Workers are free again.
 	other := startWorker(t, "--gid", "ipv6")
 	some := []*meshWorker{workers[0], workers[1], workers[2], workers[7], other}
 	r = meshing(t, some, "--json", "--wait", "0s")
@@ -200,4 +200,40 @@ func TestVMMeshTLS(t *testing.T) {
 	if status := r.do(t); status != cli.ExitFailed || !strings.Contains(r.err.String(), "--plaintext") {
 		t.Errorf("exit status %d\n%s%s", status, r.out.String(), r.err.String())
 	}
+}
+
+// Workers move bytes of an exporter's memory, and say how the NIC reaches it.
+//
+//testbed:kernel 7.2
+func TestVMMeshMemory(t *testing.T) {
+	testenv.VM(t)
+	before := leftBehind(t)
+	workers := []*meshWorker{
+		startWorker(t, "--gpu", "udmabuf", "--trace"),
+		startWorker(t, "--gpu", "udmabuf", "--policy", "staged"),
+		startWorker(t, "--gpu", "drm:vgem", "--policy", "direct"),
+	}
+	for i, want := range []struct{ path, why string }{{"direct", "system memory"}, {"staged", "asked for by --policy"}, {"direct", "registered by"}} {
+		if n := workers[i].doc.NICs[0]; n.Path != want.path || !strings.Contains(n.Why, want.why) || n.Memory == "host" {
+			t.Errorf("%+v", n)
+		}
+	}
+	r := meshing(t, workers, "--json")
+	if status := r.do(t); status != cli.ExitOK {
+		t.Errorf("exit status %d\n%s%s", status, r.out.String(), r.err.String())
+	}
+	for _, l := range parse[meshDoc](t, r.out.Bytes()).Result.Links {
+		if l.State != "reached" || l.AtoB <= 0 || l.BtoA <= 0 {
+			t.Errorf("%+v: %+v", l, l.Fault)
+		}
+	}
+	for _, w := range workers {
+		if err := w.Process.Signal(unix.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if status := w.status(t); status != cli.ExitInterrupted {
+			t.Errorf("exit status %d after SIGTERM: %s", status, w.says.String())
+		}
+	}
+	nothingMore(t, before)
 }

@@ -98,7 +98,7 @@ var mayImport = map[string][]string{
 	// The mesh: its order, its comparison and its lists of nodes are packages of internal.
 	"internal/mesh":         {"internal/mesh/control", "internal/mesh/probe", "internal"},
 	"internal/mesh/worker":  {"internal/mesh/control", "internal/mesh/probe", "internal"},
-	"internal/mesh/probe":   {"", "internal/mesh/control", "ibvfd"},
+	"internal/mesh/probe":   {"", "internal/mesh/control", "ibvfd", "internal"},
 	"internal/mesh/control": {"internal/exchange", "dmabuf", "internal"},
 }
 
@@ -107,7 +107,7 @@ var mayImport = map[string][]string{
 // watches the kernel do it.
 var mayTestImport = map[string][]string{
 	"":         {"internal/memnic", "internal/memstream", "fabrictest"},
-	"cmd":      {"internal/memnic"},
+	"cmd":      {"internal/memnic", "fabrictest"},
 	"examples": {"internal"},
 	"metrics":  {"fabrictest", "internal/operation"},
 	"layout":   {"internal/layouttest"},

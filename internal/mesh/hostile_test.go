@@ -85,7 +85,7 @@ func TestHostileWorkers(t *testing.T) {
 		{"it speaks HTTP", func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\n\r\n") }, false, control.Other, "a message of 1213486160 bytes"},
 		{"it hangs up", func(c net.Conn) {}, false, control.Gone, "gave no reason"},
 		{"it speaks TLS", func(c net.Conn) { _, _ = c.Write([]byte{0x15, 3, 3, 0, 2, 2, 70}) }, false, control.Other, "speaks TLS"},
-		{"it says nothing", func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, false, control.Timeout, "timeout"},
+		{"it says nothing", func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, false, control.Timeout, "has not answered within"},
 		{"another version", func(raw net.Conn) {
 			c := control.NewConn(raw, true, time.Second)
 			_, _ = c.Receive(5 * time.Second)
@@ -131,6 +131,46 @@ func TestHostileWorkers(t *testing.T) {
 				t.Errorf("%v: %+v", s, r.Links)
 			}
 		})
+	}
+}
+
+// A pair is measured again if a host was too busy to connect, and is not measured if it always is.
+func TestTooSlow(t *testing.T) {
+	for _, c := range []struct {
+		slow  int // times
+		state State
+	}{{1, Reached}, {2, Reached}, {3, Unknown}} {
+		measured := 0 // by the one of the two that calls
+		play := func(raw net.Conn) {
+			w := control.NewConn(raw, true, time.Second)
+			if _, err := w.Receive(5 * time.Second); err != nil || w.Send(welcome(control.NIC{Name: "mem0", Port: 1, Memory: "host", Size: 1, Path: "host"})) != nil {
+				return
+			}
+			for {
+				m, err := w.Receive(time.Minute)
+				if err != nil {
+					return
+				}
+				answer := &control.Message{ID: m.ID}
+				switch {
+				case m.Measure != nil && measured < c.slow:
+					measured++
+					answer.Outcome = &control.Outcome{Fault: &control.Fault{Cause: control.TooSlow, Step: "connect", Text: "too slow"}}
+				case m.Measure != nil:
+					answer.Outcome = &control.Outcome{Reached: true}
+				}
+				_ = w.Send(answer)
+			}
+		}
+		cfg := newWorld(t).config(t)
+		var err error
+		if cfg.Nodes, err = nodelist.Parse([]string{fake(t, play), fake(t, play)}, "1"); err != nil {
+			t.Fatal(err)
+		}
+		l := only(t, Run(t.Context(), cfg))
+		if l.State != c.state || measured != c.slow {
+			t.Errorf("slow %d times: %+v, %+v, after %d", c.slow, l, l.Fault, measured)
+		}
 	}
 }
 

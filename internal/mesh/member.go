@@ -76,7 +76,7 @@ func hint(f *control.Fault) string {
 	case control.Refused:
 		return f.Text + "; start `dmabuf-reg mesh --worker` there"
 	case control.Gone:
-		return f.Text + "; see what the worker's stderr says"
+		return f.Text + "; see whether it is `dmabuf-reg mesh --worker`, and what its stderr says"
 	}
 	return f.Text
 }
@@ -100,6 +100,8 @@ func (c *Config) greet(ctx context.Context, node nodelist.Node) (_ *member, err 
 	}
 	answer, err := conn.Receive(c.Plan.Timeout)
 	switch {
+	case isTimeout(err):
+		return nil, &control.Fault{Cause: control.Timeout, Step: "talk to the worker", Text: fmt.Sprintf("it has not answered within %v: it hangs, its host is busy, or it is another program", c.Plan.Timeout)}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET):
 		return nil, fmt.Errorf("the worker hung up and gave no reason: %w", unix.ECONNRESET)
 	case err != nil:
@@ -137,11 +139,15 @@ func (m *member) read(silence time.Duration, lost func(*member)) {
 	}
 }
 
+func isTimeout(err error) bool {
+	var slow net.Error
+	return errors.As(err, &slow) && slow.Timeout()
+}
+
 // brief says why a connection to a worker has ended.
 func brief(err error, silence time.Duration) *control.Fault {
-	var slow net.Error
 	switch {
-	case errors.As(err, &slow) && slow.Timeout():
+	case isTimeout(err):
 		return &control.Fault{Cause: control.Timeout, Text: fmt.Sprintf("the worker has said nothing for %v: it hangs, or its host is lost", silence)}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
 		return &control.Fault{Cause: control.Gone, Text: "the worker has ended, or has given this coordinator up: its stderr says which"}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // NIC is the place of a NIC: its node, and its number there. NICs of all nodes with one number are a rail.
@@ -89,13 +90,26 @@ type values struct {
 // Find names what is slow. tolerance is the part of the median that a NIC may be worse, such as 0.2. It must
 // be more than 0 and less than 1.
 func Find(nics []NIC, links []Link, tolerance float64) (r Report) {
+	measures := map[string][]string{} // by the reason why they were not compared
+	var reasons []string
 	for _, m := range []Measure{Send, Receive, Latency} {
-		r.by(m, nics, links, tolerance)
+		why := r.by(m, nics, links, tolerance)
+		if why == "" {
+			continue
+		}
+		if measures[why] == nil {
+			reasons = append(reasons, why)
+		}
+		measures[why] = append(measures[why], string(m))
+	}
+	for _, why := range reasons {
+		r.Unknown = append(r.Unknown, strings.Join(measures[why], ", ")+": "+why)
 	}
 	return r
 }
 
-func (r *Report) by(m Measure, nics []NIC, links []Link, tolerance float64) {
+// by compares by one measure, and returns why some NICs were not compared.
+func (r *Report) by(m Measure, nics []NIC, links []Link, tolerance float64) (why string) {
 	all := gather(m, nics, links)
 	medians := make([]float64, len(nics)) // 0: not known
 	var known []float64
@@ -115,16 +129,14 @@ func (r *Report) by(m Measure, nics []NIC, links []Link, tolerance float64) {
 	}
 	switch {
 	case len(nodes) == 0:
-		r.Unknown = append(r.Unknown, fmt.Sprintf("%s: nothing was measured", m))
-		return
+		return "nothing was measured"
 	case len(nodes) < LeastNodes:
-		r.Unknown = append(r.Unknown, fmt.Sprintf("%s: %d nodes were measured: which one of a slow link's two ends is slow shows among %d or more", m, len(nodes), LeastNodes))
-		return
+		return fmt.Sprintf("%d nodes were measured: which one of a slow link's two ends is slow shows among %d or more", len(nodes), LeastNodes)
 	case few > 0:
-		r.Unknown = append(r.Unknown, fmt.Sprintf("%s: %d NICs have links to fewer than %d other nodes, and were not compared", m, few, LeastPeers))
+		why = fmt.Sprintf("%d of %d NICs have links to fewer than %d other nodes, and were not compared", few, len(nics), LeastPeers)
 	}
 	if len(known) == 0 {
-		return
+		return why
 	}
 	median := Median(known)
 	spread := 1.4826 * deviation(known, median)
@@ -154,6 +166,7 @@ func (r *Report) by(m Measure, nics []NIC, links []Link, tolerance float64) {
 		return Finding{Scope: s, Node: node, Rail: rail, Measure: m, Value: Median(list), Median: median, Spread: spread, Links: n}
 	}}
 	r.Findings = append(r.Findings, f.find()...)
+	return why
 }
 
 // gather returns the values of each NIC.

@@ -166,6 +166,7 @@ const (
 	Gone      Cause = "gone"      // the other side ended the connection
 	Stopped   Cause = "stopped"   // the measurement was ended before its end
 	Busy      Cause = "busy"      // another coordinator has the worker
+	TooSlow   Cause = "slow"      // a host was too busy to connect in time, which says nothing of its NIC
 	Differs   Cause = "version"   // the sides speak different versions
 	Invalid   Cause = "invalid"   // an order that a worker does not take
 	Other     Cause = "other"

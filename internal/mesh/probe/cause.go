@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
+	"github.com/gpurdma/gpurdma/internal/handshake"
 	"github.com/gpurdma/gpurdma/internal/mesh/control"
 )
 
@@ -57,6 +58,8 @@ func CauseOf(err error) control.Cause {
 	var dns *net.DNSError
 	var reg *ibvfd.RegError
 	switch {
+	case is(handshake.ErrSlow, handshake.ErrReplaced):
+		return control.TooSlow
 	case is(gid.ErrNone):
 		return control.NoGID
 	case errors.As(err, &reg):

@@ -16,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
+	"github.com/gpurdma/gpurdma/internal/handshake"
 	"github.com/gpurdma/gpurdma/internal/mesh/control"
 )
 
@@ -25,6 +26,7 @@ func TestCauseOf(t *testing.T) {
 		err  error
 		want control.Cause
 	}{
+		{in(handshake.ErrSlow), control.TooSlow},
 		{in(gid.ErrNone), control.NoGID},
 		{&ibvfd.RegError{}, control.Memory},
 		{&gpurdma.OpError{Err: &ibvfd.WCError{Status: ibvfd.WCRemAccessErr}}, control.Access},

@@ -41,7 +41,7 @@ func (n *NIC) Measure(ctx context.Context, addr, host string, token control.Toke
 	}
 	defer n.free()
 	cfg := n.cfg
-	cfg.Hello = []byte(token)
+	cfg.Hello, cfg.ConnectTimeout = []byte(token), p.Timeout
 	if cfg.TLS != nil {
 		cfg.TLS = cfg.TLS.Clone()
 		cfg.TLS.ServerName = host

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/gpurdma/gpurdma"
 	"github.com/gpurdma/gpurdma/internal/mesh/control"
@@ -56,12 +57,16 @@ func Open(ctx context.Context, o Options) (_ *NIC, err error) {
 	}
 	listen := o.Conn
 	listen.Admit, listen.OnReject, listen.MaxConns = n.admit, n.rejected, maxConns
+	listen.ConnectTimeout = max(listen.ConnectTimeout, takeTime) // the caller's plan decides
 	if n.ln, err = n.fab.Listen(o.Listen, listen); err != nil {
 		return nil, err
 	}
 	n.accepts.Go(n.accept)
 	return n, nil
 }
+
+// takeTime is how long a caller may take to connect at least.
+const takeTime = 30 * time.Second
 
 // maxConns bounds the connections of a NIC: one that is measured, and some that end.
 const maxConns = 8

@@ -83,7 +83,7 @@ func TestTranscript(t *testing.T) {
 		nic.SetRate(1e6, 1e6) // so slow that a busy machine changes little
 		addrs, nics = append(addrs, addr), append(nics, nic)
 	}
-	nics[2].SetRate(2e5, 1e6)
+	nics[2].SetRate(1e5, 1e6)
 	nics[1].Cut(nics[3])
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -96,7 +96,7 @@ func TestTranscript(t *testing.T) {
 	}
 	r := &Result{Result: mesh.Run(t.Context(), mesh.Config{
 		Nodes: nodes, Release: "test", Tolerance: 0.5, Tell: t.Logf, Silence: testenv.Limit(10 * time.Second), Parallel: 2,
-		Plan: control.Plan{Size: 16 << 10, Depth: 4, Volume: 64 << 10, Time: testenv.Limit(10 * time.Second), Small: 20, Timeout: testenv.Limit(20 * time.Second)},
+		Plan: control.Plan{Size: 64 << 10, Depth: 4, Volume: 128 << 10, Time: testenv.Limit(10 * time.Second), Small: 20, Timeout: testenv.Limit(20 * time.Second)},
 	})}
 	var b strings.Builder
 	if err := r.Text(&b); err != nil {
