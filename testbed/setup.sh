@@ -8,6 +8,8 @@
 #   testbed/setup.sh [test|bench|arm64]   with what only `make test`, only the
 #                                         benchmarks' peers, or only guests of
 #                                         arm64 use
+#   testbed/setup.sh pyverbs|rdma-core-check  with what builds rdma-core's Python
+#                                         module, or runs its own checks
 #
 # Leaves the list of their versions and hashes in build/host (testbed/downloads).
 set -eu
@@ -33,6 +35,10 @@ rdma-core perftest python3-pyverbs libfabric-dev
 [ "${1-}" != test ] || packages="$packages clang-14 llvm-14 sparse perl autoconf automake libtool
 cmake pkg-config libnl-3-dev libnl-route-3-dev"
 [ "${1-}" != bench ] || packages="$packages bpftrace pciutils hwloc-nox valgrind ucx-utils"
+case ${1-} in
+pyverbs | rdma-core-check) packages="$packages cmake pkg-config libnl-3-dev libnl-route-3-dev cython3 python3-dev" ;;
+esac
+[ "${1-}" != rdma-core-check ] || packages="$packages ninja-build g++ dpkg-dev python3-pkg-resources"
 # Programs for guests of arm64.
 [ "${1-}" != arm64 ] || packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
 
