@@ -50,7 +50,7 @@ check) base=$build/pyverbs out=$base/$version-checked name="rdma-core's checks" 
 esac
 apts=$base/apt
 patches=()
-for p in rxe-provider version rereg; do
+for p in rxe-provider version pyverbs rereg; do
 	patches+=("$top/kernel/patches/rdma-core/$p-$version.patch")
 done
 # Suites to look in, oldest first.
@@ -161,6 +161,8 @@ else
 	export PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 fi
 [ -n "$man" ] || options+=(-DNO_MAN_PAGES=1)
+# Most of the time goes into the C code that Cython writes; Debug does not optimize it.
+[ "$part" != pyverbs ] || options+=(-DCMAKE_BUILD_TYPE=Debug)
 [ "$part" != check ] || options+=(-GNinja -DIOCTL_MODE=both -DENABLE_STATIC=1 -DENABLE_WERROR=1)
 run "configure" configure "${options[@]}" || fail "rdma-core $exact can not be configured here"
 
