@@ -4,15 +4,22 @@
 # Builds libibverbs with an rxe provider that has reg_dmabuf_mr, so that plain
 # ibv_reg_dmabuf_mr() reaches the patched kernel, and with ibv_rereg_dmabuf_mr().
 #
-#   kernel/rxe-provider.sh VERSION      (56 or 65: rdma-core's major version)
+#   kernel/rxe-provider.sh [-source FILE] VERSION [pyverbs|check]
+#
+# VERSION is rdma-core's major version, 56 or 65. With pyverbs it builds rdma-core's Python
+# module, tests and man page of the new call besides, and with check all of rdma-core, over
+# which it then runs rdma-core's own checks (buildlib/check-build) and Debian's of the
+# symbols.
 #
 # The source is rdma-core's upstream tarball from the Debian archive that the
 # machine's own apt is set up for, looked for in newer suites than the
 # machine's through a private apt configuration below build/. Nothing is
-# installed, and apt's own state is not touched.
+# installed, and apt's own state is not touched. With -source it is FILE, such a tarball
+# that somebody has downloaded.
 #
-# Writes build/rxe-provider/VERSION/{lib,etc,include,bin}. Exits with 77 where the
-# source cannot be had. The provider's
+# Writes build/rxe-provider/VERSION/{lib,etc,include,bin}, with pyverbs
+# build/pyverbs/VERSION/{lib,etc,python,tests,man}, with check only a mark,
+# build/pyverbs/VERSION-checked. Exits with 77 where the source cannot be had. The provider's
 # private ABI ties it to the libibverbs beside it, so both have to be used:
 #
 #   LD_LIBRARY_PATH=build/rxe-provider/56/lib PROGRAM
@@ -23,13 +30,29 @@ fail() {
 	exit 1
 }
 
-[ $# -eq 1 ] || fail "usage: kernel/rxe-provider.sh VERSION, such as 56"
-version=$1
+usage="usage: kernel/rxe-provider.sh [-source FILE] VERSION [pyverbs|check]; VERSION is 56 or 65"
+source=
+if [ "${1-}" = -source ]; then
+	[ $# -ge 2 ] || fail "$usage"
+	source=$2
+	[ -r "$source" ] || fail "$source can not be read; -source is for a tarball of rdma-core's source"
+	shift 2
+fi
+[ $# -eq 1 ] || [ $# -eq 2 ] || fail "$usage"
+version=$1 part=${2:-provider}
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${BUILD:-$top/build}
-out=$build/rxe-provider/$version
-apts=$build/rxe-provider/apt
-patches=("$top/kernel/patches/rdma-core/rxe-provider-$version.patch" "$top/kernel/patches/rdma-core/rereg-$version.patch")
+case $part in
+provider) base=$build/rxe-provider out=$base/$version name="rxe provider" ;;
+pyverbs) base=$build/pyverbs out=$base/$version name=pyverbs ;;
+check) base=$build/pyverbs out=$base/$version-checked name="rdma-core's checks" ;;
+*) fail "$usage" ;;
+esac
+apts=$base/apt
+patches=()
+for p in rxe-provider version pyverbs rereg; do
+	patches+=("$top/kernel/patches/rdma-core/$p-$version.patch")
+done
 # Suites to look in, oldest first.
 suites=(trixie forky sid)
 # shellcheck source-path=SCRIPTDIR/..
@@ -42,26 +65,46 @@ done
 pkg-config --exists libnl-3.0 libnl-route-3.0 ||
 	fail "the headers of libnl are missing; install libnl-3-dev and libnl-route-3-dev"
 
-mkdir -p "$build/rxe-provider"
-exec 9>"$build/rxe-provider/.lock"
-flock -w 600 9 || fail "another build holds $build/rxe-provider/.lock"
+# Debian's Python, and no other that comes first on the PATH: the guest runs what is built.
+python=/usr/bin/python3
+man=
+if [ "$part" != provider ]; then
+	$python -c 'import Cython' 2>/dev/null || fail "Cython is missing; install cython3"
+	[ -e "$($python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ] ||
+		fail "Python's headers are missing; install python3-dev"
+	pkg-config --exists libdrm || fail "the headers of libdrm are missing; install libdrm-dev: without them pyverbs makes no dma-buf"
+	if ! command -v pandoc >/dev/null || ! command -v rst2man >/dev/null; then
+		echo "$name $version: without the man pages: pandoc or rst2man is missing (packages pandoc and python3-docutils)"
+	else
+		man=yes
+	fi
+fi
+if [ "$part" = check ]; then
+	command -v ninja >/dev/null || fail "ninja is missing; install ninja-build"
+	command -v dpkg-gensymbols >/dev/null || fail "dpkg-gensymbols is missing; install dpkg-dev"
+	$python -c 'import pkg_resources' 2>/dev/null || fail "pkg_resources is missing; install python3-pkg-resources"
+fi
 
-hash=$(cat "${BASH_SOURCE[0]}" "${patches[@]}" "$top/testbed/cprog/"*.[ch] "$top/mk/kernel.mk" <(cc --version) |
-	sha256sum | cut -d' ' -f1)
+mkdir -p "$base"
+exec 9>"$base/.lock"
+flock -w 600 9 || fail "another build holds $base/.lock"
+
+hash=$(cat "${BASH_SOURCE[0]}" "${patches[@]}" "$top/testbed/cprog/"*.[ch] "$top/mk/kernel.mk" ${source:+"$source"} <(cc --version) |
+	sha256sum | cut -d' ' -f1)$man
 if [ "$(cat "$out/inputs" 2>/dev/null)" = "$hash" ]; then
-	echo "rxe provider $version: $out is up to date"
+	echo "$name $version: $out is up to date"
 	exit 0
 fi
 
-rm -rf "$build"/rxe-provider/.work.* # of a build that was killed
-work=$(mktemp -d "$build/rxe-provider/.work.XXXXXX")
+rm -rf "$base"/.work.* # of a build that was killed
+work=$(mktemp -d "$base/.work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
 
 run() {
 	local what=$1
 	shift
-	echo "rxe provider $version: $what"
+	echo "$name $version: $what"
 	if ! "$@" >"$work/log" 2>&1; then
 		tail -n 30 "$work/log" >&2
 		return 1
@@ -73,54 +116,102 @@ absent() {
 	exit 77
 }
 
-archive=$(archive_uri)
-[ -n "$archive" ] || absent "no Debian archive among the sources that apt is configured with"
-
-archive_find "$apts" "$archive" "^$version\\." rdma-core "${suites[@]}" ||
-	absent "the source of rdma-core $version can not be had: of ${suites[*]}, those that can be read have:${source_offered:- no version at all}"
-exact=$source_version
-run "fetch the source of rdma-core $exact" archive_tarball rdma-core "$work/dl" ||
-	absent "the source of rdma-core $exact is listed but can not be downloaded"
+if [ -z "$source" ]; then
+	archive=$(archive_uri)
+	[ -n "$archive" ] || absent "no Debian archive among the sources that apt is configured with"
+	archive_find "$apts" "$archive" "^$version\\." rdma-core "${suites[@]}" ||
+		absent "the source of rdma-core $version can not be had: of ${suites[*]}, those that can be read have:${source_offered:- no version at all}. A tarball of it can be given: -source FILE, or make RDMA_CORE_SOURCE_$version=FILE"
+	exact=$source_version
+	run "fetch the source of rdma-core $exact" archive_tarball rdma-core "$work/dl" ||
+		absent "the source of rdma-core $exact is listed but can not be downloaded"
+	tarball=$(echo "$work"/dl/rdma-core_*.orig.tar.*)
+else
+	tarball=$source
+	exact="$version of $(sha256sum "$source" | cut -d' ' -f1)"
+fi
 
 extract() {
 	local p
 	mkdir "$work/src" &&
-		tar -xf "$work"/dl/rdma-core_*.orig.tar.* -C "$work/src" --strip-components=1 &&
-		for p in "${patches[@]}"; do
-			patch -d "$work/src" -p1 --batch --forward --fuzz=0 <"$p" || return 1
-		done
+		tar -xf "$tarball" -C "$work/src" --strip-components=1 || return 1
+	grep -q "^set(PACKAGE_VERSION \"$version\." "$work/src/CMakeLists.txt" || {
+		echo "$tarball is not the source of rdma-core $version"
+		return 1
+	}
+	for p in "${patches[@]}"; do
+		patch -d "$work/src" -p1 --batch --forward --fuzz=0 <"$p" || return 1
+	done
 }
-run "unpack and patch" extract || fail "the patch does not apply to rdma-core $exact"
+run "unpack and patch" extract || fail "the source of rdma-core $exact can not be patched"
 
 # The paths of the provider and of its configuration are built in.
 configure() {
 	cmake -S "$work/src" -B "$work/build" -DCMAKE_BUILD_TYPE=Release \
 		-DCMAKE_INSTALL_PREFIX="$out" -DCMAKE_INSTALL_LIBDIR=lib \
 		-DCMAKE_INSTALL_SYSCONFDIR=etc -DCMAKE_SKIP_RPATH=1 \
-		-DENABLE_RESOLVE_NEIGH=1 -DNO_MAN_PAGES=1 -DNO_PYVERBS=1
+		-DENABLE_RESOLVE_NEIGH=1 "$@" || return 1
+	[ "$part" = provider ] || ! grep 'disabling pyverbs\|DMABUF NOT supported' "$work/log"
 }
-run "configure" configure || fail "rdma-core $exact can not be configured here"
-targets=$(make -C "$work/build" help | sed -n 's/^\.\.\. \(ibverbs\|rxe\|rxe-rdmav[0-9]*\)$/\1/p')
+options=()
+if [ "$part" = provider ]; then
+	options+=(-DNO_PYVERBS=1)
+else
+	options+=("-DPYTHON_EXECUTABLE=$python")
+	# cmake looks for Python's headers by the commands that are on the PATH.
+	export PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH
+fi
+[ -n "$man" ] || options+=(-DNO_MAN_PAGES=1)
+# Most of the time goes into the C code that Cython writes; Debug does not optimize it.
+[ "$part" != pyverbs ] || options+=(-DCMAKE_BUILD_TYPE=Debug)
+[ "$part" != check ] || options+=(-GNinja -DIOCTL_MODE=both -DENABLE_STATIC=1 -DENABLE_WERROR=1)
+run "configure" configure "${options[@]}" || fail "rdma-core $exact can not be configured here"
+
+if [ "$part" = check ]; then
+	# shellcheck source-path=SCRIPTDIR
+	. "$top/kernel/rdma-core-check.sh"
+	mkdir "$out.new"
+	echo "$hash" >"$out.new/inputs"
+	rm -rf "$out"
+	mv "$out.new" "$out"
+	exit 0
+fi
+
+wanted='ibverbs\|rxe\|rxe-rdmav[0-9]*'
+[ "$part" != pyverbs ] || wanted+='\|.*\.cpython-.*\|man-ibv_rereg_dmabuf_mr\.3'
+targets=$(make -C "$work/build" help | sed -n "s/^\.\.\. \($wanted\)$/\1/p")
 # shellcheck disable=SC2086 # a list
 run "build $(xargs <<<"$targets")" make -C "$work/build" -j"$(nproc)" $targets ||
 	fail "rdma-core $exact does not build here"
 
 new=$work/new
+# libibverbs and the provider, which each part has.
 collect() {
-	mkdir -p "$new/lib/libibverbs" "$new/etc/libibverbs.d" "$new/include" "$new/bin" &&
-		cp -a "$work/build/lib/"libibverbs.so* "$new/lib/" &&
-		cp -aL "$work/build/lib/"librxe-rdmav*.so "$new/lib/libibverbs/" &&
-		echo "driver rxe" >"$new/etc/libibverbs.d/rxe.driver" &&
+	mkdir -p "$new/lib/libibverbs" "$new/etc/libibverbs.d" &&
+		cp -a "$work/build/lib/"lib*.so* "$new/lib/" &&
+		mv "$new/lib/"librxe-rdmav*.so "$new/lib/libibverbs/" &&
+		echo "driver rxe" >"$new/etc/libibverbs.d/rxe.driver"
+}
+cprog() {
+	mkdir -p "$new/include" "$new/bin" &&
 		cp -rL "$work/build/include/infiniband" "$work/build/include/rdma" "$new/include/" &&
 		make -C "$top" --no-print-directory CPROG="$new/bin/dmabuf-mr" \
 			CPPFLAGS="-I$new/include" LDFLAGS="-L$new/lib" BUILD="$build" cprog
 }
-run "build the C program against it" collect || fail "the C program does not build against rdma-core $exact"
+pyverbs() {
+	cp -rL "$work/build/python" "$new/python" && cp -r "$work/src/tests" "$new/tests" || return 1
+	[ -z "$man" ] || { mkdir -p "$new/man/man3" && cp "$work/build/libibverbs/man/ibv_rereg_dmabuf_mr.3" "$new/man/man3/"; }
+}
+run "collect the libraries" collect || fail "rdma-core $exact has built other files than expected"
+if [ "$part" = pyverbs ]; then
+	run "collect pyverbs" pyverbs || fail "rdma-core $exact has built other files than expected"
+else
+	run "build the C program against it" cprog || fail "the C program does not build against rdma-core $exact"
+fi
 
-archive_record source -o "$new/.downloads.json" -for "rxe-provider $version" -lists "$source_apt/lists" \
-	-name rdma-core -version "$exact" "$work"/dl/rdma-core_*.orig.tar.*
+[ -n "$source" ] || archive_record source -o "$new/.downloads.json" -for "$name $version" -lists "$source_apt/lists" \
+	-name rdma-core -version "$exact" "$tarball"
 echo "$exact" >"$new/version"
 echo "$hash" >"$new/inputs"
 rm -rf "$out"
 mv "$new" "$out"
-echo "rxe provider $version: built $out from rdma-core $exact"
+echo "$name $version: built $out from rdma-core $exact"

@@ -13,13 +13,15 @@ kernel-rereg: ## build the RDMA core of KERNEL (7.2, 7.3) that re-registers dma-
 
 # rdma-core's major version: 56 or 65.
 RXE_PROVIDER ?= 56
+# Where the archive does not have it: RDMA_CORE_SOURCE_65=FILE, a tarball of its source.
+RDMA_CORE_SOURCE = $(if $(RDMA_CORE_SOURCE_$(1)),-source '$(RDMA_CORE_SOURCE_$(1))')
 
 # With IF_AVAILABLE, a machine that cannot have the source says so, and goes on without it.
 OR_UNAVAILABLE = || { status=$$?; [ $$status = 77 ] && [ -n "$(IF_AVAILABLE)" ] || exit $$status; }
 
 .PHONY: rxe-provider
 rxe-provider: ## build libibverbs with a patched rxe provider, where its source can be had
-	@BUILD=$(BUILD) kernel/rxe-provider.sh $(RXE_PROVIDER) $(OR_UNAVAILABLE)
+	@BUILD=$(BUILD) kernel/rxe-provider.sh $(call RDMA_CORE_SOURCE,$(RXE_PROVIDER)) $(RXE_PROVIDER) $(OR_UNAVAILABLE)
 	@$(DOWNLOADS) manifest -build $(HOST_BUILD)
 
 .PHONY: libfabric

@@ -5,11 +5,12 @@
 # what to install. Go itself is assumed, and its absence is said plainly.
 # It is quick when nothing is missing, so that every target can call it.
 #
-#   testbed/setup.sh [test|bench|arm64|packages|dra]
+#   testbed/setup.sh [test|bench|arm64|packages|dra|pyverbs|rdma-core-check]
 #                                         with what only `make test`, only the
 #                                         benchmarks' peers, only guests of
-#                                         arm64, only packages, or only
-#                                         `make dra-vm` use
+#                                         arm64, only packages, only `make dra-vm`,
+#                                         only rdma-core's Python module, or only
+#                                         rdma-core's own checks use
 #   testbed/setup.sh page                 what only `make test-page` uses
 #
 # Leaves the list of their versions and hashes in build/host (testbed/downloads).
@@ -36,6 +37,10 @@ rdma-core perftest python3-pyverbs libfabric-dev
 [ "${1-}" != test ] || packages="$packages clang-14 llvm-14 sparse perl autoconf automake libtool
 cmake pkg-config libnl-3-dev libnl-route-3-dev crun"
 [ "${1-}" != bench ] || packages="$packages bpftrace pciutils hwloc-nox valgrind ucx-utils"
+case ${1-} in
+pyverbs | rdma-core-check) packages="$packages cmake pkg-config libnl-3-dev libnl-route-3-dev cython3 python3-dev" ;;
+esac
+[ "${1-}" != rdma-core-check ] || packages="$packages ninja-build g++ dpkg-dev python3-pkg-resources"
 # Programs for guests of arm64.
 [ "${1-}" != arm64 ] || packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
 # Packages: programs for the other architecture, what checks them, and systemd's own tools.

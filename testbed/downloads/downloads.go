@@ -59,7 +59,7 @@ const RecordFile = ".downloads.json"
 const ManifestFile = "manifest.json"
 
 // recordDirs are where records lie below a build directory.
-var recordDirs = []string{"host/*", "qemu", "kernels/*", "roots/*", "rxe-provider/*", "libfabric", "runtimes",
+var recordDirs = []string{"host/*", "qemu", "kernels/*", "roots/*", "rxe-provider/*", "pyverbs/*", "libfabric", "runtimes",
 	"qemu-arm64", "userland-arm64", "slurm/*", "arm64*/kernels/*", "arm64*/roots/*"}
 
 // ErrNone says that there is no list: nothing has been set up.
