@@ -43,6 +43,7 @@ get them. It needs no GPU and no NIC for itself.`,
 	f.StringVar(&o.kubelet, "kubelet-dir", o.kubelet, "`directory` of the kubelet")
 	f.StringVar(&o.cdi, "cdi-dir", o.cdi, "`directory` in which the container's runtime looks for CDI specifications")
 	f.StringVar(&o.root, "root", o.root, "`directory` above sys and proc of the node")
+	f.StringVar(&o.dev, "dev-dir", "", "`directory` where this program sees the node's device files (default dev below --root)")
 	f.StringVar(&o.proofs, "proofs", "", "`file` with proofs that p2pcheck --live has kept: those pairs count as proven")
 	f.IntVar(&o.partners, "partners", o.partners, "pairs of each GPU that are published at most")
 	f.DurationVar(&o.every, "every", o.every, "time between two looks at the machine")

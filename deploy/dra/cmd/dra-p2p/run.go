@@ -33,6 +33,7 @@ type options struct {
 	partners                                          int
 	every                                             time.Duration
 	software                                          bool
+	dev                                               string
 }
 
 func defaults() *options {
@@ -125,7 +126,8 @@ func (o *options) client() (kubernetes.Interface, error) {
 // look reads the machine as it is now.
 func (o *options) look(context.Context) (node.Node, error) {
 	kept, err := o.kept()
-	n, err2 := node.Look(machine.Open(cmp.Or(o.root, "/")), node.Options{Kept: kept, File: o.proofs, Software: o.software})
+	root := cmp.Or(o.root, "/")
+	n, err2 := node.Look(machine.Open(root), node.Options{Kept: kept, File: o.proofs, Software: o.software, Dev: cmp.Or(o.dev, filepath.Join(root, "dev"))})
 	return n, errors.Join(err, err2)
 }
 
