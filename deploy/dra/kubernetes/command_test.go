@@ -181,9 +181,10 @@ func TestCommandNoDeviceFile(t *testing.T) {
 	useCluster(t)
 	addNamespace(t, "no-file", classes())
 	m := addTree(t, "no-file", "hgx")
-	if err := os.Rename(m.path("root", "dev"), m.path("elsewhere")); err != nil {
+	if err := os.RemoveAll(m.path("root", "dev")); err != nil {
 		t.Fatal(err)
 	}
+	addFiles(t, m.path("elsewhere"), m.node)
 	d := m.run(t, m.pod.UID)
 	p := create(t, newPod("no-file", "refused", "pair", m.name))
 	placed(t, p, true)
@@ -192,7 +193,7 @@ func TestCommandNoDeviceFile(t *testing.T) {
 		return err != nil && strings.Contains(err.Error(), "device files"), fmt.Sprint(err)
 	})
 	d.end(t)
-	d = m.run(t, m.pod.UID, "--dev-dir="+m.path("elsewhere"))
+	d = m.run(t, m.pod.UID, "--dev-dir="+m.path("elsewhere", "dev"))
 	runs(t, p, m)
 	remove(t, p, false)
 	d.end(t)

@@ -3,6 +3,7 @@
 package kubernetes
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,7 +34,14 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer log.Close()
-	klog.LogToStderr(false)
+	flags := flag.NewFlagSet("", flag.PanicOnError)
+	klog.InitFlags(flags)
+	for name, value := range map[string]string{"logtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true"} {
+		if err := flags.Set(name, value); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	klog.SetOutput(log)
 	status := m.Run()
 	if cluster != nil {

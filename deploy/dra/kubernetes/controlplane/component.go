@@ -28,7 +28,7 @@ const (
 // commands are those of Kubernetes' own programs, which are made only in the process that runs one.
 var commands = map[string]func() *cobra.Command{
 	apiServer:         apiserver.NewAPIServerCommand,
-	schedulerName:     func() *cobra.Command { return scheduler.NewSchedulerCommand(nil) },
+	schedulerName:     func() *cobra.Command { return scheduler.NewSchedulerCommand() },
 	controllerManager: controllermanager.NewControllerManagerCommand,
 }
 

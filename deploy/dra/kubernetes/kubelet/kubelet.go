@@ -214,12 +214,13 @@ func (k *Kubelet) devices(p *core.Pod) (list []string, err error) {
 func (k *Kubelet) report(ctx context.Context, p *core.Pod) error {
 	q := p.DeepCopy()
 	s := &q.Status
+	old := s.ContainerStatuses
 	s.Phase = core.PodRunning
 	s.ContainerStatuses = nil
 	for _, c := range p.Spec.Containers {
 		status := core.ContainerStatus{Name: c.Name, Ready: true, State: core.ContainerState{Running: &core.ContainerStateRunning{}}}
-		if i := slices.IndexFunc(p.Status.ContainerStatuses, func(old core.ContainerStatus) bool { return old.Name == c.Name }); i >= 0 {
-			status = p.Status.ContainerStatuses[i]
+		if i := slices.IndexFunc(old, func(x core.ContainerStatus) bool { return x.Name == c.Name }); i >= 0 {
+			status = old[i]
 		}
 		s.ContainerStatuses = append(s.ContainerStatuses, status)
 	}
