@@ -309,7 +309,7 @@ func TestHealthOfNothing(t *testing.T) {
 	}
 }
 
-// What fails because the driver ends is no error; what cannot be repaired ends the driver.
+// A request that fails because the driver ends is no error, and an error that cannot be repaired ends the driver.
 func TestHandleError(t *testing.T) {
 	var log strings.Builder
 	var fatal error
