@@ -110,7 +110,7 @@ func filesOf(x checkpoint.Device, n *node.Node) (there, missing []string) {
 			if slices.Contains(there, name) {
 				continue
 			}
-			if _, err := stat(name); err == nil {
+			if _, err := stat(n.Seen(name)); err == nil {
 				there = append(there, name)
 			} else if i < len(f.Needed) {
 				missing = append(missing, name)

@@ -137,3 +137,38 @@ func TestSweep(t *testing.T) {
 		t.Errorf("%v, %v", left, err)
 	}
 }
+
+// In a pod the node's /dev is elsewhere. The container gets the files by the names that they have on the node.
+func TestDevElsewhere(t *testing.T) {
+	dev := t.TempDir()
+	for _, name := range []string{"nvidia0", "nvidiactl", "infiniband/uverbs0"} {
+		at := filepath.Join(dev, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, c := twoPairs(), claim()
+	n.Dev = dev
+	c.Devices = c.Devices[:1]
+	d := Dir(t.TempDir())
+	if err := d.Write("uid", c, n); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(d.file("uid"))
+	var s specs.Spec
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err != nil || len(s.Devices) != 1 || len(s.Devices[0].ContainerEdits.DeviceNodes) != 3 {
+		t.Fatalf("%s, %v", text, err)
+	}
+	for _, f := range s.Devices[0].ContainerEdits.DeviceNodes {
+		if f.Path != f.HostPath || filepath.Dir(f.Path) != "/dev" && filepath.Dir(f.Path) != "/dev/infiniband" {
+			t.Errorf("%+v", f)
+		}
+	}
+	var missing *NotThere
+	if err := d.Write("uid", claim(), n); !errors.As(err, &missing) || !slices.Equal(missing.Files, []string{"/dev/nvidia1", "/dev/infiniband/uverbs1"}) {
+		t.Errorf("%v", err)
+	}
+}

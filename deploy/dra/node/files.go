@@ -19,6 +19,14 @@ type Files struct {
 	Optional []string // a program gets those that are there
 }
 
+// Seen is where this process sees a device file of the node.
+func (n *Node) Seen(file string) string {
+	if n.Dev == "" {
+		return file
+	}
+	return path.Join(n.Dev, strings.TrimPrefix(file, "/dev"))
+}
+
 // gpuOf reads how programs use a GPU.
 func gpuOf(m *machine.Machine, g drivers.GPU, at result.Place) GPU {
 	a := *g.Exporter.PCI

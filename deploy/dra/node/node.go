@@ -24,6 +24,7 @@ type Node struct {
 	GPUs  []GPU
 	NICs  []NIC
 	Pairs []Pair // of all GPUs with all NICs
+	Dev   string // where this process sees the node's /dev; "" is there
 }
 
 // GPU is a GPU with memory of its own, on a PCI bus.
@@ -63,6 +64,7 @@ type Options struct {
 	Kept     proofs.Store // proofs of earlier runs, which count as far as they still hold
 	File     string       // the name of the file that has them
 	Software bool         // NICs whose work the CPU does count, too: those of a test bed
+	Dev      string       // where this process sees the node's /dev; "" is there
 }
 
 // Look reads a machine. With an error, the node has what could be read.
@@ -77,7 +79,7 @@ func Look(m *machine.Machine, o Options) (Node, error) {
 		}
 	}
 	r := result.New(m, gpus, nics, all)
-	var n Node
+	n := Node{Dev: o.Dev}
 	for i, g := range gpus {
 		n.GPUs = append(n.GPUs, gpuOf(m, g, r.GPUs[i].Place))
 	}

@@ -33,9 +33,9 @@ func (p *Plugin) WatchHealthStatus(ctx context.Context, reports chan<- kubeletpl
 		p.mu.Lock()
 		n, seen := p.last, p.seen
 		p.mu.Unlock()
-		if list := healthOf(s, &n, seen); len(list) > 0 {
+		if !seen.IsZero() { // also without a device: a driver that sends nothing counts as one that hangs
 			select {
-			case reports <- kubeletplugin.DeviceHealthReport{Devices: list}:
+			case reports <- kubeletplugin.DeviceHealthReport{Devices: healthOf(s, &n, seen)}:
 			case <-ctx.Done():
 				return ctx.Err()
 			}

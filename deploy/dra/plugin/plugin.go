@@ -192,7 +192,10 @@ func (p *Plugin) Again() {
 }
 
 // HandleError says what went wrong in the background: slices that the API server refuses, above all.
-func (p *Plugin) HandleError(_ context.Context, err error, msg string) {
+func (p *Plugin) HandleError(ctx context.Context, err error, msg string) {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return // the driver ends
+	}
 	p.Log.Error(msg, "error", err)
 	if !errors.Is(err, kubeletplugin.ErrRecoverable) {
 		p.Fatal(fmt.Errorf("%s: %w", msg, err))

@@ -4,6 +4,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -209,5 +210,47 @@ func TestLeftovers(t *testing.T) {
 	}
 	if _, err := New(b.Config); err == nil || !strings.Contains(err.Error(), b.State) {
 		t.Error(err)
+	}
+}
+
+// A node without pods reports its health, too, as a list without devices. A driver that says nothing for long counts
+// as one that hangs.
+func TestHealthOfNothing(t *testing.T) {
+	b := newBed(t, machine(1, 1))
+	ctx, stop := context.WithCancel(t.Context())
+	reports, done := make(chan kubeletplugin.DeviceHealthReport), make(chan error, 1)
+	go func() { done <- b.WatchHealthStatus(ctx, reports) }()
+	select {
+	case r := <-reports:
+		if len(r.Devices) != 0 {
+			t.Errorf("%+v", r)
+		}
+	case <-time.After(10 * healthEvery):
+		t.Error("no report")
+	}
+	stop()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// A request that fails because the driver ends is no error, and an error that cannot be repaired ends the driver.
+func TestHandleError(t *testing.T) {
+	var log strings.Builder
+	var fatal error
+	p := &Plugin{Config: Config{Log: slog.New(slog.NewTextHandler(&log, nil)), Fatal: func(err error) { fatal = err }}}
+	ctx, end := context.WithCancel(t.Context())
+	p.HandleError(ctx, fmt.Errorf("refused: %w", kubeletplugin.ErrRecoverable), "publish")
+	if fatal != nil || !strings.Contains(log.String(), "refused") {
+		t.Errorf("%v, %s", fatal, log.String())
+	}
+	p.HandleError(ctx, errors.New("broken"), "serve")
+	if fatal == nil || !strings.Contains(fatal.Error(), "broken") {
+		t.Errorf("%v", fatal)
+	}
+	end()
+	log.Reset()
+	if p.HandleError(ctx, fmt.Errorf("update: %w", context.Canceled), "publish"); log.Len() > 0 {
+		t.Errorf("%s", log.String())
 	}
 }

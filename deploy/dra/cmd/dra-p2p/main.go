@@ -46,6 +46,7 @@ get them. It needs no GPU and no NIC for itself, unless it tries the pairs (--li
 	f.StringVar(&o.kubelet, "kubelet-dir", o.kubelet, "`directory` of the kubelet")
 	f.StringVar(&o.cdi, "cdi-dir", o.cdi, "`directory` in which the container's runtime looks for CDI specifications")
 	f.StringVar(&o.root, "root", o.root, "`directory` above sys and proc of the node")
+	f.StringVar(&o.dev, "dev-dir", "", "`directory` where this program sees the node's device files (default dev below --root)")
 	f.StringVar(&o.proofs, "proofs", "", "`file` with proofs that p2pcheck --live has kept: those pairs count as proven")
 	f.StringVar(&o.what, "publish", o.what, "`what` is published: pairs, or nics where another driver gives the GPUs to pods")
 	f.StringVar(&o.pcieRoot, "pcie-root", o.pcieRoot, "`whose` host bridge a NIC has in the attribute pcieRoot: its own where it reaches all GPUs there directly (own), else that of GPUs that it reaches (partner)")

@@ -40,6 +40,7 @@ type options struct {
 	liveEvery, liveAgain time.Duration
 	memlock              string
 	memlockGiven         bool
+	dev                  string
 }
 
 func defaults() *options {
@@ -151,7 +152,8 @@ func (o *options) client() (kubernetes.Interface, error) {
 // look reads the machine as it is now.
 func (o *options) look(context.Context) (node.Node, error) {
 	kept, err := o.kept()
-	n, err2 := node.Look(machine.Open(cmp.Or(o.root, "/")), node.Options{Kept: kept, File: o.proofs, Software: o.software})
+	root := cmp.Or(o.root, "/")
+	n, err2 := node.Look(machine.Open(root), node.Options{Kept: kept, File: o.proofs, Software: o.software, Dev: cmp.Or(o.dev, filepath.Join(root, "dev"))})
 	return n, errors.Join(err, err2)
 }
 
