@@ -105,13 +105,15 @@ func TestVMProve(t *testing.T) {
 		claimed <- time.Now()
 		stop(errors.New("a pod needs it"))
 	})
-	before, _ := lookNow(t, p.File).Pair(x.GPU, x.NIC)
+	was := lookNow(t, p.File)
+	before, _ := was.Pair(x.GPU, x.NIC)
 	r, err := opened.Try(ctx, x)
 	if err != nil || len(gpu.Buffers(t)) > 0 {
 		t.Errorf("%+v, %v; left: %v", r, err, gpu.Buffers(t))
 	}
 	t.Logf("the proof ended %v after the claim", time.Since(<-claimed).Round(time.Millisecond))
-	after, _ := lookNow(t, p.File).Pair(x.GPU, x.NIC)
+	is := lookNow(t, p.File)
+	after, _ := is.Pair(x.GPU, x.NIC)
 	if !after.Proven || !r.Kept && !after.Taken.Equal(before.Taken) {
 		t.Errorf("%+v, before %+v; kept %v", after, before, r.Kept)
 	}
