@@ -10,11 +10,13 @@ import (
 
 	api "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
 
 	"github.com/gpurdma/gpurdma/deploy/dra/checkpoint"
 	"github.com/gpurdma/gpurdma/deploy/dra/node"
 	"github.com/gpurdma/gpurdma/deploy/dra/pairs"
 	"github.com/gpurdma/gpurdma/deploy/dra/proving"
+	"github.com/gpurdma/gpurdma/deploy/dra/resources"
 )
 
 // Live is how pairs are tried.
@@ -38,6 +40,7 @@ type Prover interface {
 const (
 	publishLimit = 20 * time.Second // for the API server to have the taint
 	claimLimit   = 30 * time.Second // that a claim waits for a proof to end; the kubelet waits 45 s
+	endLimit     = 10 * time.Second // that the driver waits for it when it ends; Kubernetes waits 30 s
 	stuckAfter   = 3 * time.Minute  // a proof that takes longer is in a system call that hangs
 )
 
@@ -67,7 +70,7 @@ func free(n *node.Node, s *checkpoint.State, c checkpoint.Claim) error {
 }
 
 // prepareFree is prepare, and ends a proof of the claim's devices before. The scheduler may have chosen them before
-// it saw the taint.
+// it saw the taint, however long ago: which claims it has placed need not be known for that.
 func (p *Plugin) prepareFree(ctx context.Context, n *node.Node, c *api.ResourceClaim) ([]kubeletplugin.Device, error) {
 	devices, err := p.prepare(n, c)
 	var busy *tried
@@ -108,17 +111,42 @@ func (p *Plugin) unmark() error {
 	})
 }
 
-// dropMark removes the mark of a process that has ended while it tried a pair.
-func (p *Plugin) dropMark() error {
-	lock, err := checkpoint.TryLock(p.State)
-	if errors.Is(err, checkpoint.ErrLocked) {
-		return nil // that process is still there
+// occupy gives what is being tried its taint. The mark of a process that has ended meanwhile is removed: nobody has
+// its lock.
+func (p *Plugin) occupy(s *checkpoint.State, pool resourceslice.Pool) error {
+	if s.Proving == nil {
+		return nil
 	}
-	if err != nil {
+	switch lock, err := checkpoint.TryLock(p.State); {
+	case err == nil:
+		lock.Unlock()
+		s.Proving = nil
+	case errors.Is(err, checkpoint.ErrLocked):
+		resources.Occupy(pool, *s.Proving)
+	default:
 		return err
 	}
-	defer lock.Unlock()
-	return p.unmark()
+	return nil
+}
+
+// startProofs starts to try pairs, and returns a function that waits for the end of the last proof, after the
+// context has ended.
+func (p *Plugin) startProofs(ctx context.Context) (wait func()) {
+	if p.Live == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.proveAll(ctx)
+	}()
+	return func() {
+		select {
+		case <-done:
+		case <-time.After(endLimit):
+			p.Log.Error("a proof does not end, and this driver ends without it", "after", endLimit)
+		}
+	}
 }
 
 // proveAll tries pairs, one at a time, until the context ends.

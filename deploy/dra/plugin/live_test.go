@@ -122,6 +122,9 @@ func TestOtherProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.restart(t) // as a new version beside it
+	if s := b.pool.Slices[len(b.pool.Slices)-1]; !resources.Occupied(&s.Devices[0]) {
+		t.Errorf("%+v", s.Devices[0])
+	}
 	claim := func(pair string) *api.ResourceClaim {
 		c := b.Allocate(t, nil, clustertest.Request("r", resources.Driver, 1, clustertest.OfSize(1)))
 		c.Status.Allocation = &api.AllocationResult{Devices: api.DeviceAllocationResult{Results: []api.DeviceRequestAllocationResult{{Request: "r", Driver: resources.Driver, Pool: clustertest.Node, Device: pair}}}}
@@ -143,7 +146,7 @@ func TestOtherProcess(t *testing.T) {
 		t.Error(got.Err)
 	}
 	mark()
-	b.restart(t)
+	b.publishNow(t)
 	if s, err := checkpoint.Read(b.State, b.Boot); err != nil || s.Proving != nil {
 		t.Errorf("%+v, %v", s, err)
 	}
