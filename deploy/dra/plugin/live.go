@@ -111,8 +111,8 @@ func (p *Plugin) unmark() error {
 	})
 }
 
-// occupy gives what is being tried its taint. The mark of a process that has ended meanwhile is removed: nobody has
-// its lock.
+// occupy taints the devices of the pair that is being tried. It removes the mark of a process that has ended during its
+// proof: the lock is then free.
 func (p *Plugin) occupy(s *checkpoint.State, pool resourceslice.Pool) error {
 	if s.Proving == nil {
 		return nil
@@ -202,7 +202,7 @@ func (p *Plugin) proveNext(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	p.mu.Lock()
-	p.stop = stop // before the mark: who sees that can end the proof
+	p.stop = stop // before the mark: a claim that sees the mark can then end the proof
 	p.mu.Unlock()
 	x, ok, err := p.mark(ctx)
 	defer func() {

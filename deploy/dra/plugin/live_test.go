@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	api "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/gpurdma/gpurdma/deploy/dra/checkpoint"
 	"github.com/gpurdma/gpurdma/deploy/dra/clustertest"
@@ -160,7 +162,12 @@ func TestRunProves(t *testing.T) {
 		<-ctx.Done()
 		return proving.Result{}, nil
 	})
+	gone, end := context.WithCancel(t.Context())
+	end()
 	now := time.Now()
+	if err := b.WatchHealthStatus(gone, nil); !errors.Is(err, context.Canceled) || b.connected.Before(now) {
+		t.Errorf("%v, the kubelet has started at %v", err, b.connected)
+	}
 	if b.connected = now; b.settled(now) || b.settled(now.Add(time.Hour-1)) || !b.settled(now.Add(time.Hour)) {
 		t.Error("it does not wait for the kubelet")
 	}
@@ -191,6 +198,23 @@ func TestRunProves(t *testing.T) {
 	<-done
 	if s, err := checkpoint.Read(b.State, b.Boot); err != nil || s.Proving != nil {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// The containers of a claim have the driver's hooks.
+func TestHooks(t *testing.T) {
+	b := newBed(t, machine(1, 1))
+	b.Hooks = []*specs.Hook{{HookName: "createRuntime", Path: "/the/hook"}}
+	c := b.Allocate(t, nil, clustertest.Request("r", resources.Driver, 1, clustertest.OfSize(1)))
+	if got := b.prepareOne(t, c); got.Err != nil {
+		t.Fatal(got.Err)
+	}
+	files, err := filepath.Glob(filepath.Join(string(b.CDI), "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	if text, err := os.ReadFile(files[0]); err != nil || !strings.Contains(string(text), `"path": "/the/hook"`) {
+		t.Errorf("%s, %v", text, err)
 	}
 }
 

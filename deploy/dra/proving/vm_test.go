@@ -32,8 +32,8 @@ func lookNow(t *testing.T, file string) node.Node {
 	return n
 }
 
-// On a real kernel, a proof makes its pair proven, and one that finds the bytes in system memory makes it staged, until
-// what it depends on has changed. A proof that is ended keeps nothing.
+// On a real kernel, a pair is proven after a proof that has found the bytes in the GPU, and staged after one that has
+// found them in system memory. A proof that a claim has ended is not kept.
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 7.2
