@@ -223,7 +223,12 @@ func (p *Plugin) proveNext(ctx context.Context) error {
 	p.Again() // Run publishes it
 	wait, cancel := context.WithTimeout(ctx, publishLimit)
 	err = p.Live.Published(wait, x)
-	if cancel(); err != nil {
+	cancel()
+	if cause := context.Cause(ctx); cause != nil {
+		p.endedEarly(x, cause)
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("the taint of GPU %s and NIC %s is not published: %w", x.GPU, x.NIC, err)
 	}
 	stuck := time.AfterFunc(stuckAfter, func() {
@@ -233,8 +238,7 @@ func (p *Plugin) proveNext(ctx context.Context) error {
 	r, err := prover.Try(ctx, x)
 	switch cause := context.Cause(ctx); {
 	case cause != nil:
-		p.Log.Info("a proof was ended early", "gpu", x.GPU, "nic", x.NIC, "cause", cause)
-		p.schedule.Ended(x, time.Now())
+		p.endedEarly(x, cause)
 		return err
 	case err != nil:
 		p.schedule.Tried(x, false, time.Now())
@@ -243,6 +247,12 @@ func (p *Plugin) proveNext(ctx context.Context) error {
 	p.schedule.Tried(x, r.Kept, time.Now())
 	p.Log.Info("a pair was tried", "gpu", x.GPU, "nic", x.NIC, "verdict", r.Verdict, "proof", r.Proof)
 	return nil
+}
+
+// endedEarly gives other pairs their turn before one whose proof was ended.
+func (p *Plugin) endedEarly(x pairs.Pair, cause error) {
+	p.Log.Info("a proof was ended early", "gpu", x.GPU, "nic", x.NIC, "cause", cause)
+	p.schedule.Ended(x, time.Now())
 }
 
 // due reports that there is a pair to try.

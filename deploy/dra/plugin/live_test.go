@@ -96,6 +96,13 @@ func TestNotTried(t *testing.T) {
 		}
 	}
 	unmarked(b.proveNext(t.Context()), "the taint of GPU g0 and NIC n0 is not published", 0)
+	b.Live.Published = func(ctx context.Context, _ pairs.Pair) error { // a claim comes before the taint is there
+		b.stop(errClaimed)
+		return context.Cause(ctx)
+	}
+	if err := b.proveNext(t.Context()); err != nil || tries > 0 {
+		t.Errorf("%v, tried %d times", err, tries)
+	}
 	b.Live.Published = refuses
 	unmarked(b.proveNext(t.Context()), "try GPU g0 and NIC n0", 1)
 }
