@@ -56,7 +56,7 @@ func (p *Plugin) prepare(ctx context.Context, n *node.Node, c *api.ResourceClaim
 	}
 	err = checkpoint.Change(p.State, p.Boot, func(s *checkpoint.State) error {
 		claim, prepared := s.Claims[uid]
-		if !prepared || claim.Boot != p.Boot { // what was good before the machine was started again may not be now
+		if !prepared || claim.Boot != p.Boot { // a pair may have become worse with the restart of the machine
 			claim = checkpoint.Claim{Namespace: c.Namespace, Name: c.Name, Boot: p.Boot}
 			for _, r := range c.Status.Allocation.Devices.Results {
 				if r.Driver != resources.Driver {

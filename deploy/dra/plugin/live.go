@@ -10,11 +10,13 @@ import (
 
 	api "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
 
 	"github.com/gpurdma/gpurdma/deploy/dra/checkpoint"
 	"github.com/gpurdma/gpurdma/deploy/dra/node"
 	"github.com/gpurdma/gpurdma/deploy/dra/pairs"
 	"github.com/gpurdma/gpurdma/deploy/dra/proving"
+	"github.com/gpurdma/gpurdma/deploy/dra/resources"
 )
 
 // Live is how pairs are tried.
@@ -38,6 +40,7 @@ type Prover interface {
 const (
 	publishLimit = 20 * time.Second // for the API server to have the taint
 	claimLimit   = 30 * time.Second // that a claim waits for a proof to end; the kubelet waits 45 s
+	endLimit     = 10 * time.Second // that the driver waits for it when it ends; Kubernetes waits 30 s
 	stuckAfter   = 3 * time.Minute  // a proof that takes longer is in a system call that hangs
 )
 
@@ -67,7 +70,7 @@ func free(n *node.Node, s *checkpoint.State, c checkpoint.Claim) error {
 }
 
 // prepareFree is prepare, and ends a proof of the claim's devices before. The scheduler may have chosen them before
-// it saw the taint.
+// it saw the taint, however long ago: which claims it has placed need not be known for that.
 func (p *Plugin) prepareFree(ctx context.Context, n *node.Node, c *api.ResourceClaim) ([]kubeletplugin.Device, error) {
 	devices, err := p.prepare(ctx, n, c)
 	var busy *tried
@@ -108,17 +111,42 @@ func (p *Plugin) unmark() error {
 	})
 }
 
-// dropMark removes the mark of a process that has ended while it tried a pair.
-func (p *Plugin) dropMark() error {
-	lock, err := checkpoint.TryLock(p.State)
-	if errors.Is(err, checkpoint.ErrLocked) {
-		return nil // that process is still there
+// occupy taints the devices of the pair that is being tried. It removes the mark of a process that has ended during its
+// proof: the lock is then free.
+func (p *Plugin) occupy(s *checkpoint.State, pool resourceslice.Pool) error {
+	if s.Proving == nil {
+		return nil
 	}
-	if err != nil {
+	switch lock, err := checkpoint.TryLock(p.State); {
+	case err == nil:
+		lock.Unlock()
+		s.Proving = nil
+	case errors.Is(err, checkpoint.ErrLocked):
+		resources.Occupy(pool, *s.Proving)
+	default:
 		return err
 	}
-	defer lock.Unlock()
-	return p.unmark()
+	return nil
+}
+
+// startProofs starts to try pairs, and returns a function that waits for the end of the last proof, after the
+// context has ended.
+func (p *Plugin) startProofs(ctx context.Context) (wait func()) {
+	if p.Live == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.proveAll(ctx)
+	}()
+	return func() {
+		select {
+		case <-done:
+		case <-time.After(endLimit):
+			p.Log.Error("a proof does not end, and this driver ends without it", "after", endLimit)
+		}
+	}
 }
 
 // proveAll tries pairs, one at a time, until the context ends.
@@ -174,7 +202,7 @@ func (p *Plugin) proveNext(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	p.mu.Lock()
-	p.stop = stop // before the mark: who sees that can end the proof
+	p.stop = stop // before the mark: a claim that sees the mark can then end the proof
 	p.mu.Unlock()
 	x, ok, err := p.mark(ctx)
 	defer func() {
@@ -195,7 +223,12 @@ func (p *Plugin) proveNext(ctx context.Context) error {
 	p.Again() // Run publishes it
 	wait, cancel := context.WithTimeout(ctx, publishLimit)
 	err = p.Live.Published(wait, x)
-	if cancel(); err != nil {
+	cancel()
+	if cause := context.Cause(ctx); cause != nil {
+		p.endedEarly(x, cause)
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("the taint of GPU %s and NIC %s is not published: %w", x.GPU, x.NIC, err)
 	}
 	stuck := time.AfterFunc(stuckAfter, func() {
@@ -205,8 +238,7 @@ func (p *Plugin) proveNext(ctx context.Context) error {
 	r, err := prover.Try(ctx, x)
 	switch cause := context.Cause(ctx); {
 	case cause != nil:
-		p.Log.Info("a proof was ended early", "gpu", x.GPU, "nic", x.NIC, "cause", cause)
-		p.schedule.Ended(x, time.Now())
+		p.endedEarly(x, cause)
 		return err
 	case err != nil:
 		p.schedule.Tried(x, false, time.Now())
@@ -215,6 +247,12 @@ func (p *Plugin) proveNext(ctx context.Context) error {
 	p.schedule.Tried(x, r.Kept, time.Now())
 	p.Log.Info("a pair was tried", "gpu", x.GPU, "nic", x.NIC, "verdict", r.Verdict, "proof", r.Proof)
 	return nil
+}
+
+// endedEarly gives other pairs their turn before one whose proof was ended.
+func (p *Plugin) endedEarly(x pairs.Pair, cause error) {
+	p.Log.Info("a proof was ended early", "gpu", x.GPU, "nic", x.NIC, "cause", cause)
+	p.schedule.Ended(x, time.Now())
 }
 
 // due reports that there is a pair to try.

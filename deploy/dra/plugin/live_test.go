@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	api "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/gpurdma/gpurdma/deploy/dra/checkpoint"
 	"github.com/gpurdma/gpurdma/deploy/dra/clustertest"
@@ -94,6 +96,13 @@ func TestNotTried(t *testing.T) {
 		}
 	}
 	unmarked(b.proveNext(t.Context()), "the taint of GPU g0 and NIC n0 is not published", 0)
+	b.Live.Published = func(ctx context.Context, _ pairs.Pair) error { // a claim comes before the taint is there
+		b.stop(errClaimed)
+		return context.Cause(ctx)
+	}
+	if err := b.proveNext(t.Context()); err != nil || tries > 0 {
+		t.Errorf("%v, tried %d times", err, tries)
+	}
 	b.Live.Published = refuses
 	unmarked(b.proveNext(t.Context()), "try GPU g0 and NIC n0", 1)
 }
@@ -122,6 +131,9 @@ func TestOtherProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.restart(t) // as a new version beside it
+	if s := b.pool.Slices[len(b.pool.Slices)-1]; !resources.Occupied(&s.Devices[0]) {
+		t.Errorf("%+v", s.Devices[0])
+	}
 	claim := func(pair string) *api.ResourceClaim {
 		c := b.Allocate(t, nil, clustertest.Request("r", resources.Driver, 1, clustertest.OfSize(1)))
 		c.Status.Allocation = &api.AllocationResult{Devices: api.DeviceAllocationResult{Results: []api.DeviceRequestAllocationResult{{Request: "r", Driver: resources.Driver, Pool: clustertest.Node, Device: pair}}}}
@@ -143,7 +155,7 @@ func TestOtherProcess(t *testing.T) {
 		t.Error(got.Err)
 	}
 	mark()
-	b.restart(t)
+	b.publishNow(t)
 	if s, err := checkpoint.Read(b.State, b.Boot); err != nil || s.Proving != nil {
 		t.Errorf("%+v, %v", s, err)
 	}
@@ -157,7 +169,12 @@ func TestRunProves(t *testing.T) {
 		<-ctx.Done()
 		return proving.Result{}, nil
 	})
+	gone, end := context.WithCancel(t.Context())
+	end()
 	now := time.Now()
+	if err := b.WatchHealthStatus(gone, nil); !errors.Is(err, context.Canceled) || b.connected.Before(now) {
+		t.Errorf("%v, the kubelet has started at %v", err, b.connected)
+	}
 	if b.connected = now; b.settled(now) || b.settled(now.Add(time.Hour-1)) || !b.settled(now.Add(time.Hour)) {
 		t.Error("it does not wait for the kubelet")
 	}
@@ -188,6 +205,23 @@ func TestRunProves(t *testing.T) {
 	<-done
 	if s, err := checkpoint.Read(b.State, b.Boot); err != nil || s.Proving != nil {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// The containers of a claim have the driver's hooks.
+func TestHooks(t *testing.T) {
+	b := newBed(t, machine(1, 1))
+	b.Hooks = []*specs.Hook{{HookName: "createRuntime", Path: "/the/hook"}}
+	c := b.Allocate(t, nil, clustertest.Request("r", resources.Driver, 1, clustertest.OfSize(1)))
+	if got := b.prepareOne(t, c); got.Err != nil {
+		t.Fatal(got.Err)
+	}
+	files, err := filepath.Glob(filepath.Join(string(b.CDI), "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	if text, err := os.ReadFile(files[0]); err != nil || !strings.Contains(string(text), `"path": "/the/hook"`) {
+		t.Errorf("%s, %v", text, err)
 	}
 }
 

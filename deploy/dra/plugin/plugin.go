@@ -75,7 +75,7 @@ func New(c Config) (*Plugin, error) {
 	if c.Live != nil {
 		p.schedule.Period = c.Live.Again
 	}
-	return p, p.dropMark()
+	return p, nil
 }
 
 // Run looks and publishes: at once, after each change of what pods have, and every so often. It returns when the
@@ -83,11 +83,7 @@ func New(c Config) (*Plugin, error) {
 func (p *Plugin) Run(ctx context.Context) {
 	tick := time.NewTicker(p.Every)
 	defer tick.Stop()
-	if p.Live != nil {
-		var proofs sync.WaitGroup
-		proofs.Go(func() { p.proveAll(ctx) })
-		defer proofs.Wait()
-	}
+	defer p.startProofs(ctx)()
 	for {
 		if err := p.publish(ctx); err != nil && ctx.Err() == nil {
 			p.Log.Error("publish the pairs of this node", "error", err)
@@ -121,10 +117,10 @@ func (p *Plugin) publish(ctx context.Context) error {
 	if err := checkpoint.Change(p.State, p.Boot, func(s *checkpoint.State) error {
 		if p.Beside != nil {
 			pool = p.nics(&n, s)
-		} else {
-			pool = p.pairs(&n, s)
+			return nil
 		}
-		return nil
+		pool = p.pairs(&n, s)
+		return p.occupy(s, pool)
 	}); err != nil {
 		return err
 	}
@@ -151,9 +147,6 @@ func (p *Plugin) pairs(n *node.Node, s *checkpoint.State) resourceslice.Pool {
 		return len(s.Known) >= mostKnown && s.Known[resources.SetName(x)] == nil
 	})
 	pool := resources.Pairs(n, o, s.Known, bad(n, s))
-	if s.Proving != nil {
-		resources.Occupy(pool, *s.Proving)
-	}
 	for _, x := range o.Pairs {
 		s.Known[resources.Name(x)] = []pairs.Pair{x}
 	}

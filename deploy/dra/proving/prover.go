@@ -24,7 +24,7 @@ const limit = time.Minute
 // Result is what became of a trial.
 type Result struct {
 	Verdict string // on the pair, with the proof
-	Proof   string // what it has shown, or why it has shown nothing
+	Proof   string // the outcome and its evidence, or why there is none
 	Kept    bool   // in the file
 }
 

@@ -34,7 +34,7 @@ func TestProveNothing(t *testing.T) {
 	}
 }
 
-// What a trial has shown is what the next look says of its pair, unless it has shown nothing.
+// The next look has the outcome of a trial. A trial without an outcome changes nothing.
 func TestKeep(t *testing.T) {
 	root := testenv.HGX()
 	root.Files = maps.Clone(root.Files)

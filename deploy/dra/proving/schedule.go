@@ -57,8 +57,8 @@ func rank(x node.Pair) int {
 	return 1
 }
 
-// due reports that a proof can say something of a pair that is not known now. What the machine's build decides is
-// not tried: a proof does not change it.
+// due reports that a proof can add to what is known of a pair. A pair that is bad by the build of the machine is not
+// tried: a proof does not change that.
 func (s *Schedule) due(x node.Pair, now time.Time) bool {
 	if x.Outcome.Bad() && !x.ByTrial {
 		return false

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // subsystems are those whose devices decide which pairs there are.
@@ -13,10 +15,10 @@ var subsystems = []string{"pci", "infiniband", "infiniband_verbs", "drm", "accel
 
 // longest is the length of the longest message that the kernel sends: a first line with a path, and
 // UEVENT_BUFFER_SIZE bytes of variables (include/linux/kobject.h).
-const longest = 4096 + 2048
+const longest = unix.PathMax + 2048
 
 // concerns reports that a message is of one of the subsystems. Any process with CAP_SYS_ADMIN may send a message
-// with any text (uevent_net_rcv_skb in lib/kobject_uevent.c); one that is none of the kernel's form concerns nobody.
+// with any text (uevent_net_rcv_skb in lib/kobject_uevent.c); a text in another form than the kernel's is ignored.
 func concerns(message []byte) bool {
 	head, rest, ok := bytes.Cut(message, []byte{0})
 	if !ok || len(message) > longest {
