@@ -11,7 +11,10 @@ ARM64_BOOT := -peers '^demo$$' -run '^TestVM(PageSize|HugePages)$$' ./ibvfd
 ARM64_DOUBLES := gpualloc/(cuda|levelzero|rocm) |canary TestVMVendor|ibvfd TestVMFlushNewerLibrary\b|cmd/hardware-test TestVMExportOfDouble\b|peers rxe-provider\b
 # And re-registration in place, whose RDMA core is built for amd64 only.
 ARM64_INPLACE := (ibvfd|ibvfd/uverbs) TestVMInPlace|peers kernel-selftest-rereg\b
-ARM64_SKIP ?= $(VM_LONG)|$(ARM64_DOUBLES)|$(ARM64_INPLACE)
+# And two machines whose GPU and NIC are on the root bus: the kernel allows peer-to-peer through a host
+# bridge of a known x86 only, so the GPU's memory moves to system memory there.
+ARM64_HOST_BRIDGE := peers vram-pair\b
+ARM64_SKIP ?= $(VM_LONG)|$(ARM64_DOUBLES)|$(ARM64_INPLACE)|$(ARM64_HOST_BRIDGE)
 ARM64_ALL = -cpus $(VM_CPUS) -parallel $(ARM64_MACHINES) -timeout $(VM_TIMEOUT) -skip '^($(ARM64_SKIP))' $(VMTESTFLAGS)
 ARM64_MACHINES ?= 2
 ARM64_TALLY := $(HOST_BUILD)/testbed/arm64/tally

@@ -75,8 +75,9 @@ func (a *app) listen(ctx context.Context, address string, every time.Duration, n
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
-	a.told = &told{}
-	looks := agent.Share(a.answer, every)
+	looking := *a // a look that is under way when serve ends goes on for a moment
+	looking.told = &told{}
+	looks := agent.Share(looking.answer, every)
 	begun, err := looks.Answer(ctx)
 	if err != nil {
 		return l.Close() // it ends before it began

@@ -41,6 +41,24 @@ func (s *signalling) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// lockedText is what was written, perhaps by a look that is under way when serve ends.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // SIGTERM is how a service is stopped: no failure.
 func TestServeStops(t *testing.T) {
 	root := testenv.Machines["small-hgx"]().Write(t)
@@ -57,7 +75,7 @@ func TestServeStops(t *testing.T) {
 func TestServeSaysWhatIsMissing(t *testing.T) {
 	root := testenv.Machines["small-hgx"]().Write(t)
 	for what, args := range map[string][]string{"/none": {"--root", filepath.Join(root, "none")}, `called "foo"`: {"--root", root, "--gpu", "foo"}} {
-		var out strings.Builder
+		var out lockedText
 		a := &app{stdout: io.Discard, stderr: &out}
 		status := cli.ExitUsage // serve ends by itself, before it handles signals
 		if what != "/none" {
@@ -75,7 +93,7 @@ func TestServeSaysWhatIsMissing(t *testing.T) {
 // A full disk may have room again later: serve goes on, and reports why there are no labels.
 func TestServeOnAFullDisk(t *testing.T) {
 	root := testenv.Machines["small-hgx"]().Write(t)
-	var out strings.Builder
+	var out lockedText
 	a := &app{stdout: io.Discard, stderr: io.MultiWriter(&out, &signalling{t: t, by: unix.SIGTERM})}
 	if got := a.run([]string{"serve", "--listen", "127.0.0.1:0", "--root", root, "--nfd", "/dev/full"}); got != cli.ExitOK || !strings.Contains(out.String(), "no space left") || !strings.Contains(out.String(), "metrics at") {
 		t.Errorf("status %d: %s", got, &out)

@@ -163,7 +163,7 @@ func (c *Controller) answer(ctx context.Context, name cache.ObjectName) error {
 }
 
 // mostBytes bounds the message of a condition.
-const mostBytes = 4096
+const mostBytes = 4 << 10
 
 func short(s string) string {
 	if len(s) <= mostBytes {

@@ -246,6 +246,11 @@ func runWithPeer(ctx context.Context, v *vm.VM, o vm.Options, c vm.Cmd, peer str
 	done := make(chan error, 1)
 	var out strings.Builder
 	both := &syncWriter{w: &out}
+	printed := func() string {
+		both.mu.Lock()
+		defer both.mu.Unlock()
+		return out.String()
+	}
 	go func() {
 		p := c
 		p.Node, p.Args, p.Stdin = second, []string{"/bin/sh", "-c", peer}, nil
@@ -254,16 +259,19 @@ func runWithPeer(ctx context.Context, v *vm.VM, o vm.Options, c vm.Cmd, peer str
 		if err == nil && st != 0 {
 			err = fmt.Errorf("the peer's command ended with status %d", st)
 		}
+		if err != nil { // at once: the main command may wait for the peer until its time is over
+			fmt.Fprintf(os.Stderr, "testbed: %v\n", err)
+		}
 		done <- err
 	}()
 	status, err := v.Run(ctx, c)
 	if err != nil {
+		fmt.Fprintf(os.Stderr, "testbed: the peer printed:\n%s", printed())
 		return status, err // no command can run on the machine now
 	}
 	select {
 	case perr := <-done:
 		if perr != nil {
-			fmt.Fprintf(os.Stderr, "testbed: %v\n", perr)
 			status = max(status, 1)
 		}
 	case <-time.After(peerGrace):
@@ -274,7 +282,7 @@ func runWithPeer(ctx context.Context, v *vm.VM, o vm.Options, c vm.Cmd, peer str
 		<-done
 	}
 	if status != 0 {
-		fmt.Fprintf(os.Stderr, "testbed: the peer printed:\n%s", out.String())
+		fmt.Fprintf(os.Stderr, "testbed: the peer printed:\n%s", printed())
 	}
 	return status, nil
 }
