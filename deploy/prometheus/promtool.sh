@@ -1,11 +1,11 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
 # Puts promtool of Debian's package prometheus into a directory, and prints its path. The package itself is not
 # installed: it would start a server on this machine.
 #
 #   promtool.sh DIR
-set -eu
+set -euo pipefail
 
 [ $# -eq 1 ] || { echo "usage: promtool.sh DIR" >&2; exit 2; }
 case $1 in
@@ -18,6 +18,8 @@ fail() {
 	echo "promtool: $*" >&2
 	exit 1
 }
+# shellcheck source-path=SCRIPTDIR/../..
+. "$(dirname "${BASH_SOURCE[0]}")/../../testbed/archive.sh"
 
 if [ -x "$program" ]; then
 	echo "$program"
@@ -33,8 +35,9 @@ done
 mkdir -p "$dir"
 work=$(mktemp -d "$dir/.get.XXXXXX")
 trap 'rm -rf "$work"' EXIT
+archive_dir "$work"
 # Package lists that are missing or out of date are the usual cause; only root can refresh them.
-get() { (cd "$work" && apt-get -q -o APT::Sandbox::User=root download prometheus >log 2>&1); }
+get() { (cd "$work" && apt-get -q download prometheus >log 2>&1); }
 if ! get; then
 	if [ "$(id -u)" -ne 0 ]; then
 		cat "$work/log" >&2
