@@ -9,8 +9,8 @@ KUBERNETES_RUN ?= .
 KUBERNETES_BUILD_JOBS ?= $(shell nproc)
 
 .PHONY: lint-kubernetes
-lint-kubernetes: ## vet and staticcheck for the tests on Kubernetes' control plane
-	cd $(DRA_KUBERNETES) && $(GO) vet ./... && $(GO) tool -modfile=../../../tools/go.mod staticcheck ./...
+lint-kubernetes: ## vet and staticcheck for the tests on Kubernetes' control plane, and their requirements
+	cd $(DRA_KUBERNETES) && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) tool -modfile=../../../tools/go.mod staticcheck ./...
 
 .PHONY: test-kubernetes
 test-kubernetes: ## the DRA driver against Kubernetes' own control plane and kubelet, without containers

@@ -4,7 +4,6 @@ package rails
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"log/slog"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/memory"
-	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
 // Spans returns local memory as a NIC has it.
@@ -441,64 +439,6 @@ func (c *Conn) shareAll(x *exported) (*memory.RemoteBuffer, *Others, error) {
 		return nil, nil, err
 	}
 	return first, o, nil
-}
-
-// several is the first byte of descriptors for several rails; one for a single rail has its version.
-const several = 0x80
-
-// Encode encodes a descriptor for all its rails.
-func Encode(first *memory.RemoteBuffer, o *Others) ([]byte, error) {
-	one, err := first.MarshalBinary()
-	if err != nil || o == nil {
-		return one, err
-	}
-	b := binary.AppendUvarint([]byte{several, byte(len(o.by))}, uint64(len(one)))
-	b = append(b, one...)
-	for i := 1; i < len(o.by); i++ {
-		var more []byte
-		if rb := o.On(i); rb != nil {
-			if more, err = rb.MarshalBinary(); err != nil {
-				return nil, err
-			}
-		}
-		b = append(binary.AppendUvarint(b, uint64(len(more))), more...)
-	}
-	return b, nil
-}
-
-// Decode decodes what Encode has encoded, and checks all of it.
-func Decode(data []byte) (*memory.RemoteBuffer, *Others, error) {
-	first := new(memory.RemoteBuffer)
-	if len(data) == 0 || data[0] != several {
-		return first, nil, first.UnmarshalBinary(data)
-	}
-	in := wire.NewReader("remote memory over several rails", data[1:])
-	n := int(in.Byte())
-	o := &Others{given: make([]*memory.RemoteBuffer, n), by: make([]atomic.Pointer[memory.RemoteBuffer], n)}
-	for i := range n {
-		body := in.Take(in.Count(1))
-		if in.Err != nil {
-			return nil, nil, in.Err
-		}
-		if len(body) == 0 && i > 0 {
-			continue
-		}
-		rb := first
-		if i > 0 {
-			rb = new(memory.RemoteBuffer)
-			o.given[i] = rb
-		}
-		if err := rb.UnmarshalBinary(body); err != nil {
-			return nil, nil, err
-		}
-		if i > 0 && rb.Size() != first.Size() {
-			return nil, nil, in.Fail("%d bytes over rail %d, and %d over the first", rb.Size(), i, first.Size())
-		}
-	}
-	if n == 0 {
-		return nil, nil, in.Fail("no rails")
-	}
-	return first, o, in.End()
 }
 
 // rail returns a rail; nil if it was not made.
