@@ -9,9 +9,3 @@ BENCH_PAGE_FLAGS ?=
 test-bench-page: ## test the page of dmabuf-reg bench in a browser (BENCH_PAGE_FLAGS: flags of go test)
 	@BUILD=$(BUILD) testbed/setup.sh page
 	cd $(BENCH_PAGE) && GPURDMA_NEED_BROWSER=1 $(GO) test -count=1 -timeout 20m $(BENCH_PAGE_FLAGS) .
-
-# The sixth module, which make lint does not know of.
-.PHONY: lint-bench-page
-lint: lint-bench-page
-lint-bench-page:
-	cd $(BENCH_PAGE) && $(GO) vet ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod staticcheck ./...

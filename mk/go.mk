@@ -38,7 +38,7 @@ EXHAUSTIVE := ./cmd/internal/agent ./p2p ./p2p/checks ./p2p/fleet ./p2p/intake .
 MANY_CALLERS := TestDistantCaller|TestManyCallersAtOnce
 
 .PHONY: unit
-unit: ## unit tests of the five modules
+unit: ## unit tests of the five modules that need no browser and no control plane
 	$(GO) test -race -short -timeout 30m ./...
 	$(GO) test -count=1 -timeout 30m $(EXHAUSTIVE)
 	$(GO) test -count=1 -timeout 10m -run '^($(MANY_CALLERS))$$' ./internal/engine
@@ -83,7 +83,7 @@ tidy-check: ## the go.mod and go.sum of each module are as `go mod tidy` writes 
 		[ -z "$$bad" ] || { echo "not as go mod tidy writes them, or not found out, which is above:$$bad" >&2; exit 1; }
 
 .PHONY: lint
-lint: tidy-check ## gofmt, vet and staticcheck for the six modules, and their requirements
+lint: tidy-check ## gofmt, vet and staticcheck for the seven modules, and their requirements
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); \
 		if [ -n "$$bad" ]; then echo "not gofmt-ed: $$bad" >&2; exit 1; fi
 	$(GO) vet ./...
@@ -94,6 +94,7 @@ lint: tidy-check ## gofmt, vet and staticcheck for the six modules, and their re
 	cd deploy && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 	cd deploy/dra && $(GO) vet ./... && $(GO) tool -modfile=../../tools/go.mod staticcheck ./...
 	cd metrics/spans && $(GO) vet ./... && $(GO) tool -modfile=../../tools/go.mod staticcheck ./...
+	cd cmd/dmabuf-reg/internal/bench/browser && $(GO) vet ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod staticcheck ./...
 	cd p2p/page/browser && $(GO) vet ./... && $(GO) tool -modfile=../../../tools/go.mod staticcheck ./...
 
 # The oldest glibc that the commands promise to start on: Debian 12 builds must

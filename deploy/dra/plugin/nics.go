@@ -59,11 +59,10 @@ func (p *Plugin) beside(ctx context.Context, n *node.Node, c *api.ResourceClaim)
 	}
 	return func(n *node.Node, s *checkpoint.State, _ string, r api.DeviceRequestAllocationResult) (checkpoint.Device, error) {
 		d := checkpoint.Device{Request: r.Request, Admin: r.AdminAccess != nil && *r.AdminAccess, Pool: r.Pool, Name: r.Device, OnlyNIC: true}
-		i := slices.IndexFunc(n.NICs, func(x node.NIC) bool { return resources.NICName(x.ID) == r.Device })
-		if i < 0 {
-			return d, fmt.Errorf("device %s is not there: this node has no such NIC now; delete the pod, so that it is placed again", r.Device)
+		id, err := nicOf(n, r.Device)
+		if err != nil {
+			return d, err
 		}
-		id := n.NICs[i].ID
 		for _, g := range gpus {
 			if x := (pairs.Pair{GPU: g, NIC: id}); good(n, x) == nil {
 				d.Pairs = append(d.Pairs, x)
@@ -100,16 +99,29 @@ func (p *Plugin) agree(ctx context.Context, n *node.Node, c *api.ResourceClaim) 
 	}
 	var nics []string
 	for _, r := range c.Status.Allocation.Devices.Results {
-		i := slices.IndexFunc(n.NICs, func(x node.NIC) bool { return resources.NICName(x.ID) == r.Device })
-		if r.Driver == resources.Driver && i >= 0 {
-			nics = append(nics, n.NICs[i].ID)
+		if r.Driver != resources.Driver {
+			continue
 		}
+		id, err := nicOf(n, r.Device)
+		if err != nil {
+			return nil, err, nil
+		}
+		nics = append(nics, id)
 	}
 	no = partners.Agree(n, gpus, nics)
 	if no != nil {
 		p.refuse(gpus)
 	}
 	return gpus, no, nil
+}
+
+// nicOf returns the ID of the NIC that is on the machine now, by the name of its device.
+func nicOf(n *node.Node, device string) (string, error) {
+	i := slices.IndexFunc(n.NICs, func(x node.NIC) bool { return resources.NICName(x.ID) == device })
+	if i < 0 {
+		return "", fmt.Errorf("device %s is not there: this node has no such NIC now", device)
+	}
+	return n.NICs[i].ID, nil
 }
 
 // refuse makes the partners of some GPUs the first in the slices.

@@ -202,6 +202,15 @@ func TestNICGoes(t *testing.T) {
 	if got := b.prepareOne(t, c); got.Err == nil || !strings.Contains(got.Err.Error(), "device nic-n1 is not there") {
 		t.Error(got.Err)
 	}
+	// The scheduler gets a no, too, also if the claim has another NIC that is there.
+	two := c.DeepCopy()
+	there := two.Status.Allocation.Devices.Results[0]
+	there.Device = "nic-n0"
+	two.Status.Allocation.Devices.Results = append(two.Status.Allocation.Devices.Results, there,
+		api.DeviceRequestAllocationResult{Request: "gpu", Driver: vendor, Pool: clustertest.Node, Device: "g0"})
+	if no, err := b.Agree(t.Context(), two); err != nil || no == nil || !strings.Contains(no.Error(), "device nic-n1 is not there") {
+		t.Error(no, err)
+	}
 	c.Status.Allocation.Devices.Results[0].Device = "nic-x"
 	if got := b.prepareOne(t, c); got.Err == nil || !strings.Contains(got.Err.Error(), "device nic-x is not there") {
 		t.Error(got.Err)
