@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/handshake"
 	"github.com/gpurdma/gpurdma/internal/mesh/control"
 	"github.com/gpurdma/gpurdma/internal/mesh/probe"
+	"github.com/gpurdma/gpurdma/internal/throttle"
 )
 
 // Member is a NIC of the worker, as it is described to coordinators.
@@ -34,11 +35,10 @@ type Worker struct {
 	Once    bool                             // Serve returns after the first coordinator
 	Silence time.Duration                    // after which a silent coordinator is given up; default 30 s
 
-	mu     sync.Mutex
-	busy   net.Addr // the coordinator that has the worker; nil if none has
-	second time.Time
-	told   int
-	untold int
+	rejects throttle.Lines
+
+	mu   sync.Mutex
+	busy net.Addr // the coordinator that has the worker; nil if none has
 }
 
 // Bounds of callers.
@@ -46,7 +46,6 @@ const (
 	places         = 32 // handshakes at once
 	greetingTime   = 10 * time.Second
 	defaultSilence = 30 * time.Second
-	mostTold       = 10 // rejections that are printed in a second
 )
 
 // Serve serves coordinators until ctx ends. It closes the listener, and returns when nothing is measured any
@@ -144,25 +143,11 @@ func (w *Worker) leave() {
 	w.busy = nil
 }
 
-// rejected prints a caller that did not become the coordinator. A port scanner causes many more than are
-// printed.
+// rejected prints a caller that did not become the coordinator.
 func (w *Worker) rejected(from net.Addr, why error) {
-	w.mu.Lock()
-	if time.Since(w.second) >= time.Second {
-		w.second, w.told = time.Now(), 0
+	if more, ok := w.rejects.Next(); ok {
+		w.Tell("%v was rejected%s: %v", from, more, why)
 	}
-	if w.told == mostTold {
-		w.untold++
-		w.mu.Unlock()
-		return
-	}
-	more := ""
-	if w.untold > 0 {
-		more = fmt.Sprintf(" (and %d others before)", w.untold)
-	}
-	w.told, w.untold = w.told+1, 0
-	w.mu.Unlock()
-	w.Tell("%v was rejected%s: %v", from, more, why)
 }
 
 func (w *Worker) silence() time.Duration { return cmp.Or(w.Silence, defaultSilence) }

@@ -11,7 +11,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,6 +22,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/operation"
+	"github.com/gpurdma/gpurdma/internal/throttle"
 )
 
 type params struct {
@@ -97,14 +97,12 @@ type Server struct {
 	tell    func(format string, args ...any) // says on stderr what a client did
 	once    bool                             // it ends after the first client that had the buffer
 	secure  bool                             // by TLS
+	rejects throttle.Lines
 
 	mu       sync.Mutex
 	sessions map[*peer.Line]*Session
 	owner    *Session // the session that has the buffer
 	clients  int
-	second   time.Time     // since when rejected counts
-	told     int           // rejections printed since second
-	untold   int           // rejections since the last one that was printed
 	some     chan struct{} // there is a session again
 	first    chan error    // how the first client that had the buffer ended
 	tasks    sync.WaitGroup
@@ -235,30 +233,15 @@ func (s *Server) Begin(l *peer.Line) *Session {
 	return c
 }
 
-// mostTold bounds the rejections that are printed in a second: a port scanner causes many
-// more.
-const mostTold = 10
-
 // rejected prints an address whose connection did not become a client's.
 func (s *Server) rejected(from net.Addr, why error) {
 	if errors.Is(why, io.EOF) && s.missesRail() {
 		return // the client tries to make the rail again
 	}
-	s.mu.Lock()
-	if time.Since(s.second) >= time.Second {
-		s.second, s.told = time.Now(), 0
-	}
-	if s.told == mostTold {
-		s.untold++
-		s.mu.Unlock()
+	more, ok := s.rejects.Next()
+	if !ok {
 		return
 	}
-	more := ""
-	if s.untold > 0 {
-		more = fmt.Sprintf(" (and %d others before)", s.untold)
-	}
-	s.told, s.untold = s.told+1, 0
-	s.mu.Unlock()
 	if errors.Is(why, engine.ErrMalformed) && !s.secure {
 		why = fmt.Errorf("%w; it may have been given TLS, which this side was not", why)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/throttle"
 )
 
 // Each rejection is printed; of a flood, the number.
@@ -18,15 +19,16 @@ func TestOnReject(t *testing.T) {
 	var out bytes.Buffer
 	s := New(func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) })
 	from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9}
-	s.second = time.Now().Add(time.Hour) // a second that does not end here
-	for range mostTold + 3 {
+	now := time.Unix(1000, 0)
+	s.rejects.Now = func() time.Time { return now }
+	for range throttle.Most + 3 {
 		s.rejected(from, fmt.Errorf("read an exchange: %w", engine.ErrMalformed))
 	}
-	if got := strings.Count(out.String(), "127.0.0.1:9 was rejected: read an exchange"); got != mostTold || !strings.Contains(out.String(), "TLS") {
+	if got := strings.Count(out.String(), "127.0.0.1:9 was rejected: read an exchange"); got != throttle.Most || !strings.Contains(out.String(), "TLS") {
 		t.Errorf("%d told of:\n%s", got, &out)
 	}
 	out.Reset()
-	s.second, s.secure = time.Time{}, true
+	now, s.secure = now.Add(time.Second), true
 	s.rejected(from, engine.ErrMalformed)
 	if got := out.String(); !strings.Contains(got, " (and 3 others before): ") || strings.Contains(got, "TLS") {
 		t.Errorf("%q", got)
