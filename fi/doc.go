@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package fi moves bytes between the memory of GPUs and hosts by RDMA, with the names and the
-// rules of libfabric's fi_rma(3). docs/fi_rma.md maps each function and rule of that page.
+// rules of libfabric's fi_rma(3). docs/reference/fi_rma.md maps each function and rule of that page.
 //
 // Open opens an RDMA device as a Domain. Domain.Register registers memory of package gpualloc,
 // and Domain.AllocHost allocates host memory: both return an MR, which the NIC reaches directly,
@@ -35,7 +35,7 @@
 // # Differences
 //
 // This package refuses flags that it cannot honour, and ranges outside of the memory. libfabric's
-// verbs provider ignores such flags, and lets the NIC refuse such ranges. docs/fi_rma.md lists
+// verbs provider ignores such flags, and lets the NIC refuse such ranges. docs/reference/fi_rma.md lists
 // all differences that a test finds which runs both side by side.
 //
 // # Lifetimes

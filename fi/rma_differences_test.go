@@ -120,10 +120,10 @@ var rmaDifferences = map[string]rmaDifference{
 }
 
 func TestRMADifferencesAreDocumented(t *testing.T) {
-	page := must(os.ReadFile("../docs/fi_rma.md"))(t)
+	page := must(os.ReadFile("../docs/reference/fi_rma.md"))(t)
 	for name, d := range rmaDifferences {
 		if !strings.Contains(string(page), "`"+name+"`") {
-			t.Errorf("docs/fi_rma.md does not have %q", name)
+			t.Errorf("docs/reference/fi_rma.md does not have %q", name)
 		}
 		if d.why == "" || d.held == "" {
 			t.Errorf("%s: no reason, or no test", name)

@@ -12,7 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// The examples that docs/fi_rma.md names, on the testbed's NIC.
+// The examples that docs/reference/fi_rma.md names, on the testbed's NIC.
 func TestVMExamples(t *testing.T) {
 	testenv.VM(t)
 	for name, run := range map[string]func(context.Context) error{

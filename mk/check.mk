@@ -32,7 +32,7 @@ sparse-rereg: | testbed ## sparse over the RDMA core and rdma_rxe of kernel/patc
 	@$(TESTBED) fetch -kernel $(KERNEL) -if-missing >/dev/null
 	@SPARSE=1 BUILD=$(BUILD) kernel/build.sh $(KERNEL) rereg
 
-# 1 prints the figures; write also puts them into docs/p2p-decisions.md.
+# 1 prints the figures; write also puts them into docs/reference/p2p-decisions.md.
 CORPUS ?= 1
 
 .PHONY: corpus

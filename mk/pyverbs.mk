@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # rdma-core's own tests of ibv_rereg_dmabuf_mr(), whose patches are in
-# kernel/patches/rdma-core: docs/kernel-rxe.md. Not part of `make test`.
+# kernel/patches/rdma-core: docs/explanation/kernel-rxe.md. Not part of `make test`.
 
 # rdma-core's versions, and the kernels that have the method, by kernel/patches/rdma-rereg.
 PYVERBS_VERSIONS ?= 56 65

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The software GPU and the test importer: docs/softgpu.md says what they do.
+# The software GPU and the test importer: docs/reference/softgpu.md says what they do.
 
 # The series they compile for.
 SOFTGPU_KERNELS := 7.% 6.12

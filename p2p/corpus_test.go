@@ -136,7 +136,7 @@ func (f *figures) add(t *testing.T, c testenv.CorpusMachine) {
 	}
 }
 
-// String is the block that docs/p2p-decisions.md has.
+// String is the block that docs/reference/p2p-decisions.md has.
 func (f *figures) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d machines, of which %d have a pair; on %d a pair is direct that is observed or documented as direct\n", f.machines, f.withPairs, f.direct)
@@ -153,7 +153,7 @@ func (f *figures) String() string {
 // printCorpus is the variable with which `make corpus` asks for the figures.
 const printCorpus = "GPURDMA_CORPUS"
 
-// corpusBlock is the figures in docs/p2p-decisions.md.
+// corpusBlock is the figures in docs/reference/p2p-decisions.md.
 var corpusBlock = regexp.MustCompile("(?s)<!-- make corpus -->\n```\n(.*?)```\n")
 
 // The verdicts on every machine of the corpus against what was observed or documented of it:
@@ -199,4 +199,4 @@ func TestCorpusVerdicts(t *testing.T) {
 }
 
 // decisions is the document that has the figures.
-const decisions = "../docs/p2p-decisions.md"
+const decisions = "../docs/reference/p2p-decisions.md"

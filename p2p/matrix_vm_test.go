@@ -217,7 +217,7 @@ func acsOnTheWay(m *machine.Machine, d p2pdma.Decision, to pciaddr.Addr) string 
 }
 
 // table is the documents' of what was seen.
-const table = "../docs/p2p-decisions.md"
+const table = "../docs/reference/p2p-decisions.md"
 
 // compare holds the documents to what is seen on this machine.
 func (c combinations) compare(t *testing.T, cpu machine.CPU) {

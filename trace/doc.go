@@ -26,5 +26,5 @@
 //
 // Linux 5.17 or later with BTF, on amd64 and arm64; tried on Debian's 6.1, 6.12,
 // 7.2 and 7.3. CAP_BPF, CAP_PERFMON, and CAP_SYS_ADMIN for the types of modules: root,
-// in short. docs/trace.md says how to read the answers.
+// in short. docs/explanation/trace.md says how to read the answers.
 package trace

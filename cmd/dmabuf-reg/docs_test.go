@@ -20,15 +20,15 @@ import (
 	"github.com/gpurdma/gpurdma/trace"
 )
 
-// docs/json.md names every field that --json can print.
+// docs/reference/json.md names every field that --json can print.
 func TestEveryFieldIsDocumented(t *testing.T) {
 	names := fields.Names(cli.Document{}, cli.Error{}, devices.Result{}, register.Result{}, verify.Result{}, report.Report{}, inspect.Result{}, tracing.Tracing{}, trace.Event{}, tracing.Result{},
 		serve.Result{}, connect.Result{}, bench.Result{}, mesh.Result{}, mesh.Working{}, mesh.Report{})
 	if len(names) < 50 {
 		t.Errorf("only %d fields were found", len(names))
 	}
-	missing, err := fields.Missing("../../docs/json.md", names)
+	missing, err := fields.Missing("../../docs/reference/json.md", names)
 	if err != nil || len(missing) > 0 {
-		t.Errorf("not in docs/json.md: %q, %v", missing, err)
+		t.Errorf("not in docs/reference/json.md: %q, %v", missing, err)
 	}
 }

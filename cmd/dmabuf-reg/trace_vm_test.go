@@ -25,7 +25,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// tracedLine is a line of `trace --json` as docs/json.md describes it.
+// tracedLine is a line of `trace --json` as docs/reference/json.md describes it.
 type tracedLine struct {
 	Schema string // of the last line only
 	Event  string

@@ -85,7 +85,7 @@ func (r *run) begin(t *testing.T) {
 	})
 }
 
-// parsed is a document as a reader of docs/json.md would take it.
+// parsed is a document as a reader of docs/reference/json.md would take it.
 type parsed[R any] struct {
 	Schema  string
 	Command string

@@ -12,7 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// The steps of docs/install.md: install, start the timer's service on each node, report over the nodes' files, mend
+// The steps of docs/how-to/install.md: install, start the timer's service on each node, report over the nodes' files, mend
 // the fault in the report, and look again. The nodes are copies of machines: the setting of the service names the
 // copy that it reads in place of this machine.
 func TestFirstTenMinutes(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 )
 
 // seedPages map the documents from which the project came to this module.
-var seedPages = []string{"docs/dice.md", "docs/dmabuf-proposal.md", "docs/fi_rma.md", "docs/noncontiguous.md", "docs/verbs.md"}
+var seedPages = []string{"docs/reference/dice.md", "docs/reference/dmabuf-proposal.md", "docs/reference/fi_rma.md", "docs/reference/noncontiguous.md", "docs/reference/verbs.md"}
 
 // named are tests and examples as the seed documents' pages name them.
 var named = regexp.MustCompile("`((?:Test|Example|Fuzz|Benchmark)[A-Za-z0-9_]*)`")

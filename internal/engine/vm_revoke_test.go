@@ -25,7 +25,7 @@ import (
 )
 
 // These tests let a GPU's driver move or revoke memory under traffic, with each kind of NIC
-// that docs/kernel-rxe.md has.
+// that docs/explanation/kernel-rxe.md has.
 
 // besideGPU is the setting with a software GPU, and a NIC that imports memory in that way.
 func besideGPU(t *testing.T, importer string) (setting, testenv.GPUPlace) {

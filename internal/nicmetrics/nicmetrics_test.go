@@ -15,7 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/workqueue"
 )
 
-// The numbers are the counters', under the names that docs/metrics.md has.
+// The numbers are the counters', under the names that docs/reference/metrics.md has.
 func TestCollector(t *testing.T) {
 	var x, y workqueue.Sum
 	x.Conns, x.Pinned, x.Copied, x.Checked, x.Corrupt = 2, 4096, 100, 70, 3

@@ -24,7 +24,7 @@ type SoftGPU struct {
 
 // SoftGPUs loads the software GPU's driver with module parameters
 // ("personality=xe,i915"), and removes it when the test is over. The test fails
-// then if something still holds it. docs/softgpu.md lists parameters and files.
+// then if something still holds it. docs/reference/softgpu.md lists parameters and files.
 func SoftGPUs(t testing.TB, params ...string) []SoftGPU {
 	t.Helper()
 	VM(t)

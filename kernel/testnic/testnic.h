@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* An RDMA device without a wire: docs/softgpu.md. */
+/* An RDMA device without a wire: docs/reference/softgpu.md. */
 #ifndef TESTNIC_H
 #define TESTNIC_H
 

@@ -21,7 +21,7 @@ var General = []check.Check{
 		Fix: chain.Remedy{Change: "bind the GPU's driver"}, Ref: "/sys/bus/pci/devices/*/driver"},
 	{ID: "GPU-LIBRARY", Title: "The vendor's library gives the GPU's memory to NICs", Worst: p2p.ResultFail, Run: gpuLibrary, Links: []chain.Link{chain.Library},
 		Expect: "a model that CUDA, ROCm or Level Zero exports", Why: "CUDA refuses GeForce, GB10 and Tegra whatever the kernel allows; ROCm needs all of the memory in the BAR.",
-		Fix: chain.Remedy{Change: "use a GPU whose library exports its memory"}, Ref: "CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED; docs/p2p-decisions.md"},
+		Fix: chain.Remedy{Change: "use a GPU whose library exports its memory"}, Ref: "CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED; docs/reference/p2p-decisions.md"},
 	{ID: "GPU-RENDER-PERM", Title: "The GPU's device files can be opened", Worst: p2p.ResultFail, Run: gpuNodes,
 		Expect: "reading and writing allowed", Why: "EACCES is a matter of groups; EPERM comes from the container's device filter.",
 		Fix: chain.Remedy{Change: "join the groups, or give the container the device", Command: "usermod -aG render,video USER"}, Ref: "cgroups(7), devices"},

@@ -72,7 +72,7 @@ func shape(text string) string {
 	return spaces.ReplaceAllString(numbers.ReplaceAllString(text, "#"), " ")
 }
 
-// The transcript of docs/mesh.md is what seven nodes on a network in memory give, but for the numbers: one has
+// The transcript of docs/how-to/mesh.md is what seven nodes on a network in memory give, but for the numbers: one has
 // no worker, two do not reach each other, and one sends slowly.
 func TestTranscript(t *testing.T) {
 	network := fabrictest.NewNetwork(fabrictest.Options{})
@@ -123,13 +123,13 @@ func TestTranscript(t *testing.T) {
 	if err := r.verdict(t.Context()); err == nil {
 		t.Error("no error")
 	}
-	page, err := os.ReadFile("../../../../docs/mesh.md")
+	page, err := os.ReadFile("../../../../docs/how-to/mesh.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, transcript, _ := strings.Cut(string(page), "<!-- TestTranscript -->\n```\n")
 	transcript, _, found := strings.Cut(transcript, "```\n")
 	if !found || shape(transcript) != shape(b.String()) {
-		t.Errorf("docs/mesh.md has another transcript than this one:\n%s", b.String())
+		t.Errorf("docs/how-to/mesh.md has another transcript than this one:\n%s", b.String())
 	}
 }
