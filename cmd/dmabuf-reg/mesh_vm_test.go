@@ -72,6 +72,19 @@ func startWorker(t *testing.T, args ...string) *meshWorker {
 	return w
 }
 
+// freeAgain waits until no coordinator has the worker. A coordinator that has ended is a moment ahead of its workers.
+func (w *meshWorker) freeAgain(t *testing.T) {
+	t.Helper()
+	for w.running(t) { // the test's timeout ends it otherwise
+		text := w.says.String()
+		if strings.Count(text, "has this worker\n") == strings.Count(text, " is done: ")+strings.Count(text, " is gone after ") {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatalf("the worker has ended: %s", w.says.String())
+}
+
 // meshing is a coordinator over workers.
 func meshing(t *testing.T, workers []*meshWorker, args ...string) *run {
 	t.Helper()
@@ -143,7 +156,10 @@ func TestVMMesh(t *testing.T) {
 	}
 	_ = workers[7].Wait()
 
-	// One worker less, and one that reaches no other: its GID is of another family. Workers are free again.
+	// One worker less, and one that reaches no other: its GID is of another family.
+	for _, w := range workers[:3] {
+		w.freeAgain(t)
+	}
 	other := startWorker(t, "--gid", "ipv6")
 	some := []*meshWorker{workers[0], workers[1], workers[2], workers[7], other}
 	r = meshing(t, some, "--json", "--wait", "0s")
