@@ -306,7 +306,7 @@ func (l *Loader) attachAll(coll *ebpf.Collection, table []hook, modules map[stri
 			continue
 		}
 		l.attached(k, coll.Programs[h.program], h, module)
-		l.have[h.program] = true
+		l.notes(h.program)
 	}
 	return nil
 }
