@@ -4,8 +4,8 @@ package explain
 
 import "testing"
 
-// CAP_IPC_LOCK lifts the limit in the first user namespace, and in no other. What cannot be read
-// blames no limit.
+// CAP_IPC_LOCK lifts the limit only in the first user namespace. A file that cannot be read blames
+// no limit.
 func TestReadMemlock(t *testing.T) {
 	const limit = 64 << 10
 	status := func(caps string) string { return "Name:\tx\nVmPin:\t      16 kB\nCapEff:\t" + caps }
