@@ -286,6 +286,7 @@ func (l *Loader) configure(vmemmap uint64) error {
 	return l.SetConfig(c)
 }
 
+// SetConfig hands the configuration to the programs.
 func (l *Loader) SetConfig(c abi.Config) error {
 	if err := l.core.Maps["config"].Put(uint32(0), c.Bytes()); err != nil {
 		return fault.New("configuration", "", "", fault.Errno(err))
