@@ -54,15 +54,16 @@ func Resolve(ctx context.Context, addr, from string) (*ID, error) {
 }
 
 func resolve(ctx context.Context, m manager, addr, from string) (*ID, error) {
-	dst, err := parse(ctx, opResolve, addr)
-	if err != nil {
-		return nil, err
-	}
 	var src netip.AddrPort
 	if from != "" {
+		var err error
 		if src, err = parseSource(ctx, from); err != nil {
 			return nil, err
 		}
+	}
+	dst, err := parse(ctx, opResolve, addr, src.Addr())
+	if err != nil {
+		return nil, err
 	}
 	h, err := newHandle(m, addr)
 	if err != nil {

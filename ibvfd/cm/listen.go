@@ -31,7 +31,7 @@ func Listen(addr string) (*Listener, error) {
 }
 
 func listen(m manager, addr string) (_ *Listener, err error) {
-	at, err := parse(context.Background(), opBind, addr)
+	at, err := parse(context.Background(), opBind, addr, netip.Addr{})
 	if err != nil {
 		return nil, err
 	}
