@@ -268,9 +268,9 @@ func (l *Loader) configure(vmemmap uint64) error {
 	}
 	if l.cfg.Cgroup != "" {
 		c.Flags |= abi.ConfigCgroup
-		dir, err := os.Open(l.cfg.Cgroup)
+		dir, err := openCgroup(l.cfg.Cgroup)
 		if err != nil {
-			return fault.New(l.cfg.Cgroup, "the cgroup filter", "name a directory of a cgroup v2 mount", fault.Errno(err))
+			return err
 		}
 		defer dir.Close()
 		if err := l.core.Maps["cgroups"].Put(uint32(0), uint32(dir.Fd())); err != nil {
@@ -284,6 +284,15 @@ func (l *Loader) configure(vmemmap uint64) error {
 		c.Flags |= abi.ConfigExports
 	}
 	return l.SetConfig(c)
+}
+
+// openCgroup opens a directory, and no FIFO, whose opening would wait for a writer.
+func openCgroup(path string) (*os.File, error) {
+	dir, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, fault.New(path, "the cgroup filter", "name a directory of a cgroup v2 mount", fault.Errno(err))
+	}
+	return dir, nil
 }
 
 // SetConfig hands the configuration to the programs.
