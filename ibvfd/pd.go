@@ -50,7 +50,7 @@ func (c *Context) AllocPD() (*PD, error) {
 func (pd *PD) Context() *Context { return pd.ctx }
 
 // AllocHost allocates size bytes of zeroed host memory for MRs of this PD. If libibverbs and the
-// provider have ibv_alloc_buf (rdma-core 65), the provider chooses the memory: in a confidential
+// provider have ibv_alloc_buf (rdma-core 64), the provider chooses the memory: in a confidential
 // guest a NIC reaches only some of it. Otherwise [hostmem.Alloc] does. The caller closes the memory.
 // The PD stays in use until then.
 func (pd *PD) AllocHost(size int) (*hostmem.Buf, error) {

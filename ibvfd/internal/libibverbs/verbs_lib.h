@@ -11,9 +11,9 @@
 #include "verbs_abi.h"
 
 /*
- * The library's functions. Those from reg_mr_iova2 on came with rdma-core 28
- * (reg_mr_iova2), 33 (query_gid_table), 34 (reg_dmabuf_mr), 59 (reg_mr_ex) and 65 (the
- * last three), and are NULL if the library is older.
+ * The library's functions. NULL if the library is older than rdma-core 24: qp_to_qp_ex;
+ * than 28: reg_mr_iova2; 32: query_gid_table; 34: reg_dmabuf_mr; 59: reg_mr_ex; 64: the
+ * last three.
  */
 struct vb_lib {
 	struct vb_device **(*get_device_list)(int *n);
