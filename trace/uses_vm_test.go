@@ -135,7 +135,7 @@ func makeUses(t *testing.T, tr *Tracer, d device, node, nic string, ino uint64, 
 		return err
 	}
 	check(UseCQ, 1)
-	// The older way to say the same (Linux 6.18).
+	// The older way to say the same (Linux 6.17).
 	if _, err := d.createCQ(node, func(c *verbsCall) {
 		c.value(createCQLength, 8, page)
 		c.value(createCQFD, 0, uint64(fd))
