@@ -54,7 +54,7 @@ type Buffer struct {
 	Exporter string `json:"exporter"`
 	Driver   string `json:"driver,omitempty"` // the exporting module, "" for a built-in one
 	Movable  bool   `json:"movable"`          // the exporter has a pin operation, so it may move what is not pinned
-	NIC      bool   `json:"nic,omitempty"`    // memory of an RDMA device's own (UVERBS_OBJECT_DMABUF, Linux 7.1 and later)
+	NIC      bool   `json:"nic,omitempty"`    // memory of an RDMA device's own (UVERBS_OBJECT_DMABUF, Linux 7.0 and later)
 }
 
 // nicExporter is the exporter's name of memory of an RDMA device's own.
