@@ -302,8 +302,8 @@ func (cq *CQ) acknowledge() {
 // Attr returns what the queue was made with.
 func (cq *CQ) Attr() CQAttr { return cq.attr }
 
-// Close destroys the queue. It answers [dmabuf.ErrInUse], and destroys
-// nothing, while queue pairs use it. Closing again does nothing.
+// Close destroys the queue. While queue pairs use it, Close destroys nothing and answers
+// [dmabuf.ErrInUse]. Closing again does nothing.
 func (cq *CQ) Close() error {
 	return cq.close("ibv_destroy_cq", cq.ctx.name, func() error {
 		if cq.events != nil {

@@ -68,11 +68,11 @@ type ReregAttr struct {
 //
 // It happens in one of two ways.
 //
-//   - In place: the kernel makes the change and the keys stay. An MR on a dma-buf
-//     gets another dma-buf, PD and access so with the patches of
-//     kernel/patches/rdma-rereg, and a driver that takes part, as rxe does there:
-//     an operation in flight goes on, each packet of it on the old memory or on
-//     the new. PD and access of other MRs change in place on rxe (Linux 6.5 and
+//   - In place: the kernel makes the change and the keys stay. The memory, PD and access of
+//     an MR on a dma-buf change in place with the patches of kernel/patches/rdma-rereg, if
+//     the driver implements the change, as rxe does there. An operation in flight then goes
+//     on, each packet of it on the old memory or on the new. PD and access of other MRs
+//     change in place on rxe (Linux 6.5 and
 //     newer) and mlx5 (between local write, remote write and remote read), which
 //     change either everything or nothing; of dma-bufs only before Linux 7.3,
 //     which refuses it. The change holds for operations in flight as well.

@@ -109,7 +109,7 @@ func (t *Tracer) deliver(drained bool) (looked bool) {
 // held.
 func (t *Tracer) count(skipped bool) {
 	switch counts, err := t.lostCount(); {
-	case errors.Is(err, os.ErrClosed): // the ring ended before: no event came that is not counted
+	case errors.Is(err, os.ErrClosed): // the programs are gone: the last reading counts
 	case err != nil:
 		n, _ := errno.Of(err)
 		t.join.lose("an unknown number of events, whose counters could not be read: "+errno.Text(n), monotonic())
