@@ -4,6 +4,7 @@ package ibvfd
 
 import (
 	"fmt"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -11,34 +12,31 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
-import "sync"
-
-// GRHLen is how many bytes the global route header takes at the start of each
-// receive of a UD queue pair, whether or not the packet had one
-// ([WCWithGRH] says so). Over RoCE v2 with IPv4 the last 20 of them hold the IPv4
-// header.
+// GRHLen is the size of a global route header (GRH) in bytes. Each receive of a UD queue pair
+// begins with that many bytes. They hold a GRH only if the packet had one, which [WCWithGRH]
+// says. Over RoCE v2 with IPv4 the last 20 of them hold the IPv4 header.
 const GRHLen = 40
 
-// PathAttr tunes the path to a peer. A zero field takes the default.
+// PathAttr chooses how packets travel to a peer. A field that is 0 takes its default.
 type PathAttr struct {
-	HopLimit     uint8 // default 64
-	TrafficClass uint8
+	HopLimit     uint8  // default 64
+	TrafficClass uint8  // over RoCE v2: the IP header's TOS, or traffic class
 	FlowLabel    uint32 // 20 bits
-	SL           uint8
-	SrcPathBits  uint8
-	StaticRate   uint8 // enum ibv_rate
-	// Global adds a GRH even if the peer has a LID. For a peer behind a router,
-	// Endpoint.LID must be the router's. Only the subnet manager knows that LID:
-	// rdma_cm asks it ([ManagedAttr]), and this package does not. Over RoCE, and to
-	// a peer without a LID, there always is a GRH.
+	SL           uint8  // service level: 0 to 15, over RoCE 0 to 7
+	SrcPathBits  uint8  // InfiniBand only: bits that the port adds to its base LID
+	StaticRate   uint8  // enum ibv_rate; 0 is the port's own rate
+	// Global adds a GRH even if the peer has a LID. Packets over RoCE, and to a peer without a
+	// LID, always have one. For a peer behind an InfiniBand router Endpoint.LID must be the
+	// router's. Only the subnet manager knows that LID: rdma_cm asks it ([ManagedAttr]), and
+	// this package does not.
 	Global bool
 }
 
-// AH is an address handle: the path to a port, for sends of UD queue pairs.
+// AH is an address handle: the path to a peer's port, by which UD queue pairs send.
 type AH struct {
 	life
-	home   *parent       // the PD
-	posts  *sync.RWMutex // the PD's: it guards addr
+	home   *parent       // of the PD
+	posts  *sync.RWMutex // of the PD: guards addr
 	device string
 	v      libibverbs.AH
 	addr   uintptr // of the provider's struct ibv_ah; 0 once closed
@@ -60,9 +58,9 @@ func (h *AH) Close() error {
 
 // CreateAH makes an address handle to remote. It uses remote's GID and, on
 // InfiniBand, its LID. This queue pair and all others with its PD, port and GID
-// may use the handle. Over RoCE CreateAH looks the peer's MAC address up, which
-// may wait for the network. Keep the handle open until the sends that name it
-// have completed.
+// may use the handle. Over RoCE the provider or the kernel looks up the peer's MAC address, which
+// may wait for the network and fails if the peer does not answer. The caller keeps the handle open
+// until the sends that name it have completed, and closes it before the PD.
 func (q *QP) CreateAH(remote Endpoint, opt PathAttr) (*AH, error) {
 	if err := q.enter(); err != nil {
 		return nil, err
@@ -80,8 +78,9 @@ func (q *QP) CreateAH(remote Endpoint, opt PathAttr) (*AH, error) {
 	return q.newAH(v), nil
 }
 
-// ReplyAH makes an address handle to the sender of a message: wc is its
-// completion, and grh the first GRHLen bytes of the receive.
+// ReplyAH makes an address handle to the sender of a message that this queue pair received: wc is
+// the message's completion, and grh the first GRHLen bytes of its buffer. The error is EINVAL if
+// grh is shorter.
 func (q *QP) ReplyAH(wc *WC, grh []byte) (*AH, error) {
 	if err := q.enter(); err != nil {
 		return nil, err

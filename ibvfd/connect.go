@@ -14,22 +14,30 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
-// ConnectAttr tunes a connection. A zero field takes the default.
+// ConnectAttr holds the parameters of a connection. A field that is 0 takes its default.
 type ConnectAttr struct {
 	PathAttr         // the path
-	MTU       int    // bytes; default, and at most: the smaller of both sides'
-	Access    Access // the peer's rights; default: READ, WRITE, atomics, and FLUSH with QPAttr.Flush, each MR allowing
+	MTU       int    // bytes; default: the smaller MTU of the two ports, which is also the most
+	Access    Access // the peer's rights, where the MR allows it too; default: READ, WRITE, atomics, and FLUSH with QPAttr.Flush
 	PKeyIndex int    // place in the port's P_Key table; [Context.PKeyIndex] finds a partition's
-	// MinRNRTimer is how long the peer is to wait after it found no receive, as
-	// in table 45 of the InfiniBand specification; default 12 (0.64 ms).
+	// MinRNRTimer is how long the peer's NIC waits at least before it repeats a message for which this
+	// side had no receive: a number of enum ib_rnr_timeout in the kernel's include/rdma/ib_verbs.h,
+	// 31 at most. Default: 12, which is 0.64 ms.
 	MinRNRTimer uint8
-	Timeout     uint8 // 4.096 us * 2^Timeout until a retry; default 14 (67 ms); Zero: no timeout
-	RetryCount  uint8 // 7 at most; default 6: rxe takes 7 for "for ever"; Zero: none
-	RNRRetry    uint8 // 7 stands for "for ever", the default; Zero: none
-	MaxRead     uint8 // READs, atomics and FLUSHes in flight in each direction; default: the device's limit, 16 at most; Zero: none
-	// PeerReads is how many of these the peer answers at once. This side has no more
-	// in flight: a side that sends more loses the connection. Default: MaxRead; Zero:
-	// none.
+	// Timeout is how long the NIC waits for an acknowledgement: 4.096 us * 2^Timeout, 31 at most.
+	// Default: 14, which is 67 ms. Zero: without end.
+	Timeout uint8
+	// RetryCount is how often the NIC repeats a packet that the peer's NIC does not acknowledge: 7 at
+	// most, default 6. rxe repeats without end at 7. Zero: never.
+	RetryCount uint8
+	// RNRRetry is how often the NIC repeats a message for which the peer has no receive: 7, the
+	// default, is without end. Zero: never.
+	RNRRetry uint8
+	// MaxRead is how many READs, atomics and FLUSHes each side may have in flight. Default: the
+	// device's limit, 16 at most. Zero: none.
+	MaxRead uint8
+	// PeerReads is how many of these the peer answers at once. Connect lets this side have no more in
+	// flight, because the peer's NIC would end the connection. Default: MaxRead. Zero: none.
 	PeerReads uint8
 }
 
@@ -314,29 +322,30 @@ func LoopbackPair(pd *PD, cq *CQ, attr QPAttr) (a, b *QP, err error) {
 	return a, b, nil
 }
 
-// ManagedAttr are a connection's attributes as a connection manager has settled
-// them with the peer (rdma_init_qp_attr(3)). Nothing in it has a default.
+// ManagedAttr holds a connection's attributes as a connection manager has negotiated them with the
+// peer (rdma_init_qp_attr(3)). No field has a default. See [ConnectAttr] for the units.
 type ManagedAttr struct {
 	Port      int
 	PKeyIndex int
-	Access    Access // the peer's rights, each MR allowing; no FLUSH if MaxDestRead is 0
+	Access    Access // the peer's rights, where the MR allows it too; no FLUSH if MaxDestRead is 0
 
-	Remote   Endpoint // QPN, PSN, and GID or LID are used; the LID is a router's, if the peer is behind one
-	GIDIndex int      // ours, in the port's table
+	Remote   Endpoint // only its QPN, PSN, GID and LID count; the LID is a router's if the peer is behind one
+	GIDIndex int      // of this side, in the port's GID table
 	// PathAttr has Global if there is a GRH, as always over RoCE.
 	PathAttr
 	MTU         int    // bytes
 	PSN         uint32 // first packet sequence number that this side sends
 	MinRNRTimer uint8
-	MaxDestRead uint8 // READs, atomics and FLUSHes that the peer has in flight
-	MaxRead     uint8 // ours
+	MaxDestRead uint8 // READs, atomics and FLUSHes that the peer may have in flight
+	MaxRead     uint8 // those that this side may have in flight
 	Timeout     uint8
 	RetryCount  uint8
 	RNRRetry    uint8
 }
 
-// ConnectManaged is [QP.Connect] with what a connection manager has settled:
-// the queue pair's own port, GID and packet sequence number are not used.
+// ConnectManaged is [QP.Connect] with the attributes of a connection manager. It does not use the queue
+// pair's own port, GID and packet sequence number. The error is EINVAL for attributes that no
+// connection manager gives.
 func (q *QP) ConnectManaged(a ManagedAttr) error {
 	if err := q.enter(); err != nil {
 		return err

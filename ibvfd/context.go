@@ -46,7 +46,8 @@ type Context struct {
 
 // Open opens the RDMA device of that name ("mlx5_0", "rxe0") through
 // libibverbs. The error is [ErrNotBuilt], [ErrNoLibrary], [ErrBrokenLibrary],
-// [ErrNoDevice], or says which device node could not be opened and why.
+// [ibdev.ErrNoDevice], or says which device node could not be opened and why. The caller closes the
+// Context after everything that was made from it.
 func Open(name string) (*Context, error) {
 	v, err := libibverbs.Load()
 	if err != nil {

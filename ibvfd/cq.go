@@ -18,23 +18,22 @@ import (
 	"github.com/gpurdma/gpurdma/internal/spin"
 )
 
-// CQAttr is what kind of completion queue to make.
+// CQAttr says what kind of completion queue to make.
 type CQAttr struct {
-	// Depth is how many completions it must hold: everything posted and not yet
-	// polled. A queue that overruns kills the queue pairs on it.
+	// Depth is how many completions the queue must hold at least: one for each work request that
+	// is posted and whose completion is not polled yet. If the queue overruns, the NIC takes it and
+	// its queue pairs to the error state.
 	Depth int
-	// Events lets Wait sleep. The queue then has a completion channel of its
-	// own, which is a descriptor.
+	// Events makes a completion channel for the queue, which takes a descriptor. Wait needs it.
 	Events bool
-	// Vector is the completion vector, that is the interrupt, for the events: 0
-	// and up.
+	// Vector chooses the interrupt of the events, from 0 on.
 	Vector int
 }
 
-// CQ is a completion queue. There are two ways to wait for completions:
-// [CQ.PollUntil] polls, for the lowest latency at the price of a processor for the
-// first 200 us, and [CQ.Wait] sleeps in Go's poller. A program that waits for several queues at once uses the
-// steps of the latter: [CQ.Arm], a [CQ.Poll] of each, [CQ.WaitEvent].
+// CQ is a completion queue. A program has three ways to wait for completions. [CQ.PollUntil] polls:
+// it has the lowest latency, and keeps a processor busy for the first 200 us. [CQ.Wait] sleeps in
+// Go's poller until the NIC raises an event. A program that waits for several queues at once takes
+// the steps of Wait: [CQ.Arm], a [CQ.Poll] of each queue, [CQ.WaitEvent].
 type CQ struct {
 	parent
 	ctx  *Context
@@ -69,12 +68,13 @@ const ackBatch = 128
 var cqSerial atomic.Uint64
 
 // CreateCQ makes a completion queue for at least depth completions, without
-// events.
+// events. See [Context.CreateCQWith].
 func (c *Context) CreateCQ(depth int) (*CQ, error) {
 	return c.CreateCQWith(CQAttr{Depth: depth})
 }
 
-// CreateCQWith makes a completion queue. Close it after the queue pairs on it.
+// CreateCQWith makes a completion queue. The error is EINVAL for a depth or a vector that no device
+// has, and otherwise that of ibv_create_cq. The caller closes the queue pairs first, then the queue.
 func (c *Context) CreateCQWith(attr CQAttr) (*CQ, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
@@ -124,9 +124,9 @@ func (c *Context) explainCreateCQ(attr CQAttr, err error) error {
 	return e
 }
 
-// Poll takes up to len(wc) completions and returns how many there were, 0 if
-// none. It crosses into C once and allocates nothing. Completions come back in
-// wc; their Status says whether the work request succeeded.
+// Poll takes up to len(wc) completions out of the queue, writes them to wc and returns how many
+// there were: 0 if none. Each one's Status says whether its work request succeeded. Poll calls C
+// once and allocates nothing. The error is os.ErrClosed, or EIO if the provider cannot poll.
 func (cq *CQ) Poll(wc []WC) (int, error) {
 	cq.poll.Lock()
 	defer cq.poll.Unlock()
@@ -144,10 +144,10 @@ func (cq *CQ) Poll(wc []WC) (int, error) {
 // kernel thread of a software NIC may run.
 const pollSleep = 20 * time.Microsecond
 
-// PollUntil polls until there is at least one completion, or ctx ends, whose
-// error it then returns. It looks all the time for 200 us, and then every 20 us, as
-// the kernel thread of a software NIC may need the processor. A program that wants no sleep
-// calls [CQ.Poll] in a loop.
+// PollUntil polls until there is at least one completion, and returns as [CQ.Poll] does. If ctx ends
+// first, the error is ctx's. PollUntil polls without a pause for 200 us, and then every 20 us, because
+// the kernel thread of a software NIC may need the processor. A program that wants no pause calls
+// Poll in a loop.
 func (cq *CQ) PollUntil(ctx context.Context, wc []WC) (int, error) {
 	if len(wc) == 0 {
 		return 0, nil
@@ -166,17 +166,16 @@ func (cq *CQ) PollUntil(ctx context.Context, wc []WC) (int, error) {
 	}
 }
 
-// Wait sleeps until there is at least one completion, and takes up to len(wc)
-// of them. It returns how many, or ctx's error once ctx has ended. The queue must
-// have been made with Events. Several goroutines may wait; each completion goes
-// to one of them. A Close of the queue ends the wait with os.ErrClosed.
+// Wait sleeps until there is at least one completion, and returns as [CQ.Poll] does. If ctx ends
+// first, the error is ctx's; if the queue is closed, os.ErrClosed. A queue made without
+// CQAttr.Events answers EOPNOTSUPP. Several goroutines may wait: each completion goes to one of
+// them.
 func (cq *CQ) Wait(ctx context.Context, wc []WC) (int, error) {
 	return cq.waitFor(ctx, wc, notifyAny)
 }
 
-// WaitSolicited is Wait that only a receive whose sender set SendSolicited
-// wakes, or a completion in error. It takes whatever is there: completions of
-// other kinds that have come meanwhile, too.
+// WaitSolicited is Wait, but only a receive whose sender set SendSolicited, or a completion in
+// error, wakes it. It then takes all kinds of completions.
 func (cq *CQ) WaitSolicited(ctx context.Context, wc []WC) (int, error) {
 	return cq.waitFor(ctx, wc, notifySolicited)
 }
@@ -231,9 +230,9 @@ func (cq *CQ) sleep(ctx context.Context, wc []WC, mode notify) (int, error) {
 	}
 }
 
-// Arm has the next completion raise an event, for [CQ.WaitEvent]. An
-// earlier completion raises none: Poll after Arm. A queue that is armed already is
-// left as it is. It must have been made with Events.
+// Arm asks the NIC for an event at the next completion, for which [CQ.WaitEvent] waits. A
+// completion that came before raises no event, so the caller polls after Arm. Arm leaves a queue
+// that is armed as it is. A queue made without CQAttr.Events answers EOPNOTSUPP.
 func (cq *CQ) Arm() error {
 	if cq.events == nil {
 		return cq.noChannel()
@@ -257,10 +256,10 @@ func (cq *CQ) arm(mode notify) error {
 	return nil
 }
 
-// WaitEvent sleeps until the queue raises an event, which is not armed any more
-// then; the error is ctx's, or os.ErrClosed. It takes no completion, and there
-// may be none: another goroutine may have polled. Until it returns, no other goroutine
-// sleeps in Wait. The queue must have been made with Events.
+// WaitEvent sleeps until the queue raises an event. The queue is not armed any more then. WaitEvent
+// takes no completion, and there may be none, because another goroutine may have polled. Only one
+// goroutine sleeps at a time: calls of Wait queue up behind it. The error is ctx's, os.ErrClosed, or
+// EOPNOTSUPP for a queue made without CQAttr.Events.
 func (cq *CQ) WaitEvent(ctx context.Context) error {
 	for {
 		if err := cq.turn(ctx); err != nil {
@@ -292,7 +291,7 @@ func (cq *CQ) event(ctx context.Context) error {
 	}
 }
 
-// acknowledge ends the events that were taken; destroying the CQ waits for it.
+// acknowledge tells libibverbs that the events were taken: ibv_destroy_cq waits for that.
 func (cq *CQ) acknowledge() {
 	if cq.unacked > 0 {
 		cq.v.Ack(cq.unacked)
@@ -300,11 +299,11 @@ func (cq *CQ) acknowledge() {
 	}
 }
 
-// Attr is what the queue was made with.
+// Attr returns what the queue was made with.
 func (cq *CQ) Attr() CQAttr { return cq.attr }
 
-// Close destroys the queue. It answers [dmabuf.ErrInUse], and destroys
-// nothing, while queue pairs use it. Closing again does nothing.
+// Close destroys the queue. While queue pairs use it, Close destroys nothing and answers
+// [dmabuf.ErrInUse]. Closing again does nothing.
 func (cq *CQ) Close() error {
 	return cq.close("ibv_destroy_cq", cq.ctx.name, func() error {
 		if cq.events != nil {

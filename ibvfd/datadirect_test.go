@@ -92,6 +92,22 @@ func TestContextDataDirect(t *testing.T) {
 	}
 }
 
+// A driver that the kernel did not name is not taken for another than mlx5, and the next call
+// asks again.
+func TestDataDirectDriverUnknown(t *testing.T) {
+	s := newScript()
+	s.mover = moverDir
+	k := &kernel{driver: 1000, reg: always(0)}
+	c := scripted(t, s, k).Context()
+	if _, has, why := c.DataDirect(); has || !strings.Contains(why, "not known") || !strings.Contains(why, "EINVAL") {
+		t.Errorf("%v: %q", has, why)
+	}
+	k.driver = driverMLX5
+	if function, has, why := c.DataDirect(); !has || function.String() != "0008:03:00.0" {
+		t.Errorf("asked again: %v, %v: %q", function, has, why)
+	}
+}
+
 // A closed context is not asked.
 func TestDataDirectClosed(t *testing.T) {
 	s := newScript()

@@ -20,7 +20,7 @@ type EventType int
 // The events. What each means is in ibv_get_async_event(3).
 const (
 	EventCQErr            EventType = 0 // of Event.CQ: it overran, and its queue pairs are dead
-	EventQPFatal          EventType = 1 // of Event.QP, as the next five
+	EventQPFatal          EventType = 1 // of Event.QP, as the next six
 	EventQPRequestErr     EventType = 2
 	EventQPAccessErr      EventType = 3
 	EventCommEst          EventType = 4 // the first packet came while the queue pair was in RTR
@@ -74,13 +74,15 @@ func (e Event) String() string {
 	return e.Type.String()
 }
 
-// Events yields the device's asynchronous events as they come, sleeping in Go's
-// poller between them, until the loop is left or ctx ends: the last pair then
-// has ctx's error, or os.ErrClosed if the Context was closed. Each event is
-// acknowledged when it is taken, so that the loop's body may close the object
-// it names. Of several loops, each event goes to one. Events that no
-// loop takes stay with the kernel and harm nothing. [Context.EventChannel] is
-// the same for a program that waits for something else too.
+// Events yields the device's asynchronous events as they come, and sleeps in Go's poller between
+// them. It ends when the loop is left, when ctx ends, when the Context is closed and when the
+// device is gone. The last pair of the latter three has the error: ctx's, os.ErrClosed, or that of
+// the device.
+//
+// Events acknowledges each event before it yields it, so the loop's body may close the object that
+// the event names. If several loops run, each event goes to one of them. An event that no loop
+// takes stays in the kernel and harms nothing. A program that waits for something else too takes
+// [Context.EventChannel].
 func (c *Context) Events(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for {
@@ -92,11 +94,11 @@ func (c *Context) Events(ctx context.Context) iter.Seq2[Event, error] {
 	}
 }
 
-// EventChannel is Events as a channel, for a select. It is closed when ctx ends,
-// the Context is closed or the device is gone; why then says which, and waits
-// until then if it is asked earlier. An event that is not received when ctx
-// ends is lost. ctx has to end for the channel's goroutine to do so while an event
-// waits to be received.
+// EventChannel is [Context.Events] as a channel, for a select. The channel is closed when ctx ends,
+// the Context is closed or the device is gone. why waits for that and returns the error.
+//
+// A goroutine of its own sends the events. While it waits for a receiver only the end of ctx ends
+// it, so the caller must end ctx, and the event that it held then is lost.
 func (c *Context) EventChannel(ctx context.Context) (events <-chan Event, why func() error) {
 	list, ended := make(chan Event), make(chan struct{})
 	var end error

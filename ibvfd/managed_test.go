@@ -49,7 +49,7 @@ func TestConnectManaged(t *testing.T) {
 	}
 	for name, change := range map[string]func(*ManagedAttr){
 		"nothing settled": func(a *ManagedAttr) { *a = ManagedAttr{} }, "port 256": func(a *ManagedAttr) { a.Port = 256 },
-		"GID index": func(a *ManagedAttr) { a.GIDIndex = 256 }, "MTU": func(a *ManagedAttr) { a.MTU = 128 }, "P_Key index": func(a *ManagedAttr) { a.PKeyIndex = -1 },
+		"GID index": func(a *ManagedAttr) { a.GIDIndex = 256 }, "MTU": func(a *ManagedAttr) { a.MTU = 128 }, "negative MTU": func(a *ManagedAttr) { a.MTU = -1 }, "P_Key index": func(a *ManagedAttr) { a.PKeyIndex = -1 },
 	} {
 		b := a
 		change(&b)

@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// MR is a memory region. Its keys work with the queue pairs of its PD, and the
-// remote key with their peers. [MR.Rereg] may change everything but the MR
-// itself.
+// MR is a memory region. The queue pairs of its PD name it by the local key, and their peers by the
+// remote key. [MR.Rereg] may change everything but the *MR itself.
 type MR struct {
 	mu     sync.Mutex // held while Close, Rereg, DropOld or ID is under way
 	closed bool
@@ -29,13 +28,13 @@ func (m *MR) reg() *registration {
 	return &m.first
 }
 
-// RegMR registers memory. A refusal is a *[RegError]; a PD or Owner that is
-// closed already is os.ErrClosed.
+// RegMR registers memory. A refusal is a *[RegError]. The error is os.ErrClosed if the PD or the Owner
+// is closed. The caller closes the MR before the PD.
 //
 // For a dma-buf the kernel needs Linux 5.12 and a driver that registers them:
 // in 6.1 mlx5 and efa, in 6.12 also irdma and bnxt_re, in 7.2 also mana and
-// ionic. rdma-core has ibv_reg_dmabuf_mr since version 34. Where the provider
-// lacks the op, RouteAuto calls the kernel directly; [MR.Route] tells.
+// ionic. rdma-core has ibv_reg_dmabuf_mr since version 34. If the provider
+// does not implement it, RouteAuto calls the kernel directly: [MR.Route] says so.
 func (pd *PD) RegMR(attr MRAttr) (*MR, error) {
 	mr := pd.mrs.next()
 	if err := mr.first.register(pd, &attr); err != nil {
@@ -44,9 +43,8 @@ func (pd *PD) RegMR(attr MRAttr) (*MR, error) {
 	return mr, nil
 }
 
-// mrBlocks hands out MRs from blocks: to allocate each by itself takes longer
-// than all else that Go does for a registration. A block lives as long as one
-// of its MRs is referred to.
+// mrBlocks allocates MRs in blocks, because an allocation for each takes longer than all else that Go
+// does for a registration. The garbage collector keeps a block as long as one of its MRs is in use.
 type mrBlocks struct{ now atomic.Pointer[mrBlock] }
 
 type mrBlock struct {
@@ -68,7 +66,7 @@ func (b *mrBlocks) next() *MR {
 	return &fresh.mrs[0]
 }
 
-// MRState is what an MR is at one moment.
+// MRState has the values of an MR that belong together.
 type MRState struct {
 	PD         *PD
 	LKey, RKey uint32
@@ -78,48 +76,47 @@ type MRState struct {
 	Route      Route
 }
 
-// State returns what belongs together. While another goroutine may call Rereg,
-// LKey and then IOVA can be those of two registrations; State's never are.
+// State returns the values of one registration. If another goroutine calls Rereg meanwhile, a call of
+// LKey and one of IOVA may return the values of two registrations.
 func (m *MR) State() MRState {
 	r := m.reg()
 	return MRState{r.pd, r.made.lkey, r.made.rkey, r.iova, r.length, r.access, r.route()}
 }
 
-// PD is the protection domain that the MR belongs to.
+// PD returns the protection domain that the MR belongs to.
 func (m *MR) PD() *PD { return m.reg().pd }
 
-// LKey is the key for the SGEs of work requests of this PD.
+// LKey returns the key for the SGEs of work requests of this PD.
 func (m *MR) LKey() uint32 { return m.reg().made.lkey }
 
-// RKey is the key for the peer's RDMA operations. Some drivers have none (0)
+// RKey returns the key for the peer's RDMA operations. Some drivers have none (0)
 // for an MR without remote access.
 func (m *MR) RKey() uint32 { return m.reg().made.rkey }
 
-// IOVA is the address of the MR's first byte in work requests.
+// IOVA returns the address of the MR's first byte in work requests.
 func (m *MR) IOVA() uint64 { return m.reg().iova }
 
-// Length is the MR's length in bytes.
+// Length returns the MR's length in bytes.
 func (m *MR) Length() uint64 { return m.reg().length }
 
-// Access is what the MR allows.
+// Access returns the access that the MR allows.
 func (m *MR) Access() Access { return m.reg().access }
 
-// Route is the way the registration took.
+// Route returns the call that registered the MR.
 func (m *MR) Route() Route { return m.reg().route() }
 
-// Why says more about the route: which DMA function moves the bytes (Data Direct), or why
-// none does although the NIC's card has one. It is "" otherwise.
+// Why gives the reason for the route. With Data Direct it names the PCI function that moves the bytes;
+// if the NIC's card has such a function and the MR does not use it, it says why. Otherwise it is "".
 func (m *MR) Why() string { return m.reg().why }
 
-// RegTime is how long the library or the kernel took to register: neither our
-// own checks nor a context's first probe are in it. It is 0 unless MRAttr.Timed
-// asked for it.
+// RegTime returns how long the library or the kernel took to register, without this package's checks
+// and a context's first probe. It is 0 without MRAttr.Timed.
 func (m *MR) RegTime() time.Duration { return m.reg().took }
 
-// Close deregisters the MR and the registrations that [MR.Rereg] kept, and releases
-// its owner. Queue pairs that still use it get errors. If the kernel refuses (a
-// memory window is bound to it), the MR stays registered and open, and Close
-// may be called again. Closing again after success does nothing.
+// Close deregisters the MR and the registrations that [MR.Rereg] kept, and releases the owner. Work
+// requests that still name the MR fail. If the kernel refuses, as while a memory window is bound, the
+// MR stays registered and open, and the caller may call Close again. Closing again after success
+// does nothing.
 func (m *MR) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,7 +135,7 @@ func (m *MR) Close() error {
 	return err
 }
 
-// keep keeps r beside what the MR shows; m.mu is held.
+// keep keeps a registration that the MR does not show any more. m.mu is held.
 func (m *MR) keep(r *registration) { r.older, m.old = m.old, r }
 
 // dropOld deregisters the registrations that Rereg kept; m.mu is held. A
@@ -157,7 +154,8 @@ func (m *MR) dropOld() (err error) {
 	return err
 }
 
-// CloseAll closes MRs. It goes on after a failure and returns what is left.
+// CloseAll closes MRs. If one cannot be closed, CloseAll goes on with the others. It returns those
+// that are left, and the errors joined.
 func CloseAll(mrs []*MR) (left []*MR, err error) {
 	for _, mr := range mrs {
 		if e := mr.Close(); e != nil {
@@ -182,8 +180,8 @@ type MRID struct {
 	Handle      uint32 `json:"handle"` // uverbs object handle, of the context's descriptor
 }
 
-// ID returns the MR's identity. It asks RDMA netlink for the device's MRs,
-// once for all MRs registered so far.
+// ID returns the MR's identity. It asks RDMA netlink for the device's MRs, once for all MRs that were
+// registered before.
 func (m *MR) ID() MRID {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -37,20 +37,20 @@ type RoutePolicy int
 
 // The policies.
 const (
-	// RouteAuto takes ibv_reg_dmabuf_mr, and the ioctl where the provider has
-	// no such op.
+	// RouteAuto takes ibv_reg_dmabuf_mr, and the kernel's ioctl if the provider does not
+	// implement that.
 	RouteAuto RoutePolicy = iota
 	// RouteProviderOnly takes ibv_reg_dmabuf_mr only.
 	RouteProviderOnly
 	// RouteIoctlOnly calls the kernel's REG_DMABUF_MR on the context's
 	// descriptor, past the provider.
 	RouteIoctlOnly
-	// RouteAutoPeerDirect is RouteAuto, and where no route registers dma-bufs
-	// with this NIC, or the memory has none, peer-direct on MRAttr.Pointer.
+	// RouteAutoPeerDirect is RouteAuto, and then peer-direct on MRAttr.Pointer if no route
+	// registers dma-bufs with this NIC, or if the memory has no dma-buf.
 	RouteAutoPeerDirect
 )
 
-// Route is the way a registration took.
+// Route is the call that registered an MR.
 type Route string
 
 // The routes.
@@ -61,12 +61,12 @@ const (
 	RouteRegMREx  Route = "ibv_reg_mr_ex"       // the same, by the newer call (rdma-core 59)
 	RouteIoctl    Route = "REG_DMABUF_MR ioctl" // the kernel's method, called directly
 
-	// RouteDataDirect is RouteProvider by mlx5's own call: the DMA function of the NIC's
-	// card moves the bytes, past the CPU, and not the NIC's PCI function.
+	// RouteDataDirect is the call of mlx5's library for Data Direct. The NIC then moves the bytes by
+	// another PCI function of its card, which has a path to the GPU that does not pass the CPU.
 	RouteDataDirect Route = "mlx5dv_reg_dmabuf_mr"
 
-	// RoutePeerDirect is ibv_reg_mr on a device pointer, which a peer-memory
-	// client in the kernel makes addresses of.
+	// RoutePeerDirect is ibv_reg_mr on a device pointer. A peer-memory client in the kernel gives
+	// the NIC's driver the bus addresses.
 	RoutePeerDirect Route = "peer-direct"
 )
 
@@ -79,11 +79,12 @@ type MRAttr struct {
 	// memory from mmap or C.
 	Host []byte
 
-	// Buf is the dma-buf of a DMABufFD MR. It may be closed once RegMR has
-	// returned: the MR holds the buffer. If Buf is nil, FD is used and
-	// borrowed for the call. With an FD below 0 and a Pointer, the memory has no
-	// dma-buf: RouteAutoPeerDirect registers the pointer, where a peer-memory client
-	// is registered, and every other policy answers EOPNOTSUPP, SkipChecks or not.
+	// Buf is the dma-buf of a DMABufFD MR. The caller may close it once RegMR has returned,
+	// because the MR holds the buffer. If Buf is nil, RegMR borrows FD for the call.
+	//
+	// A negative FD and a Pointer say that the memory has no dma-buf. RouteAutoPeerDirect then
+	// registers the pointer, if the kernel has a peer-memory client. Every other policy answers
+	// EOPNOTSUPP, also with SkipChecks.
 	Buf    *dmabuf.Buf
 	FDType FDType
 	FD     int
@@ -94,15 +95,14 @@ type MRAttr struct {
 	// the MR is closed.
 	Pointer uint64
 
-	// Offset and Length choose the range, in bytes, of the dma-buf, of Host, or
-	// from Pointer on.
+	// Offset and Length choose the range in bytes: of the dma-buf, of Host, or from Pointer on.
 	// Neither needs to be aligned. Length must not be 0.
 	Offset, Length uint64
 
-	// IOVA is the address by which work requests name the range's first byte.
-	// For a dma-buf it must equal Offset within a page
-	// (IOVA % pagesize == Offset % pagesize; ibv_reg_dmabuf_mr(3)). For host
-	// memory and device pointers 0 stands for the memory's own virtual address.
+	// IOVA is the address by which work requests name the range's first byte. For a dma-buf its
+	// place within a page must be that of Offset (IOVA % pagesize == Offset % pagesize;
+	// ibv_reg_dmabuf_mr(3)). For host memory and device pointers 0 stands for the memory's own
+	// virtual address.
 	IOVA uint64
 
 	// Access is what the MR allows, and no more: 0 is reading by the local NIC
@@ -110,23 +110,23 @@ type MRAttr struct {
 	// RemoteAtomic and RelaxedOrdering only.
 	Access Access
 
-	// Owner, if set, is held until the MR is closed: memory that must not be
-	// freed before.
+	// Owner, if set, is the memory's owner. The MR holds it until it is closed, so that the memory
+	// is not freed before.
 	Owner dmabuf.Holder
 
 	// Policy chooses the route for a dma-buf.
 	Policy RoutePolicy
 
-	// NoDataDirect keeps RouteAuto and RouteProviderOnly from RouteDataDirect, which they
-	// take for the memory of an NVIDIA GPU where the NIC has a DMA function
-	// ([Context.DataDirect]) and IOVA is aligned to pages. [MR.Why] tells.
+	// NoDataDirect keeps RegMR from RouteDataDirect. Without it every policy but RouteIoctlOnly
+	// takes that route for the memory of an NVIDIA GPU, if the NIC has such a function
+	// ([Context.DataDirect]) and IOVA is a multiple of the page size. [MR.Why] gives the reason.
 	NoDataDirect bool
 
-	// Timed measures the registration: [MR.RegTime].
+	// Timed measures how long the registration takes: [MR.RegTime].
 	Timed bool
 
-	// SkipChecks passes everything to the library and the kernel as it is, to
-	// see what they say.
+	// SkipChecks passes the attributes to the library and the kernel unchecked, to see what these
+	// answer.
 	SkipChecks bool
 }
 

@@ -26,9 +26,9 @@ const (
 	MWType2 MWType = 2
 )
 
-// MW is a memory window: a part of an MR, with a remote key and rights of its
-// own that come and go without registering anything. Windows are for host
-// memory: the kernel gives no dma-buf MR AccessMWBind.
+// MW is a memory window: a part of an MR with a remote key and rights of its own. To bind it and to
+// unbind it registers nothing. Windows are for host memory: the kernel gives no dma-buf MR
+// AccessMWBind.
 type MW struct {
 	life
 	pd  *PD
@@ -37,7 +37,7 @@ type MW struct {
 	key atomic.Uint32 // 0 once closed
 }
 
-// AllocMW allocates a memory window, bound to nothing.
+// AllocMW allocates a memory window that is not bound. The caller closes it before the PD.
 func (pd *PD) AllocMW(typ MWType) (*MW, error) {
 	if err := pd.enter(); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (pd *PD) AllocMW(typ MWType) (*MW, error) {
 	return mw, nil
 }
 
-// MWBind is what to bind a memory window to.
+// MWBind says to which memory BindMW binds a memory window.
 type MWBind struct {
 	ID    uint64 // comes back in WC.ID
 	Flags SendFlags
@@ -75,9 +75,9 @@ type MWBind struct {
 	Access       Access // of AccessRemoteRead, RemoteWrite and RemoteAtomic
 }
 
-// BindMW posts the binding of a memory window, in order with the queue pair's
-// other work requests, and returns the window's new remote key, which holds once
-// the binding has completed. A completion in error leaves the window unbound.
+// BindMW posts the binding of a memory window, in order with the queue pair's other work requests. It
+// returns the window's new remote key, which is valid once the binding has completed. After a
+// completion in error the window is unbound.
 func (q *QP) BindMW(mw *MW, b MWBind) (rkey uint32, err error) {
 	if err := q.enter(); err != nil {
 		return 0, err
@@ -132,13 +132,12 @@ func (q *QP) badBind(mw *MW, b *MWBind, mr libibverbs.MR) error {
 	return e
 }
 
-// RKey is the window's remote key since the last binding that was posted. It is 0
-// once the window is closed.
+// RKey returns the remote key of the last binding that was posted, and 0 once the window is closed.
 func (mw *MW) RKey() uint32 { return mw.key.Load() }
 
-// Close deallocates the window, bound or not. Do so before its MR and, with a
-// window of type 2, before the queue pair that bound it: rxe takes 50 s to
-// destroy a queue pair with a bound window. Closing again does nothing.
+// Close deallocates the window, bound or not. The caller closes it before its MR, and a window of type
+// 2 before the queue pair that bound it: rxe takes 50 s to destroy a queue pair with a bound window.
+// Closing again does nothing.
 func (mw *MW) Close() error {
 	return mw.end(func() error {
 		if err := mw.v.Dealloc(); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
-// PD is a protection domain: MRs, queue pairs, SRQs, address handles and
-// memory windows of one PD work together.
+// PD is a protection domain. A queue pair reaches MRs, SRQs, address handles and memory windows of
+// its own PD only.
 type PD struct {
 	parent
 	ctx *Context
@@ -31,7 +31,8 @@ type PD struct {
 	left   []*MR // that Discard could not deregister
 }
 
-// AllocPD allocates a protection domain.
+// AllocPD allocates a protection domain. The caller closes it after everything that was made from
+// it, and before the Context.
 func (c *Context) AllocPD() (*PD, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
@@ -45,13 +46,13 @@ func (c *Context) AllocPD() (*PD, error) {
 	return &PD{ctx: c, v: v, handle: v.Handle()}, nil
 }
 
-// Context is the device that the PD belongs to.
+// Context returns the device that the PD belongs to.
 func (pd *PD) Context() *Context { return pd.ctx }
 
-// AllocHost allocates zeroed host memory for MRs of this PD. Where the library has
-// ibv_alloc_buf (rdma-core 65), the provider chooses the memory: in a confidential guest a
-// NIC reaches only some of it. Elsewhere it is [hostmem.Alloc]'s. The PD stays in use
-// until the memory is closed.
+// AllocHost allocates size bytes of zeroed host memory for MRs of this PD. If libibverbs and the
+// provider have ibv_alloc_buf (rdma-core 64), the provider chooses the memory: in a confidential
+// guest a NIC reaches only some of it. Otherwise [hostmem.Alloc] does. The caller closes the memory.
+// The PD stays in use until then.
 func (pd *PD) AllocHost(size int) (*hostmem.Buf, error) {
 	page := os.Getpagesize()
 	if size <= 0 || size > int(^uint(0)>>1)-page {
@@ -83,9 +84,9 @@ func (pd *PD) AllocHost(size int) (*hostmem.Buf, error) {
 	return buf, err
 }
 
-// Close frees the PD. It answers [dmabuf.ErrInUse], and frees nothing, while
-// MRs, queue pairs or anything else of it is open. MRs that
-// [PD.Discard] could not deregister, it deregisters first. Closing again does nothing.
+// Close frees the PD. While anything that was made from it is open, Close frees nothing and answers
+// [dmabuf.ErrInUse]. It first tries again to deregister the MRs that [PD.Discard] could not
+// deregister. Closing again does nothing.
 func (pd *PD) Close() error {
 	left := pd.Discard()
 	err := pd.close("ibv_dealloc_pd", pd.ctx.name, func() error {
@@ -101,8 +102,8 @@ func (pd *PD) Close() error {
 	return err
 }
 
-// Discard closes MRs of the PD that only the caller has. An MR that cannot be
-// deregistered stays with the PD: the next Discard, and Close, try again.
+// Discard closes MRs of the PD that no other code uses, and returns the errors joined. An MR that
+// cannot be deregistered stays with the PD: the next Discard, and Close, try again.
 func (pd *PD) Discard(mrs ...*MR) (err error) {
 	pd.leftMu.Lock()
 	defer pd.leftMu.Unlock()

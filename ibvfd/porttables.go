@@ -12,8 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
-// PKeys reads a port's P_Key table: by index, 0 where a place is not in use. A port that
-// the device does not have, or has no table of, is fs.ErrNotExist.
+// PKeys reads a port's P_Key table, by index. A place that is not in use is 0. The error is
+// fs.ErrNotExist if the device has no such port, or the port no table.
 func (c *Context) PKeys(port int) ([]ibdev.PKey, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
@@ -70,8 +70,8 @@ func (c *Context) PKeyIndex(port int, key ibdev.PKey) (int, error) {
 	return 0, e
 }
 
-// ChooseGID picks a GID of a port from its table as it is now, and says why.
-// The error is [ErrNoGID] with what is wrong with each entry.
+// ChooseGID reads a port's GID table, picks the entry that fits w best, and says why. If none fits,
+// the error is [gid.ErrNone] and says what is wrong with each entry.
 func (c *Context) ChooseGID(port int, w gid.Wish) (ibdev.GID, string, error) {
 	if err := c.enter(); err != nil {
 		return ibdev.GID{}, "", err
@@ -105,7 +105,7 @@ func (c *Context) ChooseGID(port int, w gid.Wish) (ibdev.GID, string, error) {
 	return g, why, nil
 }
 
-// QueryGID reads an entry of a port's GID table as it is now.
+// QueryGID reads an entry of a port's GID table from sysfs.
 func (c *Context) QueryGID(port, index int) (ibdev.GID, error) {
 	if err := c.enter(); err != nil {
 		return ibdev.GID{}, err
@@ -120,8 +120,8 @@ func (c *Context) QueryGID(port, index int) (ibdev.GID, error) {
 	return gid, nil
 }
 
-// gidTable lists a port's GIDs in use. One call of libibverbs' tells them;
-// sysfs has a file for each of the table's places, a thousand of them on rxe.
+// gidTable lists a port's GIDs in use. libibverbs gives them in one call. sysfs has a file for each
+// place of the table, a thousand of them on rxe, and is read if libibverbs has no such call.
 func (c *Context) gidTable(port int) ([]ibdev.GID, error) {
 	all, ports, err := c.v.GIDs()
 	if err != nil {

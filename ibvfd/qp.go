@@ -20,7 +20,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
-// QPAttr is what kind of queue pair to make.
+// QPAttr says what kind of queue pair to make.
 type QPAttr struct {
 	Type             QPType
 	SendCQ, RecvCQ   *CQ
@@ -53,12 +53,11 @@ type QPAttr struct {
 	QKey uint32
 }
 
-// QP is a queue pair. An RC one is connected with one peer by [QP.Connect]; a
-// UD one sends to any, once it is active ([QP.Activate]), by address handles
-// ([QP.CreateAH]).
+// QP is a queue pair. [QP.Connect] connects an RC queue pair with one peer. [QP.Activate] brings up a
+// UD queue pair, which then sends to any peer by address handles ([QP.CreateAH]).
 //
-// PostSend, PostRecv and the CQs' Poll may run at the same time; each of them
-// serves one caller after the other.
+// PostSend, PostRecv and the CQs' Poll may run at the same time. Each of them serves one caller
+// after the other.
 type QP struct {
 	life
 	pd    *PD
@@ -79,7 +78,8 @@ type QP struct {
 	}
 }
 
-// CreateQP makes a queue pair in the RESET state. Close it before its CQs, its
+// CreateQP makes a queue pair in the RESET state. If the provider refuses it, the error compares
+// attr with the device's limits. The caller closes the queue pair before its CQs, its
 // SRQ and the PD.
 func (pd *PD) CreateQP(attr QPAttr) (*QP, error) {
 	if err := pd.enter(); err != nil {
@@ -215,22 +215,21 @@ func extendedRemedy(init *libibverbs.QPInit) string {
 	return strings.Join(list, "; ")
 }
 
-// Num is the queue pair's number.
+// Num returns the queue pair's number (QPN).
 func (q *QP) Num() uint32 { return q.num }
 
-// Attr is the queue pair's attributes as granted: depths and SGE counts may be
-// larger than asked for.
+// Attr returns the queue pair's attributes as the provider granted them: depths and SGE counts may
+// be larger than asked for.
 func (q *QP) Attr() QPAttr { return q.attr }
 
-// Local is this side's Endpoint, for the peer's Connect. It changes with
-// [QP.Reset].
+// Local returns this side's Endpoint, for the peer's Connect. [QP.Reset] changes it.
 func (q *QP) Local() Endpoint {
 	e := q.local
 	e.PSN = q.psn.Load()
 	return e
 }
 
-// choosePSN has sends begin at another packet number than before.
+// choosePSN chooses another first packet number than before.
 func (q *QP) choosePSN() { q.psn.Store((q.psn.Load() + 1 + rand.Uint32N(1<<24-1)) & (1<<24 - 1)) }
 
 // State asks the device for the queue pair's state.
@@ -246,9 +245,10 @@ func (q *QP) State() (QPState, error) {
 	return QPState(s), nil
 }
 
-// PostSend posts work requests in order and returns how many were taken. It
-// crosses into C once and allocates nothing. If posted < len(wrs), err says
-// why wrs[posted] was refused, and those before it are under way.
+// PostSend posts work requests in order and returns how many the provider took. If posted is less
+// than len(wrs), err says why wrs[posted] was refused; the NIC works on those before it. PostSend
+// calls C once and allocates nothing. The memory of a work request stays as it is until the work
+// request has completed, or with SendInline until PostSend has returned.
 func (q *QP) PostSend(wrs []SendWR) (posted int, err error) {
 	q.send.Lock()
 	defer q.send.Unlock()
@@ -266,8 +266,8 @@ func (q *QP) PostSend(wrs []SendWR) (posted int, err error) {
 	return posted, q.explainPost("ibv_post_send", posted, q.attr.SendDepth, q.attr.SendSGE, bad, errno)
 }
 
-// PostRecv posts receives under PostSend's rules. A queue pair takes them from
-// INIT on; one with an SRQ takes none.
+// PostRecv posts receives, and returns as [QP.PostSend] does. A queue pair takes receives in INIT
+// and every later state. A queue pair with an SRQ takes none: they are posted to the SRQ.
 func (q *QP) PostRecv(wrs []RecvWR) (posted int, err error) {
 	q.recv.Lock()
 	defer q.recv.Unlock()
@@ -297,11 +297,11 @@ func (q *QP) explainPost(op string, posted, depth, sges int, bad postRefusal, er
 	return e
 }
 
-// Reset puts the queue pair back to RESET: outstanding work requests are
-// dropped, with or without completions. It ends every state, the error state
-// too; Connect, or Activate, then brings the queue pair back into use. Packets
-// are numbered anew, so that a late one of the old connection does not pass for
-// one of the next: the peer's Connect needs [QP.Local] again.
+// Reset puts the queue pair into RESET from every state, the error state too. The NIC drops the
+// work requests that are posted. Some providers, mlx5 among them, also take completions out of the
+// CQ that were not polled. Connect, or Activate, then brings the queue pair up again. Reset chooses
+// a new first packet number, so that the peer does not take a late packet of the old connection
+// for one of the next: the peer's Connect needs [QP.Local] again.
 func (q *QP) Reset() error {
 	err := q.to(&libibverbs.QPModify{State: int(StateReset)})
 	if err == nil {
@@ -310,18 +310,17 @@ func (q *QP) Reset() error {
 	return err
 }
 
-// Err puts the queue pair into the error state: everything outstanding
-// completes, flushed.
+// Err puts the queue pair into the error state. The NIC then completes everything that is posted as
+// flushed.
 func (q *QP) Err() error { return q.to(&libibverbs.QPModify{State: int(StateErr)}) }
 
-// Drain takes the queue pair from RTS to SQD: a send that the NIC has begun
-// ends, and one that is posted later waits for Resume. [EventSQDrained] comes when
-// the send queue has drained. After Resume, rxe (seen with 6.1 to 7.2) does not start
-// the sends that wait until another work request is posted.
+// Drain takes the queue pair from RTS to SQD. The NIC ends a send that it has begun, and begins no
+// other until Resume. [EventSQDrained] comes when the send queue has drained. rxe (seen with Linux
+// 6.1 to 7.2) does not begin the sends that wait at Resume, but when another one is posted.
 func (q *QP) Drain() error { return q.to(&libibverbs.QPModify{State: int(StateSQD), Notify: true}) }
 
-// Resume takes the queue pair from SQD, or from the SQE state of a UD queue pair
-// after a send that failed, back to RTS.
+// Resume takes the queue pair back to RTS: from SQD, or from SQE, to which a send that failed takes
+// a UD queue pair.
 func (q *QP) Resume() error {
 	s, err := q.State()
 	if err != nil {
@@ -373,8 +372,9 @@ func (q *QP) modify(m *libibverbs.QPModify) error {
 // maxResets bounds how often a reset is repeated.
 const maxResets = 3
 
-// Close destroys the queue pair. Outstanding work requests get no completion;
-// completions already in the CQ stay. Closing again does nothing.
+// Close destroys the queue pair. Work requests that are posted get no completion. Some providers,
+// mlx5 among them, also take completions out of the CQ that were not polled: a caller that needs
+// them polls first. Closing again does nothing.
 func (q *QP) Close() error {
 	return q.end(func() error {
 		q.send.Lock()

@@ -68,18 +68,17 @@ type ReregAttr struct {
 //
 // It happens in one of two ways.
 //
-//   - In place: the kernel makes the change and the keys stay. An MR on a dma-buf
-//     gets another dma-buf, PD and access so with the patches of
-//     kernel/patches/rdma-rereg, and a driver that takes part, as rxe does there:
-//     an operation in flight goes on, each packet of it on the old memory or on
-//     the new. PD and access of other MRs change in place on rxe (Linux 6.4 and
-//     newer) and mlx5 (between local write, remote write and remote read), which
-//     change either everything or nothing; of dma-bufs only before Linux 7.3,
-//     which refuses it. The change holds for operations in flight as well.
-//   - Anew: the memory is registered a second time, the MR shows the new
-//     registration, and the old one ends, at once or by DropOld. Keys and handle
-//     change, and [MR.State] returns the new ones; an operation in flight under the old keys goes
-//     on until the old registration ends, and fails from then on.
+//   - In place: the kernel makes the change and the keys stay. The memory, PD and access of
+//     an MR on a dma-buf change in place with the patches of kernel/patches/rdma-rereg, if
+//     the driver implements the change, as rxe does there. An operation in flight then goes
+//     on, each packet of it on the old memory or on the new. rxe (Linux 6.5 and newer) and
+//     mlx5 (between local write, remote write and remote read) also change PD and access of
+//     other MRs in place, all of it or nothing; those of dma-bufs only before Linux 7.3,
+//     whose core refuses it. The change holds for operations in flight as well.
+//   - Anew: Rereg registers the memory a second time, the MR shows the new registration,
+//     and the old one ends, at once or by DropOld. Keys and handle change, and [MR.State]
+//     returns the new ones. An operation in flight under the old keys goes on until the old
+//     registration ends, and fails from then on.
 //
 // Host memory is always registered anew, and so are a dma-buf in the place of host
 // memory and the reverse. The kernel is never asked to change them: its call for

@@ -13,14 +13,14 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
-// SRQAttr is what kind of shared receive queue to make.
+// SRQAttr says what kind of shared receive queue to make.
 type SRQAttr struct {
 	Depth int // receives that may be outstanding; 0 means 1
 	SGE   int // SGEs in one receive; 0 means 1
 }
 
-// SRQ is a shared receive queue: the receives of several queue pairs, each of
-// which takes the next one when a message comes for it.
+// SRQ is a shared receive queue. It has the receives of several queue pairs: when a message comes for
+// one of these, the NIC takes the next receive.
 type SRQ struct {
 	parent
 	pd    *PD
@@ -34,8 +34,8 @@ type SRQ struct {
 	}
 }
 
-// CreateSRQ makes a shared receive queue. Close it after the queue pairs that
-// use it and before the PD.
+// CreateSRQ makes a shared receive queue. If the provider refuses it, the error compares attr with the
+// device's limits. The caller closes the SRQ after the queue pairs that use it and before the PD.
 func (pd *PD) CreateSRQ(attr SRQAttr) (*SRQ, error) {
 	if err := pd.enter(); err != nil {
 		return nil, err
@@ -80,10 +80,10 @@ func (pd *PD) explainCreateSRQ(attr SRQAttr, err error) error {
 	return e
 }
 
-// Attr is the queue's attributes as granted: both may be larger than asked for.
+// Attr returns the attributes as the provider granted them: both may be larger than asked for.
 func (s *SRQ) Attr() SRQAttr { return SRQAttr{Depth: int(s.depth.Load()), SGE: s.sge} }
 
-// Post posts receives under [QP.PostSend]'s rules.
+// Post posts receives, and returns as [QP.PostSend] does.
 func (s *SRQ) Post(wrs []RecvWR) (posted int, err error) {
 	s.recv.Lock()
 	defer s.recv.Unlock()
@@ -99,8 +99,8 @@ func (s *SRQ) Post(wrs []RecvWR) (posted int, err error) {
 	return posted, e
 }
 
-// SetLimit asks for one EventSRQLimit when fewer than n receives are left. The
-// limit is off after the event, and with n 0.
+// SetLimit asks the NIC for one EventSRQLimit when fewer than n receives are left. The event switches
+// the limit off, and so does n 0.
 func (s *SRQ) SetLimit(n int) error {
 	if depth := s.Attr().Depth; n < 0 || n > depth {
 		return s.explainModify(fmt.Sprintf("limit %d of %d", n, depth), unix.EINVAL)
@@ -115,7 +115,7 @@ func (s *SRQ) SetLimit(n int) error {
 	return nil
 }
 
-// Limit is the limit that is set: 0 for none.
+// Limit asks the device for the limit that is set: 0 is none.
 func (s *SRQ) Limit() (int, error) {
 	if err := s.enter(); err != nil {
 		return 0, err
@@ -128,8 +128,8 @@ func (s *SRQ) Limit() (int, error) {
 	return limit, nil
 }
 
-// Resize makes room for depth receives, which must cover those outstanding. Few
-// devices can.
+// Resize makes room for depth receives, and for no fewer than are posted. Few devices can: the others
+// answer an error of ibv_modify_srq.
 func (s *SRQ) Resize(depth int) error {
 	if depth < 1 || depth > 1<<24 {
 		return s.explainModify(fmt.Sprintf("depth %d", depth), unix.EINVAL)
@@ -154,9 +154,8 @@ func (s *SRQ) explainModify(detail string, err error) error {
 	return e
 }
 
-// Close destroys the queue and drops the receives in it, without completions.
-// It answers [dmabuf.ErrInUse], and destroys nothing, while queue pairs use it.
-// Closing again does nothing.
+// Close destroys the queue. The receives in it get no completions. While queue pairs use the queue,
+// Close destroys nothing and answers [dmabuf.ErrInUse]. Closing again does nothing.
 func (s *SRQ) Close() error {
 	return s.close("ibv_destroy_srq", s.pd.ctx.name, func() error {
 		s.recv.Lock()

@@ -10,6 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/internal/datadirect"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
+	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
@@ -44,9 +45,10 @@ func (c *Context) onlyIoctl() bool {
 	return s != nil && s.ProviderLacks() && s.KernelTakes()
 }
 
-// DataDirect is the DMA function of the NIC's card, which mlx5's driver has taken for the
-// device: a ConnectX-8 or later beside a GPU. has is false if there is none, or if it is not
-// known; why says which. DataDirect asks mlx5's library, once for each context.
+// DataDirect returns the PCI function by which the NIC's card reaches the memory of a GPU
+// directly, and which mlx5's driver has taken for the device: a ConnectX-8 or later has one. has
+// is false if the device has none, or if that is not known: why says which. DataDirect asks
+// mlx5's library, and keeps the answer for the context's life.
 func (c *Context) DataDirect() (function pciaddr.Addr, has bool, why string) {
 	if err := c.enter(); err != nil {
 		return pciaddr.Addr{}, false, "the context is closed"
@@ -58,18 +60,18 @@ func (c *Context) DataDirect() (function pciaddr.Addr, has bool, why string) {
 
 // dataDirect is DataDirect of a context that is in use.
 func (c *Context) dataDirect() *datadirect.Answer {
-	d := c.direct.Load()
-	if d == nil {
-		d = c.askDataDirect()
-		c.direct.Store(d)
+	if d := c.direct.Load(); d != nil {
+		return d
 	}
-	return d
-}
-
-func (c *Context) askDataDirect() *datadirect.Answer {
-	if driver, err := c.file.Identify(); err != nil || driver != uverbs.DriverMLX5 {
-		return &datadirect.Answer{Why: "the NIC's driver is not mlx5"}
+	var a datadirect.Answer
+	switch driver, err := c.file.Identify(); {
+	case err != nil: // and the next call asks again
+		return &datadirect.Answer{Why: "the NIC's driver is not known: " + errno.Text(errnoOf(err))}
+	case driver != uverbs.DriverMLX5:
+		a.Why = "the NIC's driver is not mlx5"
+	default:
+		a = datadirect.Ask(c.v.DataDirect)
 	}
-	a := datadirect.Ask(c.v.DataDirect)
+	c.direct.Store(&a)
 	return &a
 }

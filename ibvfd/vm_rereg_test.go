@@ -23,8 +23,8 @@ const (
 	remoteWrite = ibvfd.AccessLocalWrite | ibvfd.AccessRemoteWrite
 )
 
-// keepsKeys: rxe changes PD and access in place since Linux 6.4.
-func keepsKeys(t testing.TB) bool { return testenv.AtLeast(t, "6.4") }
+// keepsKeys: rxe changes PD and access in place since Linux 6.5.
+func keepsKeys(t testing.TB) bool { return testenv.AtLeast(t, "6.5") }
 
 // dmabufKeepsKeys: ib_umem_check_rereg() refuses dma-bufs from Linux 7.3 on, for all
 // drivers.

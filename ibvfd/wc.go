@@ -3,11 +3,11 @@
 package ibvfd
 
 import (
+	"fmt"
+
 	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
-
-import "fmt"
 
 // WCStatus is how a work request ended. The numbers are those of enum
 // ibv_wc_status.
@@ -88,7 +88,7 @@ const (
 // WC is a work completion. If Status is not WCSuccess, only ID, Status, QPN
 // and VendorErr are valid (ibv_poll_cq(3)).
 type WC struct {
-	ID        uint64
+	ID        uint64 // of the work request
 	Status    WCStatus
 	Opcode    WCOpcode
 	VendorErr uint32
@@ -113,11 +113,12 @@ func (w *WC) Err() error {
 	return &WCError{Status: w.Status, VendorErr: w.VendorErr}
 }
 
-// WCError is a work request that ended in an error. The queue pair is in the
-// error state after it.
+// WCError is a work request that ended in an error. The error takes an RC queue pair to the error
+// state. By the InfiniBand specification a send that fails takes a UD queue pair to the SQE state
+// only, in which its receives go on.
 type WCError struct {
 	Status    WCStatus
-	VendorErr uint32 // the NIC's own code
+	VendorErr uint32 // the NIC's own code; 0 if it gives none
 }
 
 // Error says the status in words.
@@ -134,7 +135,7 @@ func (e *WCError) Is(target error) bool {
 	return ok && t.Status == e.Status
 }
 
-// raw is a completion as the library has it.
+// raw is the completion in the library's form.
 func (w *WC) raw() *libibverbs.WC {
 	return &libibverbs.WC{
 		ByteLen: w.ByteLen, QPNum: w.QPN, SrcQP: w.SrcQP, Flags: uint32(w.Flags),

@@ -13,7 +13,7 @@ type SGE struct {
 	LKey   uint32
 }
 
-// Opcode is what a send work request does. The numbers are those of enum
+// Opcode is the operation of a send work request. The numbers are those of enum
 // ibv_wr_opcode.
 type Opcode uint32
 
@@ -64,8 +64,8 @@ const (
 	SendInline SendFlags = 1 << 3
 )
 
-// FlushPlacement is how far OpFlush pushes data. The numbers are those of enum
-// ibv_placement_type; both may be asked for at once.
+// FlushPlacement says how far OpFlush pushes data. The numbers are those of enum ibv_placement_type. A
+// work request may ask for both.
 type FlushPlacement uint8
 
 // The placements.
@@ -92,9 +92,8 @@ func foreign(sges []SGE) bool {
 	return false
 }
 
-// SendWR is a send work request. It and its SGE list may be reused once
-// PostSend has returned; the memory that the SGEs name belongs to the NIC
-// until the completion.
+// SendWR is a send work request. The caller may change it and its SGE list once PostSend has returned.
+// The memory that the SGEs name belongs to the NIC until the completion.
 type SendWR struct {
 	ID         uint64 // comes back in WC.ID
 	Op         Opcode
@@ -116,7 +115,7 @@ type SendWR struct {
 	QKey uint32
 }
 
-// RecvWR is a receive work request, under SendWR's rules.
+// RecvWR is a receive work request. The caller may change it and its memory as with [SendWR].
 type RecvWR struct {
 	ID  uint64
 	SGE []SGE

@@ -12,12 +12,12 @@ import (
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
 
-// Wrap makes a Context of a struct ibv_context that other code opened through
-// this process's libibverbs: rdma_cm does for each of its identifiers. The
-// Context borrows it: objects made from it are the Context's own, Close closes no
-// device, and the code that opened it keeps it open until then. closed, which may be nil, is
-// called at Close's end. Asynchronous events of a device that is wrapped twice go
-// to either Context. In a build without cgo the answer is [ErrNotBuilt].
+// Wrap makes a Context of a struct ibv_context that other code has opened through the libibverbs of
+// this process, as rdma_cm does for its identifiers. The Context borrows it: [Context.Close] does not close
+// the device, and the caller must keep it open until Close has returned. Close ends with a call of
+// closed, if that is not nil. The caller closes what it makes from the Context. If two Contexts wrap one struct ibv_context,
+// each asynchronous event goes to one of them. The error is EINVAL if verbs is nil, and [ErrNotBuilt] in
+// a build without cgo.
 func Wrap(verbs unsafe.Pointer, closed func()) (*Context, error) {
 	if _, err := libibverbs.Load(); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ CHECK_SRC := $(wildcard $(BUILD)/kernels/*/version kernel/*/*.[ch] kernel/patche
 checkpatch: $(BUILD)/checked/checkpatch ## checkpatch.pl --strict over the patches and the test drivers
 sparse: $(KERNELS:%=$(BUILD)/checked/sparse-%) ## sparse over the patched rdma_rxe and the test drivers, on each kernel
 
-$(BUILD)/checked/checkpatch: $(CHECK_SRC) | testbed
+$(BUILD)/checked/checkpatch: $(CHECK_SRC) $(wildcard kernel/patches/rdma-rereg/*/*.patch) | testbed
 	@$(TESTBED) fetch -kernel $(CHECK_KERNEL) -if-missing >/dev/null
 	@BUILD=$(BUILD) kernel/checkpatch.sh $(CHECK_KERNEL)
 	@mkdir -p $(@D) && touch $@

@@ -19,7 +19,7 @@ type Call string
 // The calls.
 const (
 	RegDMABufMR Call = "REG_DMABUF_MR" // UVERBS_METHOD_REG_DMABUF_MR, ibv_reg_dmabuf_mr
-	RegMR       Call = "REG_MR"        // UVERBS_METHOD_REG_MR with a descriptor (7.2)
+	RegMR       Call = "REG_MR"        // UVERBS_METHOD_REG_MR with a descriptor (Linux 6.17)
 	ReregMR     Call = "REREG_MR"      // ibv_rereg_mr
 	// UVERBS_METHOD_REREG_DMABUF_MR of kernel/patches/rdma-rereg: the MR of an earlier record, with its
 	// keys, on another buffer.
@@ -54,7 +54,7 @@ type Buffer struct {
 	Exporter string `json:"exporter"`
 	Driver   string `json:"driver,omitempty"` // the exporting module, "" for a built-in one
 	Movable  bool   `json:"movable"`          // the exporter has a pin operation, so it may move what is not pinned
-	NIC      bool   `json:"nic,omitempty"`    // memory of an RDMA device's own (UVERBS_OBJECT_DMABUF, Linux 7.1 and later)
+	NIC      bool   `json:"nic,omitempty"`    // memory of an RDMA device's own (UVERBS_OBJECT_DMABUF, Linux 7.0 and later)
 }
 
 // nicExporter is the exporter's name of memory of an RDMA device's own.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/trace/internal/abi"
 	"github.com/gpurdma/gpurdma/trace/internal/loader"
 )
@@ -104,9 +105,15 @@ func (t *Tracer) deliver(drained bool) (looked bool) {
 // count reads the counters of lost events and, if skipped, with a system call for each program,
 // those of skipped runs. It is called after the last event was joined and before a verdict is
 // handed out: a loss that concerns this event was counted before the program sent the event, so
-// the verdict takes it into account. t.mu is held.
+// the verdict takes it into account. If the counters cannot be read, no verdict is certain. t.mu is
+// held.
 func (t *Tracer) count(skipped bool) {
-	if counts, err := t.lostCount(); err == nil {
+	switch counts, err := t.lostCount(); {
+	case errors.Is(err, os.ErrClosed): // the programs are gone: the last reading counts
+	case err != nil:
+		n, _ := errno.Of(err)
+		t.join.lose("an unknown number of events, whose counters could not be read: "+errno.Text(n), monotonic())
+	default:
 		if words := lossWords(t.lost, counts); words != "" {
 			t.join.lose(words, monotonic())
 		}

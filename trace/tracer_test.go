@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpurdma/gpurdma/placement"
 	"github.com/gpurdma/gpurdma/trace/internal/abi"
 	"github.com/gpurdma/gpurdma/trace/internal/loader"
@@ -73,6 +75,28 @@ func TestSkippedRunIsUnknown(t *testing.T) {
 	tr.join.handle(made(&c, 5))
 	for _, r := range tr.Records() {
 		want(fmt.Sprintf("record %d, after a loss", r.ID), r.Placement, placement.Unknown)
+	}
+}
+
+// If the counters of lost events cannot be read, it is not known whether an event was lost, and no
+// verdict is given. A tracer that is closed gives those that it had.
+func TestLossUnread(t *testing.T) {
+	for err, want := range map[error]placement.Memory{
+		nil: placement.PeerToPeer, unix.EPERM: placement.Unknown, os.ErrClosed: placement.PeerToPeer,
+	} {
+		var lost [abi.EventTypes]uint64
+		tr := counted(&lost, map[string]uint64{})
+		tr.lostCount = func() ([abi.EventTypes]uint64, error) { return lost, err }
+		c := clock(monotonic())
+		tr.join.handle(made(&c, 1))
+		tr.deliver(true)
+		p := tr.Pending()[0].Record.Placement
+		if p.Memory != want {
+			t.Errorf("%v: %v (%s)", err, p, p.Reason)
+		}
+		if want == placement.Unknown {
+			mustHave(t, p.Reason, "an unknown number of events, whose counters could not be read: EPERM")
+		}
 	}
 }
 

@@ -135,7 +135,7 @@ func makeUses(t *testing.T, tr *Tracer, d device, node, nic string, ino uint64, 
 		return err
 	}
 	check(UseCQ, 1)
-	// The older way to say the same (Linux 6.18).
+	// The older way to say the same (Linux 6.17).
 	if _, err := d.createCQ(node, func(c *verbsCall) {
 		c.value(createCQLength, 8, page)
 		c.value(createCQFD, 0, uint64(fd))
@@ -152,6 +152,14 @@ func makeUses(t *testing.T, tr *Tracer, d device, node, nic string, ino uint64, 
 		return err
 	}
 	check(UseQP, 3)
+	// The NIC takes the first buffer, and lets it go when the second is refused.
+	if _, err := d.createQP(node, cq, func(c *verbsCall) {
+		at(c, createQPUmem, umemOf(fd, 0, page))
+		at(c, createQPSQUmem, umemOf(fd, 4*page, page))
+	}); err != unix.EINVAL {
+		t.Errorf("a QP whose send queue is beyond the buffer: %v", err)
+	}
+	check(UseQP, 0)
 	if _, err := d.createCounter(node, umemOf(fd, 0, 8), umemOf(fd, 8, 8)); err != nil {
 		return err
 	}

@@ -11,9 +11,10 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
-// parse turns "host:port" into an address; an empty host stands for all of this
-// machine's. A zone comes out as the interface's number.
-func parse(ctx context.Context, op, addr string) (netip.AddrPort, error) {
+// parse turns "host:port" into an address. Of several addresses of a host name it takes the first
+// one of from's family. An empty host stands for all addresses of this machine. A zone comes out as
+// the number of the interface.
+func parse(ctx context.Context, op, addr string, from netip.Addr) (netip.AddrPort, error) {
 	bad := func(err error) error {
 		return &dmabuf.Error{Op: op, Device: addr, Err: err, Remedy: "use host:port; [host]:port for IPv6"}
 	}
@@ -34,12 +35,24 @@ func parse(ctx context.Context, op, addr string) (netip.AddrPort, error) {
 		if lerr != nil {
 			return netip.AddrPort{}, bad(lerr)
 		}
-		ip = list[0]
+		ip = choose(list, from)
 	}
 	if ip, err = numbered(ip.Unmap()); err != nil {
 		return netip.AddrPort{}, bad(err)
 	}
 	return netip.AddrPortFrom(ip, uint16(port)), nil
+}
+
+// choose returns the first address of from's family, or the first one if there is none.
+func choose(list []netip.Addr, from netip.Addr) netip.Addr {
+	if from.IsValid() && !from.IsUnspecified() {
+		for _, ip := range list {
+			if ip.Unmap().Is4() == from.Is4() {
+				return ip
+			}
+		}
+	}
+	return list[0]
 }
 
 // parseSource is parse of an address that may be without a port.
@@ -48,7 +61,7 @@ func parseSource(ctx context.Context, from string) (netip.AddrPort, error) {
 		ip, err = numbered(ip.Unmap())
 		return netip.AddrPortFrom(ip, 0), err
 	}
-	return parse(ctx, opResolve, from)
+	return parse(ctx, opResolve, from, netip.Addr{})
 }
 
 // numbered turns the zone "eth0" into "2".

@@ -31,12 +31,12 @@ struct cm_lib {
 	int (*ack_cm_event)(struct cm_event *);
 };
 
-/* An IP address and a port, in the order of bytes of the network. */
+/* An IP address and a port. */
 struct cm_ip {
 	int family; /* 4, 6; 0: none */
-	uint8_t ip[16];
-	uint32_t scope;
-	uint16_t port; /* of the host */
+	uint8_t ip[16]; /* in network byte order; the first 4 of family 4 */
+	uint32_t scope; /* number of the interface */
+	uint16_t port; /* in host byte order */
 };
 
 /* A copy of an event that has been acknowledged. */

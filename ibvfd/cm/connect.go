@@ -14,40 +14,48 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// How many bytes of private data go along, over InfiniBand and RoCE.
+// How many bytes of private data a message of the connection manager has room for, over InfiniBand
+// and RoCE.
 const (
 	MaxConnectData = 56  // with Connect: rdma_cm itself takes 36 of 92
 	MaxAcceptData  = 196 // with Accept
 	MaxRejectData  = 148 // with Reject
 )
 
-// Param tunes a connection. A zero field takes the default.
+// Param holds the parameters of a connection. A field that is 0 takes its default.
 type Param struct {
-	// PrivateData go to the peer with Connect or Accept: MaxConnectData or
+	// PrivateData goes to the peer with Connect or Accept: MaxConnectData or
 	// MaxAcceptData bytes at most.
 	PrivateData []byte
-	// READs and atomics on their way: the peer's, and ours. The smaller of both
-	// sides' wishes is taken. Default: the device's limit, 16 at most.
+	// ResponderResources is how many READs and atomics the peer may have in flight to this side,
+	// InitiatorDepth how many this side may have in flight to the peer. The connection takes the
+	// smaller number of both sides. Default: the device's limit, 16 at most.
 	ResponderResources, InitiatorDepth uint8
-	RetryCount                         uint8 // 7 at most; default 6: rxe takes 7 for "for ever"
-	RNRRetry                           uint8 // 7 stands for "for ever", the default
-	// Timeout is 4.096 us * 2^Timeout until a retry; default: what rdma_cm makes
-	// of the path.
+	// RetryCount is how often the NIC repeats a packet that the peer's NIC does not acknowledge: 7 at
+	// most, default 6. rxe repeats without end at 7.
+	RetryCount uint8
+	// RNRRetry is how often the NIC repeats a message for which the peer has no receive: 7, the
+	// default, is without end.
+	RNRRetry uint8
+	// Timeout is how long the NIC waits for an acknowledgement: 4.096 us * 2^Timeout, 31 at most.
+	// Default: what rdma_cm computes for the path.
 	Timeout uint8
-	// MinRNRTimer is how long the peer is to wait after it found no receive, as in
-	// table 45 of the InfiniBand specification; default 12 (0.64 ms). rdma_cm by
-	// itself says 655 ms.
+	// MinRNRTimer is how long the peer's NIC waits at least before it repeats a message for which this
+	// side had no receive: a number of enum ib_rnr_timeout in the kernel's include/rdma/ib_verbs.h,
+	// 31 at most. Default: 12, which is 0.64 ms. rdma_cm's own is 0, which is 655.36 ms.
 	MinRNRTimer uint8
-	// Access is what the peer may do, each MR allowing; default: all that rdma_cm
-	// grants, which is READ, WRITE and atomics.
+	// Access is what the peer may do, where the MR allows it too. Default: all that rdma_cm grants,
+	// which is READ, WRITE and atomics.
 	Access ibvfd.Access
 }
 
-// Connect asks the peer for a connection to qp and waits for its answer, of
-// which it returns the private data: 196 bytes over InfiniBand and RoCE, with zeros
-// at the end. qp is of this ID's device; if it is in INIT it keeps its receives.
-// The error is a *[RejectedError] if the peer refused. After an error the ID can only
-// be closed.
+// Connect asks the peer for a connection to qp, waits for the answer and brings qp to RTS. It
+// returns the answer's private data: over InfiniBand and RoCE always 196 bytes, with zeros after
+// the peer's own. qp must be of this ID's device. A qp in INIT keeps its receives.
+//
+// If the peer refused, the error is a *[RejectedError]. Connect checks p first: if a number is out of
+// range (EINVAL), or the private data too long (dmabuf.ErrLimit), it sends nothing, and the caller
+// may call it again. After any other error the ID can only be closed.
 func (id *ID) Connect(ctx context.Context, qp *ibvfd.QP, p Param) ([]byte, error) {
 	return id.connectTo(ctx, qp, p)
 }
@@ -84,10 +92,9 @@ func (id *ID) connectTo(ctx context.Context, qp queuePair, p Param) ([]byte, err
 	return ev.data, nil
 }
 
-// Accept connects a peer that has asked for it with qp, which is of this ID's
-// device and, if it is in INIT, keeps its receives. It returns when the peer has
-// confirmed: a message may have come before. After an error the ID can only be
-// closed.
+// Accept answers a peer that has asked for a connection: it brings qp to RTS, and returns when the
+// peer has confirmed. A message of the peer may have come before that. qp must be of this ID's
+// device. A qp in INIT keeps its receives. Errors are as with [ID.Connect].
 func (id *ID) Accept(ctx context.Context, qp *ibvfd.QP, p Param) error {
 	return id.acceptWith(ctx, qp, p)
 }
@@ -123,8 +130,8 @@ func (id *ID) acceptWith(ctx context.Context, qp queuePair, p Param) error {
 	return nil
 }
 
-// Reject refuses a peer that has asked for a connection, with up to
-// MaxRejectData bytes for its program. The ID is to be closed then.
+// Reject refuses a peer that has asked for a connection, and sends it up to MaxRejectData bytes. The
+// caller then closes the ID.
 func (id *ID) Reject(data []byte) error {
 	if err := id.begin(opReject, stateRequest); err != nil {
 		return err
@@ -140,8 +147,7 @@ func (id *ID) Reject(data []byte) error {
 	return nil
 }
 
-// bringUp takes qp to RTS with what rdma_cm has settled, and no more READs than
-// most.
+// bringUp takes qp to RTS with the attributes of rdma_cm, and no more READs in flight than most.
 func (id *ID) bringUp(qp queuePair, p *Param, most depths) error {
 	a, err := id.Attributes()
 	if err != nil {
@@ -159,9 +165,9 @@ func (id *ID) bringUp(qp queuePair, p *Param, most depths) error {
 	return id.call(func() error { return qp.ConnectManaged(a) })
 }
 
-// Attributes are what rdma_cm has settled with the peer, from Accept or Connect
-// on: for more queue pairs on the same path, whose numbers the peers tell each
-// other over the connection.
+// Attributes returns the attributes that rdma_cm has negotiated with the peer. It may be called
+// once Accept or Connect was. They serve for more queue pairs on the same path: the two programs
+// tell each other the numbers of those over the connection.
 func (id *ID) Attributes() (ibvfd.ManagedAttr, error) {
 	if err := id.enter(); err != nil {
 		return ibvfd.ManagedAttr{}, err
@@ -174,7 +180,7 @@ func (id *ID) Attributes() (ibvfd.ManagedAttr, error) {
 	return a, nil
 }
 
-// settle checks what goes out, and fills in the defaults.
+// settle checks p and fills in the defaults.
 func (p *Param) settle(op, addr string, most int, dev depths) (*connParam, error) {
 	if err := fits(op, addr, p.PrivateData, most); err != nil {
 		return nil, err
@@ -214,10 +220,10 @@ func fits(op, addr string, data []byte, most int) error {
 	}
 }
 
-// Disconnect ends the connection and waits for the peer's answer, which the peer
-// sends when its program disconnects or closes. The queue pair goes to
-// the error state: outstanding work completes, flushed. A connection that has
-// ended already is no error.
+// Disconnect ends the connection and waits for the peer's answer, which the peer's kernel
+// sends when its program calls Disconnect or Close. The queue pair goes to the error state, in which
+// the NIC completes what is posted as flushed. It is no error if the connection has ended before.
+// The error is ENOTCONN if there was none, and ctx's if that ends first.
 func (id *ID) Disconnect(ctx context.Context) error {
 	addr := id.remote.String()
 	if idState(id.state.Load()) < stateConnected {
@@ -232,9 +238,9 @@ func (id *ID) Disconnect(ctx context.Context) error {
 	return id.Wait(ctx)
 }
 
-// Wait waits for the connection's end, by either side: nil. A program that learns of
-// the peer's end answers it by Disconnect, or Close. It is an error if the device is
-// removed, or ctx ends first.
+// Wait waits until either side ends the connection, and then returns nil. If the peer ended it, the
+// caller answers with Disconnect or Close. The error is ENOTCONN if there was no connection, ENODEV
+// if the device is removed, and ctx's if that ends first.
 func (id *ID) Wait(ctx context.Context) error {
 	addr := id.remote.String()
 	if idState(id.state.Load()) < stateConnected {

@@ -2,9 +2,9 @@
 
 // Package cm connects queue pairs by IP address, over rdma_cm.
 //
-// An address and a route to it are resolved ([Resolve]), which tells the RDMA
-// device, or one is listened on ([Listen]); queue pairs are then connected, with
-// some private data each way:
+// A client resolves the server's address and the route to it ([Resolve]), which tells the RDMA
+// device. A server listens ([Listen]). The two then connect a queue pair each, and may send each
+// other some private data:
 //
 //	client                                 server
 //	id := Resolve(ctx, "10.0.0.1:7471")    l := Listen("10.0.0.1:7471")
@@ -23,9 +23,8 @@
 // know the peer asks it after the connection is up, as package gpurdma does with
 // TLS.
 //
-// librdmacm is loaded when it is used; neither it nor its headers are needed to
-// build. Waiting is done in Go's poller: each ID and Listener has an event
-// channel, which is two descriptors, and no thread. A wait whose context ends
-// leaves an ID that can only be closed. The kernel needs the module
-// rdma_ucm, and the user the right to open /dev/infiniband/rdma_cm.
+// The package loads librdmacm when it is first used, so a build needs neither it nor its headers.
+// It waits in Go's poller: each ID and Listener has an event channel, which takes two descriptors
+// and no thread. If the context of Connect or Accept ends, the ID can only be closed. The kernel
+// needs the module rdma_ucm, and the user the right to open /dev/infiniband/rdma_cm.
 package cm

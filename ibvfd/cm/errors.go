@@ -21,16 +21,16 @@ var (
 	ErrBrokenLibrary = errors.New("librdmacm cannot be loaded")
 	// ErrDisconnected: the peer ended the connection, or its process did.
 	ErrDisconnected = errors.New("disconnected")
-	// ErrSpent: the ID can only be closed: its work failed, or
-	// is done.
+	// ErrSpent: the ID serves no other connection, because its own is up, has ended or
+	// has failed.
 	ErrSpent = errors.New("the identifier is spent")
 )
 
-// RejectedError is that the peer, or its kernel, refused a connection.
+// RejectedError says that the peer's program, or its kernel, refused a connection.
 type RejectedError struct {
 	Reason Reason
-	// PrivateData are the refusing program's, with zeros at the end: InfiniBand and
-	// RoCE always carry 148 bytes.
+	// PrivateData holds the bytes that the peer gave to Reject: over InfiniBand and RoCE always 148,
+	// with zeros after them.
 	PrivateData []byte
 }
 
@@ -65,7 +65,7 @@ func explainOpen(err error) error {
 	return e
 }
 
-// refused is a call that failed.
+// refused wraps the error of a call that failed.
 func refused(op, addr string, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrClosed) {
 		return &dmabuf.Error{Op: op, Device: addr, Err: err}
@@ -99,7 +99,7 @@ func explainErrno(op string, n unix.Errno) (detail, remedy string) {
 		return "another program listens there", "use another port; `rdma resource show cm_id` tells who"
 	case unix.EACCES, unix.EPERM:
 		if op == opBind {
-			return "the port is for the privileged", "use a port of 1024 or above, or give the process CAP_NET_BIND_SERVICE"
+			return "ports below 1024 are for privileged programs", "use a port of 1024 or above, or give the process CAP_NET_BIND_SERVICE"
 		}
 	case unix.ECONNREFUSED:
 		return "no program listens there", "start the peer, or check the port"

@@ -22,7 +22,7 @@ type ID struct {
 	*handle
 	local, remote netip.AddrPort
 	dev           device
-	asked         depths // of a request: the peer's wishes
+	asked         depths // of a request
 	request       []byte // of a request: the peer's private data
 
 	state    atomic.Int32 // idState
@@ -41,11 +41,10 @@ const (
 	stateRemoved // ended, with the device
 )
 
-// Resolve finds out by which RDMA device the peer at addr, "host:port", is
-// reached, and the route to it. Port numbers are rdma_cm's own, beside TCP's.
-// from is the address of this machine to connect from; if it is "" the routing
-// table decides. The resolution lasts as long as ctx does, or 10 s if that has no
-// deadline.
+// Resolve finds the RDMA device by which this machine reaches the peer at addr, "host:port", and the
+// route to it. Port numbers are rdma_cm's own, apart from those of TCP. from is the address of this
+// machine to connect from; if it is "", the routing table decides. Resolve gives up when ctx ends,
+// or after 10 s for each of its two steps if ctx has no deadline. The caller closes the ID.
 func Resolve(ctx context.Context, addr, from string) (*ID, error) {
 	m, err := library()
 	if err != nil {
@@ -55,15 +54,16 @@ func Resolve(ctx context.Context, addr, from string) (*ID, error) {
 }
 
 func resolve(ctx context.Context, m manager, addr, from string) (*ID, error) {
-	dst, err := parse(ctx, opResolve, addr)
-	if err != nil {
-		return nil, err
-	}
 	var src netip.AddrPort
 	if from != "" {
+		var err error
 		if src, err = parseSource(ctx, from); err != nil {
 			return nil, err
 		}
+	}
+	dst, err := parse(ctx, opResolve, addr, src.Addr())
+	if err != nil {
+		return nil, err
 	}
 	h, err := newHandle(m, addr)
 	if err != nil {
@@ -92,7 +92,7 @@ func (id *ID) resolved(ctx context.Context, addr string, src netip.AddrPort) err
 	return id.learn(addr)
 }
 
-// learn takes what the library knows of a bound identifier.
+// learn asks the library for the addresses and the device of a bound identifier.
 func (id *ID) learn(addr string) (err error) {
 	id.local, id.remote = id.id.addrs()
 	if id.dev, err = id.id.device(); err != nil {
@@ -134,25 +134,25 @@ func (id *ID) see(ev *event) {
 // ended reports whether there was a connection that is over.
 func (id *ID) ended() bool { return idState(id.state.Load()) >= stateEnded }
 
-// Device is the RDMA device's name: "mlx5_0".
+// Device returns the RDMA device's name: "mlx5_0".
 func (id *ID) Device() string { return id.dev.name }
 
-// Port is the device's port.
+// Port returns the number of the device's port, from 1 on.
 func (id *ID) Port() int { return id.dev.port }
 
-// LocalAddr is this machine's address and port.
+// LocalAddr returns this side's address and port.
 func (id *ID) LocalAddr() netip.AddrPort { return id.local }
 
-// RemoteAddr is the peer's, as the peer says.
+// RemoteAddr returns the peer's address and port. In a request it is what the peer claims.
 func (id *ID) RemoteAddr() netip.AddrPort { return id.remote }
 
-// PrivateData are what a peer sent with its request, with zeros at the end: 56
-// bytes over InfiniBand and RoCE, whatever it sent.
+// PrivateData returns the private data of a peer's request: over InfiniBand and RoCE always 56 bytes,
+// with zeros after the peer's own. It is nil for an ID of Resolve.
 func (id *ID) PrivateData() []byte { return id.request }
 
-// Context is the verbs context that rdma_cm has opened for the device, for
-// queue pairs on it. IDs on one device have the same; a program that has the
-// device open itself need not use it. Close it before the ID.
+// Context wraps the verbs context that rdma_cm has opened for the device. rdma_cm has one for each
+// device, which its IDs share. A program that has the device open need not use it. The caller
+// closes the Context before the ID.
 func (id *ID) Context() (*ibvfd.Context, error) {
 	if err := id.enter(); err != nil {
 		return nil, err
@@ -185,10 +185,9 @@ func (id *ID) begin(op string, from idState) error {
 	return e
 }
 
-// Close ends the connection, if there is one, without waiting for the peer, and
-// frees the ID. The queue pair goes to the error state; it is its owner's to
-// close, before or after. While a Context of the ID is open Close answers
-// [dmabuf.ErrInUse]; closing again does nothing.
+// Close ends the connection, if there is one, and frees the ID. It does not wait for the peer. The
+// queue pair goes to the error state; the caller closes it, before or after. While a Context of the
+// ID is open Close frees nothing and answers [dmabuf.ErrInUse]. Closing again does nothing.
 func (id *ID) Close() error {
 	return id.close(func() error {
 		if n := id.contexts.Load(); n > 0 {

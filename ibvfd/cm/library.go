@@ -29,7 +29,7 @@ type event struct {
 	typ    eventType
 	status int
 	id     identifier // of a connect request: the new one
-	asked  depths     // of a connect request: the peer's wishes
+	asked  depths     // of a connect request: the depths that the peer asks for
 	data   []byte     // private
 }
 

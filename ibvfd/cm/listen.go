@@ -19,8 +19,9 @@ type Listener struct {
 // backlog is how many requests the kernel keeps for Accept.
 const backlog = 128
 
-// Listen takes requests at addr, "host:port": on the RDMA device of that address,
-// or on all of them if the host is left out. Port 0 chooses one.
+// Listen takes connection requests at addr, "host:port": on the RDMA device that has this address,
+// or on all devices if host is empty. With port 0 the kernel chooses one. The caller closes the
+// Listener.
 func Listen(addr string) (*Listener, error) {
 	m, err := library()
 	if err != nil {
@@ -30,7 +31,7 @@ func Listen(addr string) (*Listener, error) {
 }
 
 func listen(m manager, addr string) (_ *Listener, err error) {
-	at, err := parse(context.Background(), opBind, addr)
+	at, err := parse(context.Background(), opBind, addr, netip.Addr{})
 	if err != nil {
 		return nil, err
 	}
@@ -57,16 +58,16 @@ func listen(m manager, addr string) (_ *Listener, err error) {
 	return l, nil
 }
 
-// Addr is where the Listener is.
+// Addr returns the address and port at which the Listener takes requests.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
-// Device is the RDMA device's name, or "" if it listens on all of them.
+// Device returns the RDMA device's name, "" if the Listener takes requests on all devices.
 func (l *Listener) Device() string { return l.dev.name }
 
-// Accept waits for a request: an ID to Accept or Reject, and to close. After an
-// error other than ctx's and [os.ErrClosed] the Listener goes on, if the error was
-// about one request or a lack of descriptors. If the device is being removed, no
-// more requests come.
+// Accept waits for a request and returns an ID, which the caller answers with [ID.Accept] or
+// [ID.Reject] and closes. The error is ctx's, [os.ErrClosed] after Close, or ENODEV if the device is
+// being removed: no more requests come then. Any other error, such as EMFILE, is about one request,
+// which the Listener has refused: the caller may call Accept again.
 func (l *Listener) Accept(ctx context.Context) (*ID, error) {
 	for {
 		var id *ID
@@ -88,7 +89,7 @@ func (l *Listener) Accept(ctx context.Context) (*ID, error) {
 	}
 }
 
-// take gives a request an event channel of its own.
+// take gives a request an event channel of its own, or refuses it.
 func (l *Listener) take(ev *event) (*ID, error) {
 	h, err := openChannel(l.m)
 	if err != nil {
@@ -111,8 +112,8 @@ func (l *Listener) take(ev *event) (*ID, error) {
 	return id, nil
 }
 
-// Close ends the Listener; IDs that it has accepted live on. A call that waits in
-// Accept gets [os.ErrClosed]. The kernel refuses the requests that were not taken.
+// Close ends the Listener, and not the IDs that Accept has returned. A call that waits in
+// Accept returns [os.ErrClosed]. The kernel refuses the requests that were not taken.
 // Closing again does nothing.
 func (l *Listener) Close() error {
 	return l.close(func() error {

@@ -4,17 +4,17 @@ package cm
 
 import "fmt"
 
-// Reason is why a connection was refused. The numbers are those of table 108 of
-// the InfiniBand specification, volume 1 (enum ib_cm_rej_reason).
+// Reason says why a connection was refused. The numbers are those of enum ib_cm_rej_reason
+// in the kernel's include/rdma/ib_cm.h.
 type Reason int
 
 // The reasons that programs meet.
 const (
-	ReasonTimeout   Reason = 4  // the peer took too long to decide, or was closed meanwhile
-	ReasonNobody    Reason = 8  // no program listens at the address
-	ReasonStale     Reason = 10 // the peer takes the connection for one that it has already
-	ReasonResponder Reason = 27 // the peer serves fewer READs than were asked for
-	ReasonConsumer  Reason = 28 // the program that listens refused
+	ReasonTimeout   Reason = 4  // the peer did not answer in time, or closed the ID before it answered
+	ReasonNobody    Reason = 8  // no program listens at the address and port
+	ReasonStale     Reason = 10 // the peer's kernel still has a connection of the same queue pair
+	ReasonResponder Reason = 27 // the peer serves fewer READs at once than Param.InitiatorDepth asks for
+	ReasonConsumer  Reason = 28 // the program that listens called Reject
 )
 
 var reasonNames = map[Reason]string{
@@ -46,7 +46,7 @@ func (r Reason) remedy() string {
 	case ReasonTimeout:
 		return "the peer listens and has accepted nothing: is it busy, or stopped?"
 	case ReasonResponder:
-		return "ask for fewer READs on their way: Param.InitiatorDepth"
+		return "ask for fewer READs in flight: Param.InitiatorDepth"
 	}
 	return ""
 }

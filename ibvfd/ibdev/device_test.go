@@ -5,6 +5,7 @@ package ibdev
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -159,14 +160,14 @@ func TestDeviceLinks(t *testing.T) {
 }
 
 func TestMTU(t *testing.T) {
-	for bytes, enum := range map[int]int{0: 0, 255: 0, 256: 1, 512: 2, 1023: 2, 1024: 3, 2048: 4, 4096: 5, 9000: 5} {
+	for bytes, enum := range map[int]int{math.MinInt: 0, -28: 0, -1: 0, 0: 0, 255: 0, 256: 1, 512: 2, 1023: 2, 1024: 3, 2048: 4, 4096: 5, 9000: 5} {
 		if got := MTUEnum(bytes); got != enum {
-			t.Errorf("mtuEnum(%d) = %d, want %d", bytes, got, enum)
+			t.Errorf("MTUEnum(%d) = %d, want %d", bytes, got, enum)
 		}
 	}
 	for enum, bytes := range map[int]int{0: 0, 1: 256, 5: 4096, 6: 0, -1: 0} {
 		if got := MTUBytes(enum); got != bytes {
-			t.Errorf("mtuBytes(%d) = %d, want %d", enum, got, bytes)
+			t.Errorf("MTUBytes(%d) = %d, want %d", enum, got, bytes)
 		}
 	}
 }

@@ -4,8 +4,14 @@ package ibdev
 
 import "math/bits"
 
-// MTUBytes turns enum ibv_mtu (1 is 256, 5 is the largest) into bytes; 0 if it
-// is no MTU. [MTUEnum] is its inverse, rounding down.
+// The smallest and the largest value of enum ibv_mtu: 256 and 4096 bytes.
+const (
+	MTUMin = 1
+	MTUMax = 5
+)
+
+// MTUBytes returns the bytes of a path MTU of enum ibv_mtu, 0 for a number that the enum does
+// not have.
 func MTUBytes(enum int) int {
 	if enum < MTUMin || enum > MTUMax {
 		return 0
@@ -13,11 +19,8 @@ func MTUBytes(enum int) int {
 	return 128 << enum
 }
 
+// MTUEnum returns the largest path MTU of enum ibv_mtu that fits into bytes, 0 if bytes is less
+// than 256.
 func MTUEnum(bytes int) int {
-	return min(max(bits.Len(uint(bytes))-8, 0), MTUMax)
+	return min(max(bits.Len(uint(max(bytes, 0)))-8, 0), MTUMax)
 }
-
-const (
-	MTUMin = 1
-	MTUMax = 5
-)

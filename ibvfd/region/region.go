@@ -19,12 +19,12 @@ import (
 
 // Segment is a part of a dma-buf.
 type Segment struct {
-	// Buf is nil for memory that cannot be exported. Such a segment has an Addr, and
-	// ibvfd.RouteAutoPeerDirect alone registers it.
+	// Buf is nil for memory that cannot be exported. Only [ibvfd.RouteAutoPeerDirect] registers such
+	// a segment, by its Addr. The caller may close Buf once Register, Rereg or Move has returned.
 	Buf            *dmabuf.Buf
-	Offset, Length uint64 // bytes
+	Offset, Length uint64 // within Buf, in bytes
 	// Addr is the device pointer of the segment's first byte, for
-	// ibvfd.RouteAutoPeerDirect; 0 if there is none.
+	// [ibvfd.RouteAutoPeerDirect]; 0 if there is none.
 	Addr uint64
 }
 
@@ -36,12 +36,12 @@ func (s *Segment) pointer() uint64 {
 	return s.Addr - s.Offset
 }
 
-// Attr is what to register: a range of a buffer that is made of
+// Attr says what to register: a range of a buffer that consists of
 // segments.
 type Attr struct {
 	Segments       []Segment
-	Offset, Length uint64 // of the range, counted over all segments
-	IOVA           uint64 // of the range's first byte; the segments follow one another
+	Offset, Length uint64 // of the range, in bytes of all segments together
+	IOVA           uint64 // of the range's first byte; it goes on over the ends of segments
 	Access         ibvfd.Access
 	Owner          dmabuf.Holder // held by every MR
 	Policy         ibvfd.RoutePolicy
@@ -50,8 +50,9 @@ type Attr struct {
 	KeepOld        bool // of Rereg: the old MRs stay until DropOld
 }
 
-// Region is one range registered in several PDs, which may belong to several
-// NICs: an MR for each PD and segment.
+// Region is one range that is registered in several PDs, which may belong to several
+// NICs. It has an MR for each PD and segment. Its methods may be called from several goroutines at
+// once.
 type Region struct {
 	mu     sync.Mutex
 	mrs    map[*ibvfd.PD][]*ibvfd.MR
@@ -61,9 +62,10 @@ type Region struct {
 	closed bool
 }
 
-// Register registers the range in every PD: all or nothing. The error is
-// RegMR's of the first that failed. Where an MR of the others cannot be deregistered
-// it says so, too: that MR keeps its owner until [ibvfd.PD.Close], which tries again.
+// Register registers the range in every PD, or in none. The error is that of the first
+// [ibvfd.PD.RegMR] that failed. If Register then could not deregister an MR that it had made, the
+// error says that too: the PD keeps this MR, and the MR its owner, until [ibvfd.PD.Close] tries
+// again. The caller closes the Region before the PDs.
 func Register(attr Attr, pds ...*ibvfd.PD) (*Region, error) {
 	mrs, err := attr.register(pds)
 	if err != nil {
@@ -101,14 +103,12 @@ func (a *Attr) register(pds []*ibvfd.PD) (map[*ibvfd.PD][]*ibvfd.MR, error) {
 	return mrs, nil
 }
 
-// Rereg registers another range, or the same with another access, in the same
-// PDs or, if any are given, in those: all or nothing. The buffer is exported
-// once, by the code that made its segments, and registered with every NIC before
-// anything of the old range ends. Then MRs shows the new MRs, with new keys,
-// and the old ones are closed, unless attr.KeepOld leaves them to DropOld, for
-// the operations in flight.
+// Rereg registers another range, or the same with another access, in pds, or in the PDs of
+// before if none are given. It registers the range in every PD, or in none, before it closes an old
+// MR. Then MRs returns the new MRs, which have new keys, and Rereg closes the old ones. With
+// attr.KeepOld they stay until DropOld, for operations that use them.
 //
-// After a *[ibvfd.RegError] or os.ErrClosed everything is as it was. Any other error
+// After a *[ibvfd.RegError] or os.ErrClosed the region is as it was. Any other error
 // says which old MR could not be closed: the region has changed, and DropOld
 // tries again.
 func (r *Region) Rereg(attr Attr, pds ...*ibvfd.PD) error {
@@ -135,10 +135,14 @@ func (r *Region) Rereg(attr Attr, pds ...*ibvfd.PD) error {
 	return r.dropOld()
 }
 
-// Move puts the range on another buffer and keeps all keys and addresses. It moves every MR or none. Until
-// it returns, an operation uses the old buffer or the new one, MR by MR. The new segments must have the
-// lengths of the old ones. It needs what [ibvfd.InPlaceOnly] needs of memory, and
-// otherwise returns an error that is errors.ErrUnsupported.
+// Move puts the range on another buffer and keeps all keys and addresses. The new segments must have
+// the lengths of the old ones. While Move runs, some MRs are on the old buffer and some on the new
+// one. Move needs what [ibvfd.InPlaceOnly] needs for memory; without that the error is
+// errors.ErrUnsupported.
+//
+// If an MR cannot be moved, Move puts those before it back on the old buffer. If that fails too, the
+// error joins both, and the region is on both buffers: the caller calls Move or Rereg again, or
+// closes the region.
 func (r *Region) Move(attr Attr) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -264,16 +268,17 @@ func (a *Attr) parts(nic string) ([]ibvfd.MRAttr, error) {
 	return list, nil
 }
 
-// MRs are the region's MRs in pd, in the order of addresses; nil for a PD that
-// the region was not registered in, and after Close.
+// MRs returns the region's MRs in pd, in the order of addresses. It returns nil for a PD in which
+// the region is not registered, and after Close. The region owns them: the caller does not close
+// them.
 func (r *Region) MRs(pd *ibvfd.PD) []*ibvfd.MR {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.mrs[pd])
 }
 
-// Close deregisters every MR. It goes on after a failure; an MR that could not be
-// deregistered stays, and Close may be called again.
+// Close deregisters every MR. If one cannot be deregistered, Close goes on with the others and
+// returns the errors joined. The caller may call it again for those that are left.
 func (r *Region) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -18,8 +19,8 @@ var seedPages = []string{"docs/reference/dice.md", "docs/reference/dmabuf-propos
 // named are tests and examples as the seed documents' pages name them.
 var named = regexp.MustCompile("`((?:Test|Example|Fuzz|Benchmark)[A-Za-z0-9_]*)`")
 
-// The pages that map the seed documents to this module name the tests that show
-// it: each must be there.
+// The pages that map the seed documents to this module name the tests that show it. Each test must
+// exist, and one for virtual machines must be in a list of tests that have to run there.
 func TestSeedPagesNameTests(t *testing.T) {
 	dir := root(t)
 	known := map[string]bool{}
@@ -35,6 +36,7 @@ func TestSeedPagesNameTests(t *testing.T) {
 			}
 		}
 	}
+	run := requiredTests(t, dir)
 	for _, page := range seedPages {
 		text, err := os.ReadFile(filepath.Join(dir, page))
 		if err != nil {
@@ -48,7 +50,29 @@ func TestSeedPagesNameTests(t *testing.T) {
 		for _, m := range tests {
 			if !known[m[1]] {
 				t.Errorf("%s names %s, which does not exist", page, m[1])
+			} else if strings.HasPrefix(m[1], "TestVM") && !run[m[1]] {
+				t.Errorf("%s names %s, which no list of testbed/required has", page, m[1])
 			}
 		}
 	}
+}
+
+// requiredTests returns the functions that have to run in virtual machines, on some kernel.
+func requiredTests(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	run := map[string]bool{}
+	for _, list := range tracked(t, "testbed/required/*.txt") {
+		text, err := os.ReadFile(filepath.Join(dir, list))
+		if err != nil {
+			t.Error(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if _, name, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+				name, _, _ = strings.Cut(name, "/")
+				name, _, _ = strings.Cut(name, "@")
+				run[name] = true
+			}
+		}
+	}
+	return run
 }

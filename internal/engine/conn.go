@@ -30,7 +30,7 @@ type Conn struct {
 	e     *Endpoint
 	opt   *EndpointOptions
 	token uint64        // names the connection to the peer
-	own   bool          // the program has the Conn, and no Peer for it
+	own   bool          // the program uses the Conn itself, and has no Peer for it
 	ended chan struct{} // closed when the teardown is complete, and the cause is final
 	links links
 
@@ -41,7 +41,7 @@ type Conn struct {
 	info      PeerInfo
 	peerNICs  int             // Rails.NICs of the peer
 	peerAddrs []netip.Addr    // Rails.Addrs of the peer
-	rail      int             // its number
+	rail      int             // the rail's number
 	group     uint64          // the Session of the first rail
 	messages  *mailbox.Shared // of all rails; nil if there is one only
 

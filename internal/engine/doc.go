@@ -6,11 +6,11 @@
 // that package's buffers and those of peers: one-sided reads and writes, atomics, and
 // messages.
 //
-// This package makes connections and ends them: the exchange between two hosts, listeners, the
-// table of peers, the links of a connection, the goodbye. Change it to make or end connections in
-// another way. Package offers has the memory that two sides offer each other. Other packages carry
-// operations out: rma has the calls, request their memory and work requests, workqueue their order
-// and their end, and progress polls for completions.
+// This package makes connections and ends them: it has the exchange between two hosts, listeners,
+// the table of peers, the links of a connection, and the goodbye. Change it to make or end
+// connections in another way. Package offers has the memory that two sides offer each other. Four
+// packages carry operations out: rma has the calls, request makes their work requests, workqueue
+// orders and ends them, and progress polls for completions.
 //
 // # Ordering
 //
@@ -54,8 +54,8 @@
 //
 // A NIC may give up a connection, or fail altogether, without a completion. Then its asynchronous
 // events end the connection with an *rc.EventError. NICOptions.Event receives all events. A port
-// that goes down ends a connection only when the retries of an operation under way are used up;
-// the errors then say that the port is down. A program that has no operations under way, and only
+// that goes down ends a connection only when the retries of an operation in flight are used up;
+// the errors then say that the port is down. A program that has no operations in flight, and only
 // lends its memory, learns of a connection's end by [Endpoint.Lost].
 //
 // # Lifetimes

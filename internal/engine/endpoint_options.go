@@ -19,15 +19,15 @@ import (
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
 
-// PeerInfo is what is known of a peer.
+// PeerInfo describes a peer.
 type PeerInfo = exchange.PeerInfo
 
 // EndpointOptions tune an endpoint. A zero field takes the default.
 type EndpointOptions struct {
-	Depth      int // operations to one peer that may be under way; default 256
+	Depth      int // operations to one peer that may be in flight; default 256
 	RecvDepth  int // receives from one peer that may be posted; default 128
-	SendDepth  int // work requests in a queue pair; default 128
-	MaxSGE     int // pieces of local memory in one work request; default 16, or what the device allows
+	SendDepth  int // work requests that a queue pair holds; default 128
+	MaxSGE     int // pieces of local memory in one work request; default 16, or the device's limit if that is less
 	InjectSize int // bytes that an inject may have; default 256
 	MaxPeers   int // connections and addresses; default 64
 
@@ -112,56 +112,60 @@ type EndpointOptions struct {
 	Connect ibvfd.ConnectAttr
 }
 
-// Rails are the connections, over several NICs each way, that a program uses as one. The side
-// that calls makes the first, and learns by Conn.PeerNICs how many NICs the peer has; then it makes
-// the others, each by another endpoint. A listener gives each caller of a later rail to the
-// endpoint of the NIC that it is for.
+// Rails are several connections, each over another pair of NICs, that a program uses as one. The
+// side that calls makes the first rail, and learns from Conn.PeerNICs how many NICs the peer has.
+// Then it makes the others, each from another endpoint. A listener gives each caller of a later
+// rail to the endpoint of that rail's NIC.
 type Rails struct {
-	NICs  int    // of this side; 0 if the connection has one rail only
-	Group uint64 // of a later rail: the Session of the first
-	Rail  int    // its number, from 1 on; 0 for the first
+	NICs  int    // NICs of this side; 0 if the connection has one rail only
+	Group uint64 // the Session of the first rail; 0 in the options of the first
+	Rail  int    // the rail's number: 0 for the first
 
-	Messages *mailbox.Shared // of a later rail, on the side that calls: those of the first
+	Messages *mailbox.Shared // the first rail's; on the side that calls, in the options of a later rail
 
-	// Addrs are the addresses of a listener's NICs, by the number of the rail, at which callers reach
-	// the listener, too. Way is that of a later rail's exchange; if it has no To, the exchange goes to
-	// the address that is dialed. It is asked for at each attempt.
+	// Addrs are a listener's: the addresses of its NICs, by the number of the rail. Callers reach the
+	// listener at these, too.
 	Addrs []netip.Addr
-	Way   func() Way
+	// Way returns the addresses for a later rail's exchange. The endpoint calls it before each
+	// attempt. If the answer has no To, the exchange goes to the address that was dialed.
+	Way func() Way
 
-	// Both are a listener's: Find returns the endpoint for a caller's later rail, nil if the group is
-	// not known, and the messages of the first rail. Joined takes the connection of any rail; that of
-	// the first has no link yet, and Accept returns it, too.
-	Find   func(group uint64, rail int, caller PeerInfo) (*Endpoint, *mailbox.Shared, error)
+	// Find is a listener's. It returns the endpoint for a later rail of a caller, nil if the group is
+	// not known, and the messages of the first rail.
+	Find func(group uint64, rail int, caller PeerInfo) (*Endpoint, *mailbox.Shared, error)
+	// Joined is a listener's. It takes the connection of each rail. The connection of the first rail
+	// has no link yet; Accept returns it, too.
 	Joined func(group uint64, rail int, c *Conn) error
 
-	// Lost is called when a rail has lost its link, and this side's queue pairs are destroyed, before
-	// there is another link;
-	// Reported when the peer has said so of its own, over any rail; Linked when a rail has another
-	// link. Keep reports whether a rail is to wait for one after PeerTimeout. All these must return at once.
+	// Lost is called when a rail has lost its link: after this side's queue pairs are destroyed, and
+	// before the rail has another link. Reported is called when the peer has reported that of its own
+	// queue pairs, over any rail. Linked is called when a rail has another link. All must return at
+	// once.
 	Lost     func(group uint64, report RailReport)
 	Reported func(group uint64, report RailReport)
 	Linked   func(group uint64, rail int, link uint32)
-	Keep     func(group uint64) bool
+	// Keep reports whether a rail without a link waits for one longer than PeerTimeout. It must
+	// return at once.
+	Keep func(group uint64) bool
 
-	// Drain waits until no atomic of this side over a rail is under way that uses the keys for an ID. The
-	// peer has withdrawn them.
+	// Drain is called when the peer has withdrawn the keys for an ID. It waits until no atomic of this
+	// side that uses them over the rail is in flight.
 	Drain func(group uint64, rail int, id uint64)
 }
 
-// Way is the way of an exchange over TCP.
+// Way holds the two addresses of an exchange over TCP.
 type Way struct {
-	From netip.Addr     // of this host; may be invalid
+	From netip.Addr     // of this host; if it is invalid, the routing table decides
 	To   netip.AddrPort // of the peer; may be invalid
 }
 
-// wayTimeout is the longest time in which the peer's NIC must answer at its own address.
+// wayTimeout is the time in which the peer must answer at the address of its NIC.
 const wayTimeout = 2 * time.Second
 
 // dialer returns the dialer for a way.
 func (w Way) dialer() *net.Dialer {
 	d := new(net.Dialer)
-	if w.To.IsValid() { // the other way may be better
+	if w.To.IsValid() { // the next attempt takes the address that was dialed
 		d.Timeout = wayTimeout
 	}
 	if w.From.IsValid() {
@@ -259,10 +263,10 @@ func (o *EndpointOptions) setDefaults() error {
 	}
 	o.setPeerTimeout()
 	if o.Connect.RNRRetry == 0 {
-		o.Connect.RNRRetry = 6 // 7 is for ever
+		o.Connect.RNRRetry = 6 // 7 is without end
 	}
 	if o.Connect.MinRNRTimer == 0 {
-		o.Connect.MinRNRTimer = 26 // 81.92 ms: table 45 of the InfiniBand specification
+		o.Connect.MinRNRTimer = 26 // 81.92 ms: enum ib_rnr_timeout in include/rdma/ib_verbs.h
 	}
 	if o.Connect.Timeout == 0 {
 		o.Connect.Timeout = 17 // software NICs of busy machines are late at times

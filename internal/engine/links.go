@@ -33,10 +33,10 @@ const (
 	leastAttempt = time.Second // the time of an attempt is a third of PeerTimeout, if that is more
 )
 
-// errCalledAgain is why a link is given up whose peer makes another one.
+// errCalledAgain is the end of a link whose peer makes another one.
 var errCalledAgain = fmt.Errorf("%w: the peer makes another link", ErrNotConnected)
 
-// errPeerLost is why a link is given up that the peer has lost.
+// errPeerLost is the end of a link that the peer has lost.
 var errPeerLost = fmt.Errorf("%w: the peer has lost the link", ErrNotConnected)
 
 // errOther means that the listener at the address is not the one of the connection.
@@ -45,8 +45,8 @@ var errOther = fmt.Errorf("%w: another listener has answered", ErrRejected)
 // lostError is the end of a connection whose link has not come back. It is ErrPeerGone.
 type lostError struct {
 	wait time.Duration
-	err  error // why the link was lost
-	last error // why the last attempt has failed; may be nil
+	err  error // of the link that was lost
+	last error // of the last attempt to make another link; nil if there was none
 }
 
 func (l *lostError) Error() string {
@@ -65,14 +65,14 @@ func (l *lostError) Is(target error) bool {
 // links are the links of a connection: one, or one after the other if it outlives them.
 type links struct {
 	c      *Conn
-	addr   string     // that this side has called; "" if the peer has called
+	addr   string     // the address that this side has called; "" if the peer has called
 	making sync.Mutex // held while a link is made or ended
 
 	// The Conn's mutex guards these.
-	last    *link    // nil before the first; it may have ended, or never had operations
-	number  uint32   // of the last link that has had operations; the first is 0
-	session uint64   // names the connection to a listener, if it outlives its links; otherwise 0
-	attempt net.Conn // of a caller that makes another link; nil if there is none
+	last    *link    // nil before the first; it may have ended before it carried an operation
+	number  uint32   // of the last link that carried operations; the first is 0
+	session uint64   // the connection's name for a listener; 0 if it ends with its link
+	attempt net.Conn // the exchange for another link, on the side that calls; nil if none is made
 }
 
 // current returns the link; the last one if it has ended, nil before the first one.

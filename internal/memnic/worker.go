@@ -137,7 +137,7 @@ func (n *Network) times(a *ibvfd.ConnectAttr) times {
 // tick is the unit of ConnectAttr.Timeout.
 const tick = time.Nanosecond << 12
 
-// rnrTimers are the times of table 45 of the InfiniBand specification, in 10 us.
+// rnrTimers are the times of enum ib_rnr_timeout (include/rdma/ib_verbs.h), in 10 us.
 var rnrTimers = [...]time.Duration{
 	65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192,
 	256, 384, 512, 768, 1024, 1536, 2048, 3072, 1 << 12, 6144, 8192, 12288, 16384, 24576, 32768, 49152,

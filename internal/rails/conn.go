@@ -23,19 +23,19 @@ import (
 
 // Conn is a connection over one rail or several.
 type Conn struct {
-	First     *engine.Conn // the first rail's
-	FirstRail *Rail        // as it was made
+	First     *engine.Conn // of the first rail
+	FirstRail *Rail        // the first rail as newConn made it
 
 	set    *Set
 	opt    engine.EndpointOptions
 	how    Options
-	addr   string // that this side has called; "" if the peer has called
-	name   uint64 // 0 if there is one rail only
-	count  int    // rails that there may be
+	addr   string // the address that this side has called; "" if the peer has called
+	name   uint64 // names the connection to both sides; 0 if it has one rail and ends with its link
+	count  int    // the most rails that the connection can have
 	polls  []*progress.Progress
-	sched  *scheduler // nil if there is one rail only
-	shared shared     // over all rails
-	lent   lent       // all memory that the peer was given
+	sched  *scheduler // nil if count is 1
+	shared shared     // memory that is exported over all rails
+	lent   lent       // all memory that the peer was given keys for
 	Events Events
 
 	life context.Context // ends when the connection begins to end
@@ -46,9 +46,9 @@ type Conn struct {
 	rails []*Rail // by their numbers; nil for one that was not made
 	cause error   // why the connection ends
 	onEnd func()
-	over  bool                // onEnd was called, or need not be
-	why   []error             // by the number of a rail that was not made: why its last attempt has failed
-	tries [Most]atomic.Uint32 // attempts to make another link of a rail
+	over  bool                // the connection has ended: OnEnd calls its function itself
+	why   []error             // by the number of a rail that was not made: the error of the last attempt
+	tries [Most]atomic.Uint32 // by the number of a rail: attempts to make another link
 	tasks sync.WaitGroup
 }
 
@@ -65,7 +65,7 @@ type Rail struct {
 	evicted      *uint32 // number of the link whose operations other rails have got
 }
 
-// key names a connection on one side: both may be of one Set.
+// key names one side of a connection: a Set may have both sides of it.
 type key struct {
 	name   uint64
 	dialed bool
@@ -125,10 +125,10 @@ func (c *Conn) One() *engine.Conn {
 	return nil
 }
 
-// Polls returns the NICs whose completions may end an operation.
+// Polls returns the progress of all NICs on which completions of the connection may come.
 func (c *Conn) Polls() []*progress.Progress { return c.polls }
 
-// Look takes completions, and posts what waits for more.
+// Look takes completions, and posts the operations that wait for them.
 func (c *Conn) Look() {
 	for _, p := range c.polls {
 		p.Look()
@@ -159,7 +159,7 @@ func (c *Conn) add(number int, ec *engine.Conn) error {
 	c.rails[number] = r
 	c.watch(r)
 	c.mu.Unlock()
-	if old != nil { // its caller has given it up
+	if old != nil { // the peer, which calls, has given it up
 		old.Conn.Works.Abort(workqueue.ErrRemoved)
 		<-old.Conn.Done()
 	}
@@ -362,9 +362,10 @@ func (c *Conn) dialRails() {
 	}
 }
 
-// way returns the way of a later rail's exchange: from the address of its NIC to that of the peer's NIC,
-// so that it is lost with these NICs, and not with others. It is the zero Way if the peer is on this
-// host, or has told no address, and at every other attempt: the listener may not be there.
+// way returns the addresses for a later rail's exchange: that of this side's NIC and that of the peer's
+// NIC, so that the exchange fails with these NICs only. It returns the zero Way if the peer is on
+// this host, or has told no address. At every second attempt it does so too, because the peer may
+// not listen at its NIC's address.
 func (c *Conn) way(number int) (w engine.Way) {
 	if c.tries[number].Add(1)%2 == 0 {
 		return w

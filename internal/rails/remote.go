@@ -61,10 +61,12 @@ func (c *Conn) newExported(ctx context.Context, name string, span Spans, access 
 	return x, c.set.homes.Join(ctx, x, s.Memories(), order, c.sched == nil || name == "")
 }
 
-// on returns the memory as a rail has it, the access of its keys, and what makes of a descriptor the
-// peer's. The access is none if the NIC does not reach the memory, unless the rail is the first one,
-// whose descriptor names the memory. Over several rails the keys for atomics on memory with a name are
-// other ones, and those on other memory are those of its home.
+// on returns the memory as a rail's NIC has it, the access that the rail's keys allow, and a function
+// that turns a descriptor of this side into the one for the peer.
+//
+// The access is 0 if the NIC does not reach the memory. The first rail is an exception, because its
+// descriptor names the memory. Over several rails the keys here allow no atomics: memory with a name
+// has keys for atomics apart, and other memory allows them on the rail of its home only.
 func (e *exported) on(r *Rail) (s memory.Span, access ibvfd.Access, as func(rb *memory.RemoteBuffer) *memory.RemoteBuffer, err error) {
 	as = func(rb *memory.RemoteBuffer) *memory.RemoteBuffer { return rb.WithID(e.id) }
 	s, err = e.span(r.NIC)

@@ -18,11 +18,13 @@ import (
 // Device is the part of ibvfd that a NIC needs. Package memnic implements it in memory, also for
 // cases that tests cannot make a NIC produce.
 type Device interface {
+	// Name returns the device's name: "mlx5_0".
 	Name() string
-	Atomics() bool // fetch-and-add and compare-and-swap
-	// Host registers a part of host memory.
+	// Atomics reports whether the device has fetch-and-add and compare-and-swap.
+	Atomics() bool
+	// Host registers a part of host memory, and holds mem until the registration is closed.
 	Host(mem *hostmem.Buf, off, length int64, access ibvfd.Access) (*Registration, error)
-	// Source registers a part of a buffer's dma-bufs.
+	// Source registers a part of a source, and holds src until the registration is closed.
 	Source(src Source, off, length int64, access ibvfd.Access) (*Registration, error)
 	// Queue makes a completion queue. The queue calls event when it is armed and has a
 	// completion, and broke when it can raise no more events; neither may block.
@@ -34,10 +36,13 @@ type Device interface {
 	// NewDomain returns the device with a protection domain of its own, which must be closed
 	// before the device.
 	NewDomain() (Device, error)
-	// Removed reports whether the device is gone. Bytes that it has acknowledged may not be in the memory.
+	// Removed reports whether the device is gone. Then bytes whose writes it has acknowledged may not be
+	// in the memory.
 	Removed() bool
+	// Close closes the device, or its protection domain if NewDomain made it. It returns
+	// dmabuf.ErrInUse while registrations, queues or links of it are open.
 	Close() error
-	// Ended returns when all goroutines of a closed device have ended.
+	// Ended waits until all goroutines of a closed device have ended.
 	Ended()
 }
 
@@ -59,10 +64,11 @@ type Source interface {
 type Registration struct {
 	Local, Remote lower.Memory // under lkeys, and under rkeys
 	Route         ibvfd.Route
-	Why           string // of the route, where there is more to say: ibvfd.MR.Why
+	Why           string // the reason for the route (ibvfd.MR.Why); may be ""
 	Close         func() error
-	// Move puts the registration on the same range of another source, under its keys; nil if that is
-	// never possible. After an error it is where it was.
+	// Move puts the registration on the same range of another source, under its keys. It is nil if that
+	// is never possible. After an error the registration is where it was, but for the MRs that could
+	// not go back, which the error names too.
 	Move func(Source) error
 }
 
@@ -91,7 +97,10 @@ func Open(name string, heard func(ibvfd.Event)) (Device, error) {
 	return &Verbs{ctx, pd, attr, watchDevice(ctx, heard)}, nil
 }
 
-func (d *Verbs) Name() string  { return d.ctx.Name() }
+// Name returns the device's name: "mlx5_0".
+func (d *Verbs) Name() string { return d.ctx.Name() }
+
+// Atomics reports whether the device has fetch-and-add and compare-and-swap.
 func (d *Verbs) Atomics() bool { return d.attr.Atomic }
 
 // Ports returns the number of ports.
@@ -100,6 +109,7 @@ func (d *Verbs) Ports() int { return d.attr.Ports }
 // Context returns the opened device.
 func (d *Verbs) Context() *ibvfd.Context { return d.ctx }
 
+// Close closes the protection domain and the device. See Device.
 func (d *Verbs) Close() error {
 	if err := d.pd.Close(); err != nil {
 		return err
@@ -107,17 +117,20 @@ func (d *Verbs) Close() error {
 	return d.ctx.Close()
 }
 
+// Removed reports whether the device is gone.
 func (d *Verbs) Removed() bool {
 	d.watch.mu.Lock()
 	defer d.watch.mu.Unlock()
 	return d.watch.gone != nil
 }
 
+// Ended waits until the goroutine that reads the events of a closed device has ended.
 func (d *Verbs) Ended() { d.watch.ended.Wait() }
 
 // verbsDomain is a device in another protection domain.
 type verbsDomain struct{ *Verbs }
 
+// NewDomain returns the device with a protection domain of its own.
 func (d *Verbs) NewDomain() (Device, error) {
 	pd, err := d.ctx.AllocPD()
 	if err != nil {
@@ -129,9 +142,10 @@ func (d *Verbs) NewDomain() (Device, error) {
 func (d verbsDomain) Close() error { return d.pd.Close() }
 func (verbsDomain) Ended()         {} // the device stays open
 
-// AllocHost allocates host memory as the NIC's provider wishes.
+// AllocHost allocates host memory that the NIC reaches: see ibvfd.PD.AllocHost.
 func (d *Verbs) AllocHost(size int) (*hostmem.Buf, error) { return d.pd.AllocHost(size) }
 
+// Host registers a part of host memory.
 func (d *Verbs) Host(mem *hostmem.Buf, off, length int64, access ibvfd.Access) (*Registration, error) {
 	mr, err := d.pd.RegMR(ibvfd.MRAttr{
 		Kind: ibvfd.HostMemory, Host: mem.Bytes(), Offset: uint64(off), Length: uint64(length), Access: access, Owner: mem,
@@ -142,6 +156,7 @@ func (d *Verbs) Host(mem *hostmem.Buf, off, length int64, access ibvfd.Access) (
 	return registered([]*ibvfd.MR{mr}, mr.Close), nil
 }
 
+// Source registers a part of a source.
 func (d *Verbs) Source(src Source, off, length int64, access ibvfd.Access) (*Registration, error) {
 	r, err := region.Register(RegionAttr(src, off, length, access), d.pd)
 	if err != nil {

@@ -82,6 +82,7 @@ type verbsLink struct {
 	a     Attr
 }
 
+// Link makes the queue pairs of a connection.
 func (d *Verbs) Link(a Attr) (_ Link, err error) {
 	l := &verbsLink{ctx: d.ctx, watch: d.watch, cq: a.Queue.(*verbsQueue).cq, a: a}
 	defer func() {

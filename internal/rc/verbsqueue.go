@@ -20,6 +20,7 @@ type verbsQueue struct {
 	listener sync.WaitGroup
 }
 
+// Queue makes a completion queue, with a goroutine that waits for its events.
 func (d *Verbs) Queue(depth int, event func(), broke func(error)) (CompletionQueue, error) {
 	cq, err := d.ctx.CreateCQWith(ibvfd.CQAttr{Depth: depth, Events: true})
 	if err != nil {

@@ -24,7 +24,8 @@ static bool every_importer(struct softgpu_bo *bo,
 int softgpu_bo_revoke(struct softgpu_bo *bo, bool revoke)
 {
 	dma_resv_assert_held(bo->base.resv);
-	if (!bo->behaviour || !bo->behaviour->revokes)
+	/* A buffer that is being exported has its behaviour before its dma-buf. */
+	if (!bo->behaviour || !bo->behaviour->revokes || !bo->dmabuf)
 		return -EOPNOTSUPP;
 	if (bo->revoked == revoke)
 		return 0;

@@ -180,7 +180,6 @@ static inline int softgpu_fail(struct softgpu_device *gpu, enum softgpu_op op)
 extern struct workqueue_struct *softgpu_wq;
 extern bool softgpu_wipe;
 extern bool softgpu_topology_gate;
-void softgpu_fini(struct softgpu_device *gpu);
 void softgpu_get_module(void);
 void softgpu_put_module(void);
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A dma-buf exporter that fails where it is told to, for the error paths of
- * importers that no real exporter takes on request, and that maps what no other
- * of the testbed has. It counts what importers hold and warns about a buffer
- * that goes before all of it was given back.
+ * A dma-buf exporter for tests of importers. It fails in the call that user
+ * space names, which no real exporter does on request, and maps kinds of memory
+ * that no other exporter of the test bed has. It counts the pins, mappings and
+ * CPU accesses of importers, and warns about a buffer that is released while
+ * one of them is left.
  */
 
 #include <linux/dma-buf.h>

@@ -24,7 +24,7 @@ static void drop_pin(struct importer *imp)
 }
 
 #ifndef HAVE_INVALIDATE_MAPPINGS
-/* Such an importer cannot stop. Up to 6.12 it has to have a callback anyway. */
+/* This importer cannot stop its accesses. Up to 6.12 the core wants a callback anyway. */
 static void pinned_invalidate(struct dma_buf_attachment *attach)
 {
 	struct importer *imp = attach->importer_priv;
@@ -146,7 +146,7 @@ static bool pins(struct importer *imp)
 	return imp->kind == TESTIMPORTER_PINNED || imp->kind == TESTIMPORTER_REVOCABLE;
 }
 
-/* Whether the core waits for the move that brought the buffer here. */
+/* Waits until the buffer has moved here. The core does so for static importers only. */
 static int wait_for_move(struct importer *imp)
 {
 	long ret;

@@ -33,7 +33,7 @@ static struct device *device_find(const char *name)
 	return pdev ? &pdev->dev : ERR_PTR(-ENODEV);
 }
 
-/* As device_find(), for DMA. -EBUSY: others have said how many bits it has. */
+/* As device_find(), for DMA. -EBUSY: a driver has set the DMA mask. */
 struct device *importer_device_get(const char *name, unsigned int dma_bits)
 {
 	struct device *dev = device_find(name);

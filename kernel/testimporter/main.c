@@ -81,8 +81,8 @@ static int do_detach(struct table *table, u32 __user *user)
 }
 
 /*
- * The page, which a kernel with CONFIG_DMABUF_DEBUG hides from importers: it turns
- * the bits. Only tests have business with it.
+ * The page of an entry. Importers must not use it: with CONFIG_DMABUF_DEBUG 6.12
+ * inverts bits of the pointer, and 7.2 gives none. Tests compare it.
  */
 static struct page *segment_page(struct scatterlist *sg)
 {

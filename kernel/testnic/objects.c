@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What user space makes of the test NIC. Each object takes its memory by the RDMA
- * core's own functions, as the drivers of real NICs do, and nothing else happens to it.
+ * The objects that user space makes on the test NIC. Each takes its memory by the RDMA
+ * core's functions, as the drivers of real NICs do, and carries no data.
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-resv.h>
@@ -44,7 +44,7 @@ static u32 number(void)
 	return atomic_inc_return(&numbers);
 }
 
-/* Of ib_umem_get_attr() and its kin: NULL where the caller has given no buffer. */
+/* Releases what ib_umem_get_attr() or its kin returned: NULL without a buffer. */
 static void put_umem(struct ib_umem *umem)
 {
 	if (!IS_ERR_OR_NULL(umem))
@@ -87,7 +87,7 @@ static int create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 	};
 	struct testnic_qp *qp = container_of(ibqp, struct testnic_qp, ibqp);
 	struct uverbs_attr_bundle *attrs;
-	int i;
+	int i, ret;
 
 	if (!udata)
 		return -EOPNOTSUPP;
@@ -102,9 +102,10 @@ static int create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 	return 0;
 
 err:
+	ret = PTR_ERR(qp->umem[i]);
 	while (--i >= 0)
 		put_umem(qp->umem[i]);
-	return PTR_ERR(qp->umem[i + 1]);
+	return ret;
 }
 
 static int modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,

@@ -8,25 +8,25 @@ import "golang.org/x/sys/unix"
 // function that does not exist.
 const NoSymbol = unix.ENOSYS
 
-// Answers are what the provider and the kernel answer to the registration of
-// descriptor -1, which tells who registers dma-bufs: a driver that does answers EBADF.
+// Answers holds the errnos with which the provider and the kernel refuse a dma-buf with
+// descriptor -1. They tell who registers dma-bufs: a driver that does answers EBADF. If neither
+// Takes nor Lacks is true of one of the two, it is not known whether it registers dma-bufs.
 type Answers struct{ Provider, Kernel unix.Errno }
 
-// KernelTakes and KernelLacks say whether the kernel's driver registers dma-bufs. What
-// neither of them says is unknown.
+// KernelTakes reports whether the kernel's driver is known to register dma-bufs.
 func (a Answers) KernelTakes() bool { return a.Kernel == unix.EBADF }
 
-// KernelLacks is the opposite of KernelTakes, where that is proven.
+// KernelLacks reports whether the kernel's driver is known not to register dma-bufs.
 func (a Answers) KernelLacks() bool {
 	return a.Kernel == unix.EOPNOTSUPP || a.Kernel == unix.EPROTONOSUPPORT
 }
 
-// ProviderTakes says whether libibverbs' provider for the device registers dma-bufs.
+// ProviderTakes reports whether libibverbs' provider for the device is known to register dma-bufs.
 func (a Answers) ProviderTakes() bool { return a.Provider == unix.EBADF }
 
-// ProviderLacks is the opposite of ProviderTakes, where that is proven. The provider's
-// EOPNOTSUPP may be the kernel's, passed on: it proves that the provider lacks the op
-// only if the kernel itself gives another answer.
+// ProviderLacks reports whether the provider is known not to register dma-bufs. The provider may
+// pass on an EOPNOTSUPP of the kernel's. It proves something about the provider only if the
+// kernel registers dma-bufs.
 func (a Answers) ProviderLacks() bool {
 	return a.Provider == NoSymbol || a.Provider == unix.EOPNOTSUPP && a.KernelTakes()
 }

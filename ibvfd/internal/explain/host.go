@@ -14,6 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/procfs"
 )
 
 // Host says why ibv_reg_mr refused host memory with n. limits is asked when it matters.
@@ -62,11 +63,11 @@ func Host(attr *Request, n unix.Errno, limits func() Memlock) *Refusal {
 	return e
 }
 
-const memlockRemedy = "raise the limit (ulimit -l, LimitMEMLOCK=) or give the process CAP_IPC_LOCK"
+const memlockRemedy = "raise the limit (ulimit -l, LimitMEMLOCK=) or give the process CAP_IPC_LOCK in the first user namespace"
 
-// Memlock has what ib_umem_get compares, pinned pages and RLIMIT_MEMLOCK,
-// unless the process has CAP_IPC_LOCK (drivers/infiniband/core/umem.c). A
-// dma-buf's pages are the exporter's and do not count.
+// Memlock is what ib_umem_get compares (drivers/infiniband/core/umem.c): the bytes that the
+// process has pinned, and RLIMIT_MEMLOCK, which does not bind a process with CAP_IPC_LOCK in the
+// first user namespace. The pages of a dma-buf do not count: they are the exporter's.
 type Memlock struct {
 	Limit, Pinned uint64 // bytes
 	Exempt        bool
@@ -75,22 +76,28 @@ type Memlock struct {
 const (
 	// Unlimited is no limit: RLIM_INFINITY.
 	Unlimited  = ^uint64(0)
-	capIPCLock = 14 // CAP_IPC_LOCK, include/uapi/linux/capability.h
+	capIPCLock = 14                  // CAP_IPC_LOCK, include/uapi/linux/capability.h
+	firstUsers = "user:[4026531837]" // PROC_USER_INIT_INO, include/linux/proc_ns.h
 )
 
-// ReadMemlock reads the process' own state. A value that cannot be read counts as no
-// limit: memlock is claimed on evidence only.
+// ReadMemlock reads the state of this process. A value that cannot be read counts as no limit:
+// memlock is claimed on evidence only.
 func ReadMemlock() Memlock {
-	m := Memlock{Limit: Unlimited}
 	var r unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &r); err == nil {
-		m.Limit = r.Cur
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &r); err != nil {
+		return Memlock{Limit: Unlimited}
 	}
-	f, err := os.Open("/proc/self/status")
+	return readMemlock(procfs.New(""), r.Cur)
+}
+
+// readMemlock reads the rest in procfs.
+func readMemlock(proc procfs.FS, limit uint64) Memlock {
+	f, err := os.Open(proc.Path("self", "status"))
 	if err != nil {
 		return Memlock{Limit: Unlimited}
 	}
 	defer f.Close()
+	m := Memlock{Limit: limit}
 	for s := bufio.NewScanner(f); s.Scan(); {
 		key, value, _ := strings.Cut(s.Text(), ":")
 		value = strings.TrimSpace(value)
@@ -104,6 +111,9 @@ func ReadMemlock() Memlock {
 				m.Exempt = caps&(1<<capIPCLock) != 0
 			}
 		}
+	}
+	if users, err := os.Readlink(proc.Path("self", "ns", "user")); err == nil && users != firstUsers {
+		m.Exempt = false // the kernel asks with capable(), that is in the first namespace
 	}
 	return m
 }

@@ -96,6 +96,8 @@ func badAlignment(attr *Request) *Breach {
 	}
 }
 
+// BadDMABufAccess refuses access flags that the kernel gives to no dma-buf MR
+// (UVERBS_METHOD_REG_DMABUF_MR in drivers/infiniband/core/uverbs_std_types_mr.c).
 func BadDMABufAccess(a uint32) *Breach {
 	more := a &^ dmabufAccess
 	if more == 0 {

@@ -10,7 +10,7 @@ import (
 // The structures of verbs_abi.h that Go fills and reads itself, in C memory.
 // Pointers are uintptr: they are C's. abi_test.go compares the layouts.
 
-// abiSGE is struct ibv_sge.
+// SGE is struct ibv_sge.
 type SGE struct {
 	_      structs.HostLayout
 	Addr   uint64
@@ -18,7 +18,7 @@ type SGE struct {
 	LKey   uint32
 }
 
-// abiSendWR is struct ibv_send_wr.
+// SendWR is struct ibv_send_wr.
 type SendWR struct {
 	_          structs.HostLayout
 	WRID       uint64
@@ -38,7 +38,7 @@ type SendWR struct {
 	_          [6]uint64 // bind_mw, tso
 }
 
-// abiRecvWR is struct ibv_recv_wr.
+// RecvWR is struct ibv_recv_wr.
 type RecvWR struct {
 	_      structs.HostLayout
 	WRID   uint64
@@ -48,7 +48,7 @@ type RecvWR struct {
 	_      uint32
 }
 
-// abiWC is struct ibv_wc.
+// WC is struct ibv_wc.
 type WC struct {
 	_         structs.HostLayout
 	WRID      uint64

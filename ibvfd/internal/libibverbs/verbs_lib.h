@@ -11,8 +11,9 @@
 #include "verbs_abi.h"
 
 /*
- * The library's functions. From reg_mr_iova2 on they may be NULL: rdma-core 28, 33, 34,
- * 59, and three of 65.
+ * The library's functions. NULL if the library is older than rdma-core 24: qp_to_qp_ex;
+ * than 28: reg_mr_iova2; 32: query_gid_table; 34: reg_dmabuf_mr; 59: reg_mr_ex; 64: the
+ * last three.
  */
 struct vb_lib {
 	struct vb_device **(*get_device_list)(int *n);
@@ -69,7 +70,7 @@ struct vb_lib {
 				    size_t length, int access);
 };
 
-/* What of libmlx5 is called; NULL where it has none (before rdma-core 54). */
+/* The functions of libmlx5; NULL if it is older than rdma-core 54. */
 struct vb_mlx5 {
 	struct vb_mr *(*reg_dmabuf_mr)(struct vb_pd *, uint64_t offset,
 				       size_t length, uint64_t iova, int fd,

@@ -12,14 +12,14 @@
 struct vb_send_queue {
 	vb_post_send_fn *post;
 	struct vb_qp *qp;
-	struct vb_qp_ex *ex;	/* of the same; NULL: nothing that is posted by it */
+	struct vb_qp_ex *ex;	/* of qp, for ibv_wr_post(3); NULL without */
 	uint32_t room;		/* work requests in the array */
 	uint32_t sges;		/* of one work request */
 	struct vb_send_wr *wr;	/* chained by next for good */
 	struct vb_sge *sge;	/* room * sges */
 };
 
-/* Of a queue pair, or shared: then srq is set, and qp is not. */
+/* Of a queue pair (post and qp are set), or of an SRQ (post_srq and srq are). */
 struct vb_recv_queue {
 	vb_post_recv_fn *post;
 	struct vb_qp *qp;
@@ -40,7 +40,7 @@ struct vb_completion_queue {
 
 struct vb_posted {
 	uint32_t n;	/* taken by the provider */
-	int32_t err;	/* errno that wr[n] was refused with, or 0 */
+	int32_t err;	/* the errno with which the provider refused wr[n], or 0 */
 };
 
 struct vb_send_queue *vb_send_queue_new(struct vb_qp *, vb_post_send_fn *,
@@ -57,14 +57,13 @@ void vb_send_queue_free(struct vb_send_queue *);
 void vb_recv_queue_free(struct vb_recv_queue *);
 void vb_completion_queue_free(struct vb_completion_queue *);
 
-/* Post the first n work requests of the array. */
 /*
- * The queues' addresses are numbers: cgo looks at each pointer that goes into C, which
- * takes a sixth of the way, and these lead to C's memory.
+ * Post the first n work requests of the array. The queues' addresses are numbers, because
+ * cgo checks each pointer that a call passes, and these lead to C's memory only.
  */
 struct vb_posted vb_post_send(uintptr_t send_queue, uint32_t n);
 struct vb_posted vb_post_recv(uintptr_t recv_queue, uint32_t n);
-/* Returns how many completions are in the array, negative on failure. */
+/* Fill the array with up to n completions; return how many, negative on failure. */
 int vb_poll(uintptr_t completion_queue, uint32_t n);
 
 #endif

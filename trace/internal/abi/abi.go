@@ -16,7 +16,7 @@ const (
 	NumWindows   = 512
 )
 
-// enum event_type
+// The events: enum event_type.
 const (
 	EventRecord = iota + 1
 	EventExport
@@ -34,7 +34,7 @@ const (
 	EventTypes
 )
 
-// enum record_kind
+// The kinds of records: enum record_kind.
 const (
 	KindRegDMABuf = iota + 1
 	KindRegMR
@@ -46,7 +46,7 @@ const (
 	KindUmem
 )
 
-// enum func
+// The functions of a Step: enum func.
 const (
 	FuncHandler = iota + 1
 	FuncGet
@@ -70,7 +70,7 @@ const (
 	FuncUmemUnmap
 )
 
-// enum have
+// The bits of Record.Have: enum have.
 const (
 	HaveArgs = 1 << iota
 	HaveBuf
@@ -99,14 +99,14 @@ const (
 	HaveOtherDMA
 )
 
-// enum event_flags
+// The bits of Event.Flags: enum event_flags.
 const (
 	EventInDereg = 1 << iota
 	EventExiting
 	EventInRereg
 )
 
-// enum config_flags
+// The bits of Config.Flags: enum config_flags.
 const (
 	ConfigPIDs = 1 << iota
 	ConfigCgroup
@@ -116,7 +116,7 @@ const (
 	ConfigStopped
 )
 
-// struct head
+// Head is struct head: how every event begins.
 type Head struct {
 	_    structs.HostLayout
 	Type uint32
@@ -125,7 +125,7 @@ type Head struct {
 	ID   uint64
 }
 
-// struct event
+// Event is struct event: the events that need no more fields.
 type Event struct {
 	_      structs.HostLayout
 	Head   Head
@@ -138,7 +138,7 @@ type Event struct {
 	Flags  uint32
 }
 
-// struct export
+// Export is struct export: an exported dma-buf or, with EventModule, a module that was loaded.
 type Export struct {
 	_        structs.HostLayout
 	Event    Event
@@ -148,26 +148,27 @@ type Export struct {
 	Comm     [16]byte
 }
 
+// Bounds of the arrays in Callers.
 const (
 	MaxCallers = 24
 	CallerName = 64
 )
 
-// struct callers
+// Callers is struct callers: the functions that led to an event, as the kernel names them.
 type Callers struct {
 	_     structs.HostLayout
 	Event Event
 	Name  [MaxCallers][CallerName]byte
 }
 
-// struct range
+// Range is struct range: DMA addresses of a mapping.
 type Range struct {
 	_     structs.HostLayout
 	Start uint64
 	Size  uint64
 }
 
-// struct resource
+// Resource is struct resource: physical addresses that were mapped for a device.
 type Resource struct {
 	_    structs.HostLayout
 	Phys uint64
@@ -175,7 +176,7 @@ type Resource struct {
 	Size uint64
 }
 
-// struct tally
+// Tally is struct tally: the bytes of one view of a mapping, by kind of memory.
 type Tally struct {
 	_       structs.HostLayout
 	Bytes   [NumKinds]uint64
@@ -185,7 +186,7 @@ type Tally struct {
 	Pad     uint32
 }
 
-// struct step
+// Step is struct step: a call that belongs to a record, and its result.
 type Step struct {
 	_    structs.HostLayout
 	Func uint8
@@ -195,7 +196,7 @@ type Step struct {
 	Time uint64
 }
 
-// struct devinfo
+// Device is struct devinfo: the device of an attachment.
 type Device struct {
 	_         structs.HostLayout
 	Name      [32]byte
@@ -211,7 +212,7 @@ const (
 	IOMMUPassThrough = 1 << 2
 )
 
-// struct record
+// Record is struct record: a registration, an attachment or a mapping.
 type Record struct {
 	_            structs.HostLayout
 	Head         Head
@@ -276,7 +277,7 @@ type Record struct {
 	Resources    [MaxResources]Resource
 }
 
-// struct window
+// Window is struct window: a window of the physical address space.
 type Window struct {
 	_     structs.HostLayout
 	Start uint64
@@ -284,7 +285,7 @@ type Window struct {
 	Kind  uint64
 }
 
-// struct config
+// Config is struct config: the configuration of the programs.
 type Config struct {
 	_         structs.HostLayout
 	NextID    uint64
@@ -297,7 +298,7 @@ type Config struct {
 	Pad       uint32
 }
 
-// struct holding
+// Holding is struct holding: a slot, and the thread that has it.
 type Holding struct {
 	_      structs.HostLayout
 	What   uint32
@@ -305,13 +306,14 @@ type Holding struct {
 	Thread uint64
 }
 
-// struct owners
+// Owners is struct owners of bpf/state.h: the threads that have slots.
 type Owners struct {
 	_      structs.HostLayout
 	Taken  [64]uint32
 	Thread [1024]uint64
 }
 
+// OWNS_SCOPE and so on, of bpf/state.h.
 const (
 	OwnsScope = iota
 	OwnsDereg

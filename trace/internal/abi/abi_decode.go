@@ -7,11 +7,11 @@ import (
 	"unsafe"
 )
 
-// recordFixed is how much of a record is always sent.
+// recordFixed is how many bytes of a record the programs always send.
 const recordFixed = int(unsafe.Offsetof(Record{}.Ranges))
 
 // Decode copies an event out of the ring. It returns one of *Record,
-// *Export, *Callers, *Event.
+// *Export, *Callers, *Event. The error says that the event is of an unknown type, or too short.
 func Decode(data []byte) (any, error) {
 	if len(data) < int(unsafe.Sizeof(Head{})) {
 		return nil, fmt.Errorf("event of %d bytes", len(data))
@@ -57,7 +57,8 @@ func Decode(data []byte) (any, error) {
 	return e, nil
 }
 
-// sent is how many bytes of a record are sent: those up to its last range or resource.
+// sent returns how many bytes of the record the programs have sent: those up to its last range or
+// resource.
 func (r *Record) sent() int {
 	if n := len(r.SentResources()); n > 0 {
 		return int(unsafe.Offsetof(r.Resources)) + n*int(unsafe.Sizeof(r.Resources[0]))
@@ -65,22 +66,26 @@ func (r *Record) sent() int {
 	return recordFixed + len(r.SentRanges())*int(unsafe.Sizeof(r.Ranges[0]))
 }
 
+// SentRanges returns the ranges that the record has.
 func (r *Record) SentRanges() []Range { return r.Ranges[:min(int(r.NRanges), MaxRanges)] }
 
+// SentResources returns the resources that the record has.
 func (r *Record) SentResources() []Resource {
 	return r.Resources[:min(int(r.NResources), MaxResources)]
 }
 
+// SentSteps returns the steps that the record has.
 func (r *Record) SentSteps() []Step { return r.Steps[:min(int(r.NSteps), MaxSteps)] }
 
-// RecordSize is that of a whole record, as an iterator writes it.
+// RecordSize is the size in bytes of a whole record, as an iterator writes it.
 const RecordSize = int(unsafe.Sizeof(Record{}))
 
-// Bytes is the memory of a configuration, for the map.
+// Bytes returns the memory of the configuration, for the map.
 func (c *Config) Bytes() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c))
 }
 
+// WindowBytes returns the memory of the windows, for the map.
 func WindowBytes(w []Window) []byte {
 	if len(w) == 0 {
 		return nil
@@ -88,7 +93,7 @@ func WindowBytes(w []Window) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&w[0])), len(w)*int(unsafe.Sizeof(w[0])))
 }
 
-// Text reads a C string of fixed size.
+// Text returns the C string in an array, without the terminating 0.
 func Text(b []byte) string {
 	for i, c := range b {
 		if c == 0 {
@@ -98,7 +103,7 @@ func Text(b []byte) string {
 	return string(b)
 }
 
-// Names are the functions, the innermost first.
+// Names returns the names of the functions, the innermost first.
 func (c *Callers) Names() []string {
 	out := make([]string, 0, MaxCallers)
 	for i := range c.Name {

@@ -63,7 +63,7 @@ const ReregDMABuf = "ib_uverbs_handler_UVERBS_METHOD_REREG_DMABUF_MR"
 // rdmaHooks are functions of ib_core and ib_uverbs.
 var rdmaHooks = []hook{
 	{program: "reg_dmabuf_exit", kprobe: "k_handler_exit", function: "ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR", how: "fexit", what: "registrations"},
-	{program: "reg_mr_exit", kprobe: "k_handler_exit", function: "ib_uverbs_handler_UVERBS_METHOD_REG_MR", how: "fexit", what: "registrations with DMA handles", since: "7.0 and later"},
+	{program: "reg_mr_exit", kprobe: "k_handler_exit", function: "ib_uverbs_handler_UVERBS_METHOD_REG_MR", how: "fexit", what: "registrations with DMA handles", since: "6.17 and later"},
 	{program: "rereg_exit", kprobe: "k_handler_exit", function: "ib_uverbs_rereg_mr", how: "fexit", what: "reregistrations"},
 	{program: "rereg_dmabuf_exit", function: ReregDMABuf, how: "fexit", what: "reregistrations of dma-bufs", since: "patched kernels"},
 	{program: "umem_get_exit_leaf", kprobe: "k_umem_get_exit", function: "ib_umem_dmabuf_get_with_dma_device", how: "fexit", what: "a stage of a registration", since: "6.12 and later"},
@@ -79,7 +79,7 @@ var rdmaHooks = []hook{
 	{kprobe: "k_restrack_enter", function: Restrack, how: "fentry", what: "keys of MRs"},
 	{program: "rereg_enter", kprobe: "k_rereg_enter", function: "ib_uverbs_rereg_mr", how: "fentry", what: "reregistrations"},
 	{program: "rereg_dmabuf_enter", function: ReregDMABuf, how: "fentry", what: "reregistrations of dma-bufs", since: "patched kernels"},
-	{program: "reg_mr_enter", kprobe: "k_reg_mr_enter", function: "ib_uverbs_handler_UVERBS_METHOD_REG_MR", how: "fentry", what: "registrations with DMA handles", since: "7.0 and later"},
+	{program: "reg_mr_enter", kprobe: "k_reg_mr_enter", function: "ib_uverbs_handler_UVERBS_METHOD_REG_MR", how: "fentry", what: "registrations with DMA handles", since: "6.17 and later"},
 	{program: "reg_dmabuf_enter", kprobe: "k_reg_dmabuf_enter", function: "ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR", how: "fentry", what: "registrations"},
 }
 

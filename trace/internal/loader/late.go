@@ -19,13 +19,16 @@ type Modules struct {
 	names map[string]bool
 }
 
+// AllModules stands for modules whose names are not known.
 var AllModules = Modules{all: true}
 
+// Has reports whether the module of that name may have been loaded.
 func (m Modules) Has(name string) bool { return m.all || m.names[name] }
 
 // maxNames bounds the modules that are kept by name.
 const maxNames = 64
 
+// Add adds a module that was loaded. A set that grows beyond maxNames becomes AllModules.
 func (m *Modules) Add(name string) {
 	if m.all {
 		return

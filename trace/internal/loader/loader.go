@@ -268,9 +268,9 @@ func (l *Loader) configure(vmemmap uint64) error {
 	}
 	if l.cfg.Cgroup != "" {
 		c.Flags |= abi.ConfigCgroup
-		dir, err := os.Open(l.cfg.Cgroup)
+		dir, err := openCgroup(l.cfg.Cgroup)
 		if err != nil {
-			return fault.New(l.cfg.Cgroup, "the cgroup filter", "name a directory of a cgroup v2 mount", fault.Errno(err))
+			return err
 		}
 		defer dir.Close()
 		if err := l.core.Maps["cgroups"].Put(uint32(0), uint32(dir.Fd())); err != nil {
@@ -286,6 +286,16 @@ func (l *Loader) configure(vmemmap uint64) error {
 	return l.SetConfig(c)
 }
 
+// openCgroup opens a directory, and no FIFO, whose opening would wait for a writer.
+func openCgroup(path string) (*os.File, error) {
+	dir, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, fault.New(path, "the cgroup filter", "name a directory of a cgroup v2 mount", fault.Errno(err))
+	}
+	return dir, nil
+}
+
+// SetConfig hands the configuration to the programs.
 func (l *Loader) SetConfig(c abi.Config) error {
 	if err := l.core.Maps["config"].Put(uint32(0), c.Bytes()); err != nil {
 		return fault.New("configuration", "", "", fault.Errno(err))
@@ -306,7 +316,7 @@ func (l *Loader) attachAll(coll *ebpf.Collection, table []hook, modules map[stri
 			continue
 		}
 		l.attached(k, coll.Programs[h.program], h, module)
-		l.have[h.program] = true
+		l.notes(h.program)
 	}
 	return nil
 }

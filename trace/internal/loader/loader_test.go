@@ -3,6 +3,7 @@
 package loader
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"maps"
@@ -10,12 +11,40 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/trace/internal/symbols"
 )
+
+// A path that is no directory is refused at once, a FIFO without a writer too.
+func TestOpenCgroup(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		_, err := openCgroup(fifo)
+		got <- err
+	}()
+	select {
+	case err := <-got:
+		if !errors.Is(err, unix.ENOTDIR) || !strings.Contains(err.Error(), fifo) {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("it waits for a writer")
+	}
+	dir, err := openCgroup(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir.Close()
+}
 
 // An exporter whose module has no type information is named once, not left out
 // without a word.

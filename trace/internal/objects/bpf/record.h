@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What goes through the ring buffer and the configuration map. abi_record.go
- * has the same layouts, and a test compares them with the objects' BTF.
+ * The data of the ring buffer and of the configuration map. Package abi
+ * (../../abi/abi.go) has the same layouts; a test compares the objects' BTF.
  */
 #ifndef GPURDMA_RECORD_H
 #define GPURDMA_RECORD_H

@@ -13,7 +13,7 @@ struct found_symbol {
 	char module[56]; /* "" for vmlinux */
 } answer; /* one question is asked at a time */
 
-/* The question: one address, or names by the automaton of ../namefilter.go. */
+/* The question: one address, or names by the automaton of symbols/filter.go. */
 u64 wanted;
 u8 next[256 * 256];
 u8 found[256];
