@@ -54,6 +54,7 @@ type TransferError struct {
 	Err    error // *ibvfd.WCError for an error completion, ErrStalled, or a failure to post
 }
 
+// Error returns all fields in one line.
 func (e *TransferError) Error() string {
 	s := fmt.Sprintf("%s of %d bytes at offset %#x on %s (rkey %#x): %v", e.Op, e.Length, e.Offset, e.NIC, e.RKey, e.Err)
 	if e.Remedy != "" {
@@ -74,6 +75,7 @@ type AcceptedError struct {
 	Err   error  // the completion's error, which is no remote access error; nil if the access was carried out
 }
 
+// Error describes the access, and how the NIC has answered it.
 func (e *AcceptedError) Error() string {
 	s := fmt.Sprintf("%s at %s with the key of an MR over %s ", e.Op, e.Range, e.MR)
 	if e.Err == nil {

@@ -33,6 +33,7 @@ type Ordering struct {
 	Offset int64 // offset in the buffer of the first byte that was missing
 }
 
+// String returns the counts in words.
 func (o Ordering) String() string {
 	if o.Early == 0 {
 		return fmt.Sprintf("%d flags, none before its data", o.Rounds)

@@ -27,6 +27,7 @@ type Error struct {
 	Text string // nvmlErrorString
 }
 
+// Error returns the text and the code.
 func (e *Error) Error() string { return fmt.Sprintf("%s (NVML %d)", e.Text, e.Code) }
 
 // GPU is a GPU in NVML's list.

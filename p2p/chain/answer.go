@@ -25,6 +25,7 @@ const (
 
 var stateNames = []string{"unknown", "holds", "costs", "not asked", "breaks"}
 
+// String returns the state in words.
 func (s State) String() string {
 	if s < 0 || int(s) >= len(stateNames) {
 		return fmt.Sprintf("invalid (%d)", int(s))
@@ -42,6 +43,7 @@ type Evidence struct {
 	Value string
 }
 
+// String returns the file and the value in one line.
 func (e Evidence) String() string {
 	if e.Value == "" {
 		return e.File

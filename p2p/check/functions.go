@@ -14,8 +14,8 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// ReadFunction is Function with another result: it returns the error of a function that
-// cannot be read, and not the configuration space.
+// ReadFunction returns a PCI function as Function does, without the configuration space, and
+// the error of reading it.
 func (l *Look) ReadFunction(a pciaddr.Addr) (machine.Function, error) {
 	f := l.Function(a)
 	return f.Function, f.Err

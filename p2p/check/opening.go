@@ -37,8 +37,8 @@ func Opening(l *Look, p p2p.Pair) *chain.Remedy {
 	return &r
 }
 
-// Opened returns a finding about opening a device file. If the file cannot be opened, the finding has
-// the result bad; missing says that the file does not exist.
+// Opened tries to open a device file, and adds a finding about it, which it returns. If the file cannot
+// be opened, the finding has the result bad; missing says that the file does not exist.
 func Opened(l *Look, bad p2p.Result, scope, name string) (f *Finding, missing bool) {
 	file, where, _ := l.Machine.Locate(name)
 	at := []string{where}
