@@ -152,7 +152,8 @@ func (f *Fabric) made(parts []*memory.Buffer, err error) (*Buffer, error) {
 }
 
 // Register makes a Buffer of memory that the program has, and holds it: the source's Close returns dmabuf.ErrInUse
-// until the memory of the Buffer and of its slices is free.
+// until the Buffer, its slices and their keys have let go of the memory. The caller closes the Buffer. ErrLimit:
+// staging would pin too much.
 //
 // A NIC that does not reach the memory takes no part in operations on it, if another NIC of the Fabric reaches it:
 // see "Several NICs". If no NIC does, the Buffer is staged: the NICs use pinned host memory in its place, and the CPU
@@ -196,7 +197,8 @@ func (f *Fabric) addBuffer(b *Buffer) (*Buffer, error) {
 // Size returns the number of bytes.
 func (b *Buffer) Size() int64 { return b.size }
 
-// GPU returns the PCI function of the GPU that has the memory; false for host memory, also of a GPU's driver.
+// GPU returns the PCI function of the GPU that has the memory; false for host memory, even if a GPU's driver exports
+// it.
 func (b *Buffer) GPU() (pciaddr.Addr, bool) { return b.parts[0].GPU() }
 
 // Slice returns a Buffer of n bytes of this one, from off on, with a reference of its own: for parts of one piece of

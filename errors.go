@@ -50,7 +50,7 @@ var (
 
 	// ErrRange means that an offset, a length or a setting is out of range. It is dmabuf.ErrRange.
 	ErrRange = dmabuf.ErrRange
-	// ErrLimit means that the call would exceed a limit, such as that of SetMaxPinned. Nothing was attempted. It is
+	// ErrLimit means that the call would exceed a limit, such as that of SetMaxPinned. It has no effect. It is
 	// dmabuf.ErrLimit.
 	ErrLimit = dmabuf.ErrLimit
 	// ErrInUse means that something still uses the memory. Nothing was freed. It is dmabuf.ErrInUse.

@@ -92,7 +92,7 @@ func (f *Fabric) nic(name string) (*rails.NIC, error) {
 }
 
 // Listen listens for connections on a TCP address ("host:port"; port 0 chooses one), or on an address of rdma_cm
-// ("rdma_cm://host:port"), over which a connection uses one NIC. The caller closes the Listener.
+// ("rdma_cm://host:port"). Over rdma_cm a connection uses one NIC. The caller closes the Listener.
 func (f *Fabric) Listen(addr string, cfg Config) (*Listener, error) {
 	n, opt, err := f.options(&cfg)
 	if err != nil {

@@ -43,8 +43,9 @@ func (d *Device) CreateDumb(width, height, bpp uint32) (Dumb, error) {
 	return dumb, nil
 }
 
-// CreateDumbSize makes a dumb buffer of at least size bytes: rows of one page
-// and 32-bit pixels, which every driver accepts.
+// CreateDumbSize makes a dumb buffer of at least size bytes, with rows of one
+// page and 32-bit pixels, which every driver accepts. Errors: dmabuf.ErrRange
+// for a size that is not 1 to MaxDumb, and those of CreateDumb.
 func (d *Device) CreateDumbSize(size int64) (Dumb, error) {
 	page := int64(os.Getpagesize())
 	if size <= 0 || size > MaxDumb() {

@@ -9,8 +9,8 @@ import (
 )
 
 // Xe has xe's own ioctls on a Device, which it does not close: for Intel GPUs
-// from Lunar Lake and Battlemage on, and older ones that xe was told to drive.
-// They need Linux 6.8.
+// from Lunar Lake and Battlemage on, and older ones that a parameter gives to
+// xe. They need Linux 6.8.
 type Xe struct{ dev *Device }
 
 // Xe returns xe's ioctls on the Device, or ENOTTY if the Device has another

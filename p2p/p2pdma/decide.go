@@ -54,7 +54,7 @@ type Redirect struct {
 func (r Redirect) String() string { return fmt.Sprintf("ACS redirect at %v (%v)", r.PCI, r.Bits) }
 
 // RedirectsRequests reports whether a port redirects the client's requests. A port redirects
-// what it receives from below. So the ports of the provider's side redirect no request of the
+// only traffic from below. So the ports of the provider's side redirect no request of the
 // client; the port above both may.
 func (d Decision) RedirectsRequests(m *machine.Machine, client pciaddr.Addr) bool {
 	up := m.Node(client).Up

@@ -86,8 +86,8 @@ type Pair struct {
 	Registration Registration `json:"registration"`
 	Decision     Decision     `json:"decision"`
 
-	NCCL   string   `json:"nccl"`
-	NVML   string   `json:"nvml"`
+	NCCL   string   `json:"nccl"` // NCCL's name for the way, "PIX": machine.Letters
+	NVML   string   `json:"nvml"` // nvidia-smi's name for the way
 	Why    []string `json:"why"`
 	Notes  []string `json:"notes"`
 	Remedy *Remedy  `json:"remedy"`
