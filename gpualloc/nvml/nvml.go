@@ -84,7 +84,7 @@ func (g GPU) CheckBAR1(sizes ...int64) error {
 	return &dmabuf.Error{
 		Op: "register", Device: fmt.Sprintf("%s at %v", g.Name, g.PCI), Err: dmabuf.ErrLimit,
 		Detail: fmt.Sprintf("%s %s, where BAR 1 has %s free of %s", what, bytesize.Format(need), bytesize.Format(g.BAR1.Free()), bytesize.Format(g.BAR1.Total)),
-		Remedy: "close MRs of other programs, enable resizable BAR in the firmware, register less at a time, or force it: the driver then answers",
+		Remedy: "close MRs of other programs, enable resizable BAR in the firmware, register less at a time, or leave out this check (--force): the driver then decides",
 	}
 }
 
