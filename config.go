@@ -20,7 +20,7 @@ import (
 )
 
 // Config has the settings of connections. The zero value connects over loopback addresses only. Dial and Listen
-// return ErrRange for a number that is negative or too large, and for a time that is not 1 ms to 24 h.
+// return ErrRange for a number that is negative or too large, and for a time that is neither 0 nor 1 ms to 24 h.
 type Config struct {
 	// TLS protects the exchange: the messages over TCP, or rdma_cm, by which the two hosts make connections and
 	// export memory. Both sides need a certificate: Dial accepts those of RootCAs, a Listener those of ClientCAs. The

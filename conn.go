@@ -245,7 +245,7 @@ type Rail struct {
 	Err   error      // why there is no link, or why the rail was not made yet
 }
 
-// String returns the fields in one line.
+// String returns the path, its state and the reasons for both in one line, without Slow, Lost and Rate.
 func (r Rail) String() string {
 	state := "up"
 	if !r.Up {

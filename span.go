@@ -90,7 +90,7 @@ func (s Span) Size() int64 {
 	return s.at.Len
 }
 
-// Err returns why the Span is not valid; nil if it is valid.
+// Err returns why the Span is not valid; nil if it is valid, or zero.
 func (s Span) Err() error { return s.err }
 
 // name names the memory for messages: "bytes 4096 to 8191 of local buffer cuda:0 (64 KiB)".
@@ -168,7 +168,7 @@ func (m Remote) Size() int64 {
 	return m.at.Len
 }
 
-// Err returns why the Remote is not valid; nil if it is valid.
+// Err returns why the Remote is not valid; nil if it is valid, or zero.
 func (m Remote) Err() error { return m.err }
 
 // name names the memory for messages: "bytes 0 to 7 of the peer's memory "weights"".

@@ -91,7 +91,8 @@ func (g Virtgpu) Create(size int64, mem VirtgpuMem, flags uint32, id uint64) (GE
 // Caps reads a capability set of the hypervisor's renderer: at most length
 // bytes of it.
 //
-// Errors: EINVAL for a set that is not there; ENOSYS where there is none.
+// Errors: EINVAL for a set that the hypervisor does not have; ENOSYS if it has
+// no sets; dmabuf.ErrRange for a length that is not positive or too large.
 func (g Virtgpu) Caps(set, version uint32, length int) ([]byte, error) {
 	if length <= 0 || length > maxQuery {
 		return nil, g.dev.fail("DRM_IOCTL_VIRTGPU_GET_CAPS", fmt.Sprintf("%d bytes", length), dmabuf.ErrRange)

@@ -55,7 +55,7 @@ func (e *CQErrEntry) Error() string { return e.Cause.Error() }
 // Unwrap returns Err and Cause.
 func (e *CQErrEntry) Unwrap() []error { return []error{e.Err, e.Cause} }
 
-// String returns all fields in one line.
+// String returns the flags, the context, the codes and the cause in one line.
 func (e *CQErrEntry) String() string {
 	return fmt.Sprintf("%v with context %v: %s, provider's error %d: %v", e.Flags, e.OpContext, StrError(e.Err), e.ProvErrno, e.Cause)
 }

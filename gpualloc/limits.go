@@ -115,8 +115,8 @@ func (a *allocator) checkFDs(segments, need int64) (left int64, err error) {
 }
 
 // MemoryLimits lists the present limits of system memory: MemAvailable, and each
-// level of this process's memory cgroup, v2 or v1. It leaves out limits of cgroups
-// that it cannot read; MemAvailable is always in the list.
+// level of this process's memory cgroup, v2 or v1. It leaves out limits that it
+// cannot read.
 //
 // The kernel does not charge the pages of every exporter to the cgroup: those of a
 // dma-heap it does not. Alloc applies the cgroup's limits to them, too, because

@@ -167,7 +167,8 @@ func (p *Pair) against(m *machine.Machine, line string) (chain.Outcome, string) 
 }
 
 // Agrees says whether the proof shows the predicted outcome: No if the outcome differs, or if a refusal
-// has another errno; unknown if the proof or the prediction has no outcome.
+// has another errno; unknown if the proof or the prediction has no outcome, or if the prediction is Broken
+// and the proof is not direct.
 func (p Pair) Agrees() placement.Answer {
 	predicted := p.Prediction.Outcome
 	if p.Proof == nil || p.Proof.Outcome == chain.OutcomeUnknown {

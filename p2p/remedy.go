@@ -219,7 +219,8 @@ func openWay(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i dri
 // understand. So the list has the new ports first, and then the ports that are on the command line
 // already. The kernel separates ports by ";", which ends a command in GRUB.
 //
-// OpenPorts leaves out ports that need a certain ACS on this machine: see PlannedRemedy.
+// If the machine's plan decides the ACS of one of the ports, OpenPorts returns PlannedRemedy instead. If
+// the command line has all ports already, the remedy has no command.
 func OpenPorts(m *machine.Machine, ports []string) chain.Remedy {
 	if r := PlannedRemedy(m, ports); r != nil {
 		return *r

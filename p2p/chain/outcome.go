@@ -67,8 +67,8 @@ type Remedy struct {
 	Direct bool
 }
 
-// OfAll removes the NIC's name from the command, for findings about all pairs of a
-// GPU.
+// OfAll returns a copy of the remedy without the NIC in the command, for findings
+// about all pairs of a GPU; nil for nil.
 func (r *Remedy) OfAll() *Remedy {
 	if r == nil {
 		return nil

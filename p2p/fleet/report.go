@@ -105,7 +105,8 @@ type earlier struct {
 	causes []*Cause
 }
 
-// AddFrom adds a node with the run that Read reads from r. It reads files with the same bytes only once.
+// AddFrom adds a node with the run that Read reads from r. It decodes the same bytes only once. After an
+// error it has not added the node: see AddUnread.
 func (m *Merge) AddFrom(name string, r io.Reader) error {
 	name = terminal.Line(name)
 	data, err := whole(r)

@@ -51,8 +51,9 @@ var portNames = map[pci.Port]string{
 	pci.PortEndpoint: "endpoint", pci.PortRoot: "root port", pci.PortUpstream: PortUpstream, pci.PortDownstream: "downstream port",
 }
 
-// Function reads a PCI function. It returns an error only if the function does not
-// exist; single facts have errors of their own.
+// Function reads a PCI function. It returns an error if the function does not exist,
+// or its IDs or its place in the tree cannot be read. Other facts have errors of
+// their own, or are left out.
 func (m *Machine) Function(a pciaddr.Addr) (Function, error) {
 	p, err := pci.ReadFunction(m.Sys, a)
 	if err != nil {

@@ -36,7 +36,7 @@ type Count struct {
 	N    uint64
 }
 
-// String returns the number and the name of the counter.
+// String returns the counter's name and value: "rx_drops 3".
 func (c Count) String() string { return c.Name + " " + strconv.FormatUint(c.N, 10) }
 
 // Losses reads the loss counters that a port has. bad is the first counter that cannot

@@ -136,7 +136,7 @@ func (r *Run) AddFindings(all []check.Finding) {
 	r.Tally = TallyOf(r.Checks)
 }
 
-// String describes the machine in one line.
+// String describes the machine: one line, and a line for each of Notes.
 func (m Host) String() string {
 	kernel := "kernel unknown"
 	if m.Kernel != "" {
