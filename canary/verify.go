@@ -87,8 +87,10 @@ const (
 //
 // The report is never nil, and has the results up to the end of the run. The
 // error is nil if each case has passed, or had nothing to check in a buffer of
-// this size, as the report says. It is a [*Failure] if a case has failed. If
-// ctx ends, Verify returns ctx's error within the time of one chunk.
+// this size, as the report says. It is a [*Failure] if a case has failed,
+// or, with [ErrNothingChecked], if no case had anything to check. If ctx ends,
+// Verify returns ctx's error within the time of one chunk. If an option is out of range,
+// or the PD or the queue pairs cannot be made, no case runs.
 func Verify(ctx context.Context, c *ibvfd.Context, buf *gpualloc.Buffer, opt Options) (rep *Report, err error) {
 	opt.setDefaults()
 	rep = &Report{
