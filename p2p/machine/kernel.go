@@ -85,7 +85,8 @@ func (k Kernel) UnreadYet() bool { return k.Version.Cmp(Newest) > 0 }
 
 // Between says whether the kernel has a behaviour that the series first has and the series last lacks.
 // It is No up to last, Yes from first on, and unknown for the series between the two, whose source was
-// not read. It is also unknown for a kernel up to last with backports.
+// not read. It is also unknown for a kernel up to last with backports, for one later than Newest, and
+// for a version that is not known.
 func (k Kernel) Between(last, first Version) placement.Answer {
 	switch {
 	case !k.Version.Known() || k.UnreadYet():

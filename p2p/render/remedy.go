@@ -29,7 +29,8 @@ const (
 
 // Remedy writes what to change. If told has the same change with the same command already, Remedy
 // writes "as above" and the command, and cuts a long command. It writes a change without a command
-// in full, because a reader could not find it above. It adds the remedy to told, which may be nil.
+// in full, because a reader could not find it above. If the remedy has a command, and a long
+// change or a protection that it gives up, Remedy adds it to told, which may be nil.
 func Remedy(b *strings.Builder, s Style, r *result.Remedy, told map[result.Remedy]bool) {
 	if r == nil {
 		return
