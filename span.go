@@ -190,9 +190,8 @@ func (m Remote) Access() Access {
 	return Access(m.at.First.Access())
 }
 
-// MarshalBinary encodes the descriptor of the whole memory, for programs that send it by their own means; a Range is
-// refused with EINVAL. Its keys are valid on one connection, over the rails that it had when Share made the
-// descriptor.
+// MarshalBinary encodes the descriptor of the whole memory, to be sent by the program's own means; a Range is EINVAL.
+// Its keys are valid on one connection, over the rails that it had when Share made the descriptor.
 func (m Remote) MarshalBinary() ([]byte, error) {
 	switch {
 	case m.err != nil:

@@ -134,7 +134,8 @@ func (m *Mapping) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // WriteAt copies p into the mapping from off on, between a BeginAccess and an
-// EndAccess. If p does not fit, it returns [ErrRange] and writes nothing.
+// EndAccess. If p does not fit, it returns [ErrRange] and writes nothing; for a
+// Mapping without Write it returns EACCES.
 func (m *Mapping) WriteAt(p []byte, off int64) (int, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

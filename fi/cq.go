@@ -85,8 +85,9 @@ func (q *CQ) Read(dst []CQEntry) (int, error) {
 	return n, nil
 }
 
-// Sread waits until there is an entry, and is then as Read (fi_cq_sread). If ctx ends first, it
-// returns [EAGAIN], in an error that wraps ctx's error; operations under way continue.
+// Sread waits until there is an entry, and is then as Read (fi_cq_sread); an empty dst is
+// [EINVAL]. If ctx ends first, it returns [EAGAIN], in an error that wraps ctx's error;
+// operations under way continue.
 func (q *CQ) Sread(ctx context.Context, dst []CQEntry) (int, error) {
 	if len(dst) == 0 {
 		return 0, failure("read a completion queue", "no room for entries", "", EINVAL)
