@@ -18,27 +18,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Source is memory that Register takes; *[gpualloc.Buffer] is one. ReadAt and WriteAt give the
-// CPU access to it.
+// Source is memory that Register takes; *[gpualloc.Buffer] is one. ReadAt and WriteAt access it by CPU.
 type Source interface {
 	io.ReaderAt
 	io.WriterAt
 	dmabuf.Holder
 	Size() int64 // bytes
-	// Segments returns its dma-bufs, in order. Memory that cannot be exported returns none, and
-	// is staged.
+	// Segments returns its dma-bufs, in order. Memory that cannot be exported returns none, and is staged, or with
+	// PeerDirect segments with an Addr and no Buf.
 	Segments() []gpualloc.Segment
-	PCI() (pciaddr.Addr, bool) // the function that the memory lies on, or whose driver exports it
+	PCI() (pciaddr.Addr, bool) // the PCI function that has the memory, or whose driver exports it
 }
 
-// Buffer is registered memory. Its methods may be called from several goroutines at once.
+// Buffer is registered memory. Its methods may be called from several goroutines at once. Use after Close returns
+// ErrClosed.
 //
-// A Buffer is made with one reference. Retain adds one; Release takes one away, and the last
-// Release closes the Buffer. Slices have references of their own, and keep the memory.
+// A Buffer is made with one reference. Retain adds one; Release takes one away, and the last Release closes the
+// Buffer. Slices have references of their own, and keep the memory.
 //
-// The CPU, GPUs and NICs see one another's bytes after a call on the side that has the memory:
+// After the call in the last column, on the side that has the memory, the reader in the second column sees the bytes:
 //
-//	bytes written by              then used by                    call
+//	bytes written by              then read by                    call
 //	a peer, or a Read             the CPU, by ReadAt              nothing
 //	a peer, or a Read             an operation of this side       nothing
 //	a peer                        a GPU's kernel launched later   Sync
@@ -48,10 +48,10 @@ type Source interface {
 //	a GPU's kernel that is done   an operation of this side       nothing
 //	a GPU's kernel that runs      an operation of this side       SetReady, before the operation
 //	a GPU's kernel that is done   a peer                          Sync, before the peer reads
-//	a GPU's kernel, then a peer   anyone, the same bytes          Sync, between the two
+//	a GPU's kernel, then a peer   anyone, the same bytes          Sync, between the two writes
 //
-// Sync is for staged memory, and does nothing for other memory: a program that must work with
-// both calls it. Flush includes it, and does nothing for host memory.
+// Sync is for staged memory, and does nothing for other memory: a program that must work with both calls it. Flush
+// includes Sync, and does nothing for host memory.
 type Buffer struct {
 	fabric *Fabric
 	parts  []*memory.Buffer // by NIC
@@ -83,33 +83,34 @@ func chosen(opts []BufferOption) (memory.BufferOptions, error) {
 	return o.options, nil
 }
 
-// DirectOnly makes Register return an error, instead of staging the memory, if no NIC reaches it. No
-// operation then moves its bytes by CPU.
+// DirectOnly makes Alloc and Register return an error if no NIC reaches the memory, instead of staging it: errors.As
+// finds the *[ibvfd.RegError]. No operation then moves its bytes by CPU.
 func DirectOnly() BufferOption {
 	return func(o *bufferOptions) { o.options.Policy, o.direct = memory.DirectOnly, true }
 }
 
-// StagedOnly stages the memory for all NICs, even if they reach it.
+// StagedOnly stages the memory for all NICs, even if they reach it. With DirectOnly it is refused (EINVAL).
 func StagedOnly() BufferOption {
 	return func(o *bufferOptions) { o.options.Policy, o.staged = memory.StagedOnly, true }
 }
 
-// StrictOrdering is for memory that a program polls without waiting for a notification, such as
-// a flag that follows its data: a NIC's write to it does not overtake the NIC's earlier writes
-// to the same device's memory. Other memory is registered in relaxed ordering.
+// StrictOrdering is for memory that a program polls without waiting for a notification, such as a flag that follows
+// its data: a NIC's write to it does not overtake the NIC's earlier writes to the same device's memory. Other memory
+// is registered with relaxed ordering.
 func StrictOrdering() BufferOption {
 	return func(o *bufferOptions) { o.options.Ordering = memory.StrictOrdering }
 }
 
-// PeerDirect allows the memory to be registered by its device pointer if neither the provider
-// nor the kernel registers dma-bufs: with a peer-memory client, such as nvidia-peermem.
+// PeerDirect allows the memory to be registered by its device pointer, with a peer-memory client such as
+// nvidia-peermem, if it has no dma-buf or neither the provider nor the kernel registers dma-bufs.
 func PeerDirect() BufferOption {
 	return func(o *bufferOptions) { o.options.PeerDirect = true }
 }
 
-// Alloc allocates memory and registers it. spec is "host", for pinned host memory, or an allocator of
-// package gpualloc: "cuda:0", "rocm:0", "drm:renderD128", "udmabuf" and others. The backends cuda, rocm
-// and levelzero must be imported by the program. The Buffer owns the memory, and frees it.
+// Alloc allocates memory of size bytes and registers it as Register does. spec is "host", for pinned host memory, or
+// an allocator of package gpualloc: "cuda:0", "rocm:0", "drm:renderD128", "udmabuf" and others. A program imports the
+// backend of "cuda", "rocm" or "ze", such as gpualloc/cuda. The Buffer owns the memory, and frees it. Errors: EINVAL
+// for a size that is not positive, ErrLimit, and those of gpualloc.Open.
 func (f *Fabric) Alloc(ctx context.Context, spec string, size int64, opts ...BufferOption) (*Buffer, error) {
 	opt, err := chosen(opts)
 	if err == nil {
@@ -150,13 +151,13 @@ func (f *Fabric) made(parts []*memory.Buffer, err error) (*Buffer, error) {
 	return f.addBuffer(&Buffer{fabric: f, parts: parts, size: parts[0].Size(), refs: 1})
 }
 
-// Register makes a Buffer of memory that the program has, and holds it: the source's Close
-// returns dmabuf.ErrInUse until the Buffer and its slices are closed.
+// Register makes a Buffer of memory that the program has, and holds it: the source's Close returns dmabuf.ErrInUse
+// until the Buffer, its slices and their keys have let go of the memory. The caller closes the Buffer. ErrLimit:
+// staging would pin too much.
 //
-// A NIC that does not reach the memory takes no part in operations on it, if another NIC of the Fabric
-// reaches it: see "Several NICs". If none does, the Buffer is staged: the NICs use pinned host memory
-// in its place, and the CPU copies the bytes before and after operations. Paths has the reasons, and
-// Register logs them.
+// A NIC that does not reach the memory takes no part in operations on it, if another NIC of the Fabric reaches it:
+// see "Several NICs". If no NIC does, the Buffer is staged: the NICs use pinned host memory in its place, and the CPU
+// copies the bytes before and after operations. Paths has the reasons, and Register logs them by package slog.
 func (f *Fabric) Register(ctx context.Context, src Source, opts ...BufferOption) (*Buffer, error) {
 	if src == nil {
 		return nil, &dmabuf.Error{Op: "register a buffer", Detail: "no source", Remedy: "give memory of package gpualloc, or of your own", Err: unix.EINVAL}
@@ -196,18 +197,18 @@ func (f *Fabric) addBuffer(b *Buffer) (*Buffer, error) {
 // Size returns the number of bytes.
 func (b *Buffer) Size() int64 { return b.size }
 
-// GPU returns the PCI function whose memory the Buffer is; false for host memory, even if a
-// GPU's driver has exported it.
+// GPU returns the PCI function of the GPU that has the memory; false for host memory, even if a GPU's driver exports
+// it.
 func (b *Buffer) GPU() (pciaddr.Addr, bool) { return b.parts[0].GPU() }
 
-// Slice returns a Buffer of n bytes of this one, from off on, with a reference of its own: for
-// parts of one piece of memory that different goroutines keep.
+// Slice returns a Buffer of n bytes of this one, from off on, with a reference of its own: for parts of one piece of
+// memory that different goroutines keep. n must not be 0. The caller closes it.
 func (b *Buffer) Slice(off, n int64) (*Buffer, error) {
 	return b.slice(func(p *memory.Buffer) (*memory.Buffer, error) { return p.Slice(off, n) })
 }
 
-// ReadOnlySlice is Slice for bytes that do not change: operations and WriteAt that would change
-// them return EACCES, and a peer gets no key to write with.
+// ReadOnlySlice is Slice for bytes that must not change by way of the slice: operations and WriteAt that would change
+// them return EACCES, and so do Export and Share with another access than ReadOnly.
 func (b *Buffer) ReadOnlySlice(off, n int64) (*Buffer, error) {
 	return b.slice(func(p *memory.Buffer) (*memory.Buffer, error) { return p.ReadOnlySlice(off, n) })
 }
@@ -227,40 +228,37 @@ func (b *Buffer) slice(cut func(*memory.Buffer) (*memory.Buffer, error)) (*Buffe
 	return b.fabric.addBuffer(s)
 }
 
-// ReadAt copies bytes out of the memory by CPU. It follows io.ReaderAt, and sees what peers
-// have written.
+// ReadAt copies bytes out of the memory by CPU. It follows io.ReaderAt, and sees what peers have written.
 func (b *Buffer) ReadAt(p []byte, off int64) (int, error) {
 	n, err := b.parts[0].ReadAt(p, off)
 	return n, plain(err)
 }
 
-// WriteAt copies bytes into the memory by CPU, for NICs and peers to see. If p does not fit, it
-// returns ErrRange and writes nothing.
+// WriteAt copies bytes into the memory by CPU; NICs and peers see them. If p does not fit, it returns ErrRange and
+// writes nothing.
 func (b *Buffer) WriteAt(p []byte, off int64) (int, error) {
 	n, err := b.parts[0].WriteAt(p, off)
 	return n, plain(err)
 }
 
-// Move puts the Buffer, and the slices of it, on other memory of at least its size, under the keys that
-// peers have: on all NICs or on none. It copies no bytes. Until it returns, an operation meets the old
-// memory or the new, NIC by NIC; then the old memory is let go of, or freed if the Buffer owns it. It
-// needs a kernel with kernel/patches/rdma-rereg. errors.ErrUnsupported says that the keys cannot stay:
-// register the memory, and export that.
+// Move puts the Buffer and its slices on other memory of at least its size: on all NICs, or on none unless the error
+// says that a key could not go back. The peers' keys stay valid. Move copies no bytes. Until it returns, an operation
+// uses the old or the new memory. Move then releases the old source, or closes it if the Buffer owns it, and holds
+// the new one. It needs a kernel with kernel/patches/rdma-rereg. If the keys cannot stay, Move returns
+// errors.ErrUnsupported, and nothing has changed: register the other memory, and export that.
 func (b *Buffer) Move(ctx context.Context, to Source) error {
 	return plain(memory.Move(ctx, b.parts, to))
 }
 
-// Sync makes staged memory and its staging buffers equal. Operations and ReadAt do this for the
-// bytes that they use. Call Sync before a peer reads what a GPU has written, and before the GPU
-// reads what a peer has written. For memory that is not staged it does nothing. The table of
-// Buffer says when to call Sync, and when Flush.
+// Sync makes staged memory and its staging buffer equal. Operations and ReadAt do this for the bytes that they use.
+// Call Sync before a peer reads what a GPU has written, and before the GPU reads what a peer has written. If the
+// memory is not staged, Sync does nothing. Buffer has a table of calls of Sync and Flush.
 func (b *Buffer) Sync() error {
 	return plain(b.parts[0].Sync())
 }
 
-// Flush waits until a GPU's kernel that is running sees the writes that a notification or a
-// completion has reported. A kernel that is launched later sees them without Flush, or after Sync
-// if the memory is staged. Flush includes Sync.
+// Flush waits until a GPU's kernel that is running sees the writes that a notification or a completion has reported.
+// A kernel that is launched later sees them without Flush, or after Sync if the memory is staged.
 func (b *Buffer) Flush(ctx context.Context) error {
 	for _, p := range b.parts {
 		if err := p.Flush(ctx); err != nil {
@@ -270,18 +268,18 @@ func (b *Buffer) Flush(ctx context.Context) error {
 	return nil
 }
 
-// SetReady makes operations that read the bytes wait until ready returns nil: for memory that a GPU is
-// still writing when the operation is posted. ready may wait for a stream or an event of the GPU's
-// runtime. It is called once for each operation, in a goroutine of its own. Its context ends with the
-// connection, and when the operation is withdrawn; ready must return then, because Conn.Close waits for
-// it. Its error is the operation's. nil removes ready. Reads by peers do not wait.
+// SetReady makes this side's operations that read the bytes wait until ready returns: for memory that a GPU is still
+// writing when the operation is posted. ready may wait for a stream or an event of the GPU's runtime. It is called
+// once for each operation, in a goroutine of its own. When the connection ends or the operation is withdrawn, its
+// context ends; ready must then return, because Conn.Close waits for it. If ready returns an error, the operation
+// returns it. SetReady(nil) removes ready. Peers' reads do not wait.
 func (b *Buffer) SetReady(ready func(context.Context) error) {
 	for _, p := range b.parts {
 		p.SetReady(ready)
 	}
 }
 
-// Retain adds a reference to an open Buffer.
+// Retain adds a reference. It returns ErrClosed if the Buffer is closed.
 func (b *Buffer) Retain() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -292,7 +290,7 @@ func (b *Buffer) Retain() error {
 	return nil
 }
 
-// Release takes a reference away. The last Release closes the Buffer.
+// Release takes a reference away; the last Release closes the Buffer. On a closed Buffer it returns ErrClosed.
 func (b *Buffer) Release() error {
 	b.mu.Lock()
 	if b.refs == 0 {
@@ -308,9 +306,8 @@ func (b *Buffer) Release() error {
 	return nil
 }
 
-// Close closes the Buffer, even if it is retained. The memory is freed when no slice, no
-// operation under way and no key of a peer uses it: keys end with their connections, or with
-// Unexport. A second Close does nothing.
+// Close closes the Buffer, even if it is retained. The memory is freed when no slice, no operation under way and no
+// key of a peer uses it: keys end with their connections, or with Unexport. A second Close does nothing.
 func (b *Buffer) Close() error {
 	b.mu.Lock()
 	open := b.refs > 0
@@ -322,8 +319,8 @@ func (b *Buffer) Close() error {
 	return b.giveUp()
 }
 
-// Free is Close for programs that need to know that the memory is free: while there are other references,
-// slices, operations under way or keys of peers, it returns ErrInUse, and the Buffer stays open.
+// Free is Close for programs that need to know that the memory is free. While there are other references, slices,
+// operations under way or keys of peers, it returns ErrInUse, and the Buffer stays open.
 func (b *Buffer) Free() error {
 	b.mu.Lock()
 	refuse := func(detail string) error {
@@ -353,8 +350,8 @@ func (b *Buffer) giveUp() error {
 	return memory.ReleaseAll(b.parts)
 }
 
-// String names the Buffer for messages, and says how the first NIC of the Fabric reaches it:
-// "buffer cuda:0 (64 KiB), registered with mlx5_0". It says "direct" and "staged" as Path does.
+// String names the Buffer for messages, and says how the NIC of Path reaches it: "buffer cuda:0 (64 KiB), registered
+// with mlx5_0". It says "direct" and "staged" as Path.String does.
 func (b *Buffer) String() string { return b.name() + ", " + b.Path().kind() }
 
 // name returns the name without the path.

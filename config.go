@@ -19,84 +19,88 @@ import (
 	"github.com/gpurdma/gpurdma/internal/rails"
 )
 
-// Config has the settings of connections. The zero value connects over loopback addresses only.
+// Config has the settings of connections. The zero value connects over loopback addresses only. Dial and Listen
+// return ErrRange for a number that is negative or too large, and for a time that is neither 0 nor 1 ms to 24 h.
 type Config struct {
-	// TLS protects the exchange between the hosts, which makes connections and exports memory. Both sides
-	// need a certificate: Dial accepts those of RootCAs, a Listener those of ClientCAs. The default of
-	// ServerName is the host of Dial's address. The package sets ClientAuth, and a MinVersion of at least
-	// TLS 1.3. Without TLS only loopback addresses are allowed, unless AllowPlaintext is set. RDMA is not
-	// encrypted. TLS does not separate peers from one another: all of them are in one protection domain,
-	// and a peer could use a key that it guesses.
+	// TLS protects the exchange: the messages over TCP, or rdma_cm, by which the two hosts make connections and
+	// export memory. Both sides need a certificate: Dial accepts those of RootCAs, a Listener those of ClientCAs. The
+	// default of ServerName is the host of Dial's address. The package sets ClientAuth, and a MinVersion of at least
+	// TLS 1.3. Without TLS an address that is not a loopback address needs AllowPlaintext; otherwise Dial and Listen
+	// return ErrUnsafe. RDMA is not encrypted. TLS does not separate peers from one another: all are in one
+	// protection domain, and a peer could guess a key.
 	TLS *tls.Config
-	// AllowPlaintext allows the exchange without encryption: a host that can read or change it
-	// can read and write the exported memory.
+	// AllowPlaintext allows the exchange without encryption. A host that can read or change the exchange can then
+	// read and write the exported memory.
 	AllowPlaintext bool
 
-	// Hello is sent to the peer, which finds it in PeerInfo.Hello. It has at most 4 KiB.
+	// Hello, of at most 4 KiB, is sent to the peer, whose PeerInfo.Hello it becomes.
 	Hello []byte
-	// Admit, if not nil, is called before a Listener connects a caller; its error rejects the
-	// caller. The caller receives the text of an error of Reject, or "refused" for other errors.
-	// The context ends when the handshake's time is over. Several calls may run at once.
+	// Admit, if not nil, is called before a Listener connects a caller. If it returns an error, the caller is
+	// rejected: its Dial returns ErrRejected with the text of an error of Reject, or "refused" for another error. The
+	// context ends when ConnectTimeout is over. Several calls may run at once.
 	Admit func(context.Context, PeerInfo) error
-	// OnReject, if not nil, is called for every caller that a Listener does not connect, and for
-	// every connection that ends before Accept has returned it, with the reason. Each call has
-	// its own goroutine; it must not block.
+	// OnReject, if not nil, is called with the reason for every caller that a Listener does not connect, and for
+	// every connection that ends before Accept has returned it. Each call has a goroutine of its own. It must not
+	// block: while 64 calls run, no caller is accepted, and Fabric.Close waits for all calls.
 	OnReject func(caller PeerInfo, why error)
-	// Backlog is the number of connections of a Listener that may wait for Accept; default 128.
-	// MaxConns is the number that may exist at once; default no limit. Further callers are
+	// Backlog is the number of connections of a Listener that may wait for Accept; default 128. MaxConns is the
+	// number of connections of a Listener that may exist at once; default no limit. A caller beyond these limits is
 	// rejected with the reason.
 	Backlog  int
 	MaxConns int
 
-	// NIC is the only NIC that connections use; default all of the Fabric. Port is its port;
-	// default any that is active. GID narrows the choice of the port's GID.
+	// NIC is the only NIC that connections use; default all of the Fabric. A NIC that is not of the Fabric is refused
+	// with ENODEV. Port is the port of each NIC; default any that is active. GID narrows the choice of the port's
+	// GID.
 	NIC  string
 	Port int
 	GID  gid.Wish
-	// PKey is the partition, such as 0x8001; default the port's first.
+	// PKey is the partition's key, such as 0x8001; default the first in the port's table.
 	PKey uint16
-	// TrafficClass is that of RoCE packets: the DSCP (upper 6 bits) and ECN (lower 2 bits).
-	// ServiceLevel is InfiniBand's, or the priority of a VLAN. MTU is the size of packets in
-	// bytes: 256, 512, 1024, 2048 or 4096; the default and the maximum are what both ports allow.
+	// TrafficClass is that of RoCE packets: the DSCP (upper 6 bits) and ECN (lower 2 bits). ServiceLevel, 0 to 15, is
+	// InfiniBand's, or the priority of a VLAN. MTU is the payload of a packet in bytes: 256, 512, 1024, 2048 or 4096.
+	// The default, and the maximum, is the MTU that both ports allow.
 	TrafficClass uint8
 	ServiceLevel uint8
 	MTU          int
 
-	// PeerTimeout bounds the wait for a silent peer: its NIC does not acknowledge, its host does not
-	// answer, or it does not confirm a Close. Default 10 s, or 30 s for a connection that outlives its
-	// links, which may be without a link for that long. A NIC may take up to four times as long.
+	// PeerTimeout bounds the wait for a silent peer: its NIC does not acknowledge, its host does not answer, or it
+	// does not confirm a Close. NICs round the time, some of them up to four times as long. PeerTimeout also bounds
+	// the time without a link of a connection that outlives its links. The default is 10 s; 30 s for a connection
+	// that outlives its links.
 	PeerTimeout time.Duration
-	// ConnectTimeout bounds the making of a connection; default 10 s.
+	// ConnectTimeout bounds the making of a connection, on both sides; default 10 s.
 	ConnectTimeout time.Duration
-	// Outlive makes the connection outlive its link, if the peer's Config has it, too: see "Lost
-	// links". Connections over several NICs always do. A link that is silent with operations under
-	// way is given up within 3 s or PeerTimeout, whichever is shorter. With TLS both sides must show the same certificates again.
+	// Outlive makes the connection outlive its link, if the peer's Config has it, too: see "Lost links". Connections
+	// over several NICs always outlive their links. A link over which the peer is silent while operations are under
+	// way is given up after 3 s, or after PeerTimeout if that is shorter. With TLS both sides must show the same
+	// certificates again for each link.
 	Outlive bool
 
-	// Ordering says which operations that this side posts follow earlier ones over several NICs:
-	// OrderOverlaps, the default, OrderWrites or OrderFences.
+	// Ordering says which operations that this side posts follow earlier ones over several NICs: OrderOverlaps, the
+	// default, OrderWrites or OrderFences.
 	Ordering int
-	// Verify makes the peer check the bytes of this side's writes with Notify: see "Verified writes".
-	// It is VerifyNone, the default, VerifySampled or VerifyAll. The peer's Verify is for the peer's
-	// writes. The sums leave a note of MessageSize less 512 bytes at most.
+	// Verify makes the peer check the bytes of this side's writes with Notify: see "Verified writes". It is
+	// VerifyNone, the default, VerifySampled or VerifyAll. The peer's Verify is for the peer's writes. The sums take
+	// 512 bytes of a message: MessageSize must have them, and the note gets what is left.
 	Verify int
 
-	// Depth is the number of operations that may be under way; default 256.
+	// Depth is the number of operations of this side that may be under way; default 256, at most 1,048,576.
 	Depth int
-	// Messages is the number of messages and notifications that the peer may send before the
-	// program has taken one; default 32. MessageSize is their longest size in bytes; default 1
-	// KiB, at most 64 KiB. The smaller MessageSize of both sides applies. Each connection pins
-	// about twice the product of both as host memory.
+	// Messages is the number of messages and notifications that this side keeps for its program: the peer may send as
+	// many before the program takes one; default 32, at most 4,096. MessageSize is the longest one in bytes; default
+	// 1 KiB, at most 64 KiB. The smaller MessageSize of both sides applies. A connection pins host memory of about
+	// twice the product of the two.
 	Messages    int
 	MessageSize int
 }
 
-// The values of Config.Ordering. With each of them a message, a notification, an atomic and a fence
-// follow what was posted before. Over one NIC they make no difference.
+// The values of Config.Ordering. With each of them a message, a notification, an atomic and a fence start after
+// everything posted before. Over one NIC the values make no difference.
 const (
-	OrderOverlaps = iota // an operation follows those that it overlaps
-	OrderWrites          // writes also follow one another: for a peer that polls memory
-	OrderFences          // nothing else follows: for programs whose operations under way do not overlap
+	OrderOverlaps = iota // an operation also starts after earlier ones that it overlaps
+	OrderWrites          // a write also starts after earlier writes: for a peer that polls memory
+	OrderFences          // no other operation waits: for programs whose operations under way do not overlap
 )
 
 // rails returns the options of rails.
@@ -104,7 +108,7 @@ func (c *Config) rails() rails.Options {
 	return rails.Options{One: c.NIC != "", Order: rails.Order(c.Ordering)}
 }
 
-// The values of Config.Verify. The cost is that both sides read the bytes that are summed.
+// The values of Config.Verify. Both sides read the bytes that are summed, which costs time.
 const (
 	VerifyNone    = iota
 	VerifySampled // about 1 % of the blocks of 64 KiB, drawn at random for each write
@@ -154,13 +158,13 @@ func (c *Config) options(n *rails.NIC) (engine.EndpointOptions, error) {
 	return opt, nil
 }
 
-// PeerInfo is what is known of the other side of a connection. For a rejected caller TLS and
-// Hello are nil if the handshake ended before them.
+// PeerInfo describes the other side of a connection. TLS and Hello of a rejected caller are nil if the handshake
+// ended before this side had them.
 type PeerInfo struct {
-	Addr  net.Addr             // of the exchange
+	Addr  net.Addr             // the peer's address of the exchange over TCP or rdma_cm
 	TLS   *tls.ConnectionState // nil without TLS
-	Hello []byte               // its Config.Hello
+	Hello []byte               // the peer's Config.Hello
 }
 
-// Reject returns an error for Config.Admit. The caller receives its text, of at most 256 bytes.
+// Reject returns an error for Config.Admit. The caller gets the first 256 bytes of the text.
 func Reject(text string) error { return engine.Reject(text) }

@@ -19,8 +19,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/verify"
 )
 
-// Conn is a connection to a peer. Its methods may be called from several goroutines at once. It
-// makes progress by itself.
+// Conn is a connection to a peer. Its methods may be called from several goroutines at once. It makes progress by
+// itself. After the end of the connection methods return why it has ended, such as ErrPeerGone.
 type Conn struct {
 	fabric *Fabric
 	c      *rails.Conn
@@ -46,9 +46,10 @@ func (f *Fabric) newConn(rc *rails.Conn, verify verify.Mode) (*Conn, error) {
 	return c, nil
 }
 
-// Export gives the peer access to local memory under a name, for its Import, until Unexport or
-// the end of the connection. The peer may use the bytes of the Span; if the Span is a View, it
-// may use all bytes of its buffers. If the name is exported already, Export returns EEXIST.
+// Export gives the peer access to local memory, until Unexport or the end of the connection. The peer finds it by
+// Import of the name, of 1 to 254 bytes. The peer may use the bytes of the Span; if the Span is a View, it may use
+// all bytes of its buffers. A name that is exported already is refused with EEXIST. Export takes Config.PeerTimeout
+// at most.
 func (c *Conn) Export(name string, s Span, access Access) error {
 	x, err := c.lend("export", s, access)
 	if err != nil {
@@ -72,9 +73,10 @@ func (c *Conn) lend(op string, s Span, access Access) (rails.Spans, error) {
 	return on, err
 }
 
-// Unexport withdraws the access that Export gave. A later access by the peer ends the connection:
-// the two programs agree before. Unexport waits until the peer's host has confirmed it, for
-// Config.PeerTimeout at most. An Import there that begins later does not return the memory.
+// Unexport withdraws the access that Export gave. A later access by the peer fails and ends the connection, so that
+// the programs agree on the end of its accesses before. Unexport waits until the peer's host has confirmed it, for
+// Config.PeerTimeout at most. An Import that begins later does not return the memory. A name that is not exported is
+// refused with ENOENT.
 func (c *Conn) Unexport(name string) error {
 	ctx, cancel := c.bound()
 	defer cancel()
@@ -86,8 +88,8 @@ func (c *Conn) bound() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), c.c.First.PeerTimeout())
 }
 
-// Import waits until the peer has exported memory under the name, and returns it. Once the peer's
-// Unexport has returned, Import waits for the next Export of the name.
+// Import waits until the peer has exported memory under the name, and returns the memory. Once the peer's Unexport
+// has returned, Import waits for the next Export of the name.
 func (c *Conn) Import(ctx context.Context, name string) (Remote, error) {
 	if err := errs.Ended(ctx); err != nil {
 		return Remote{}, err
@@ -99,8 +101,9 @@ func (c *Conn) Import(ctx context.Context, name string) (Remote, error) {
 	return remoteOf(rb, more), nil
 }
 
-// Share gives the peer access to local memory, as Export does, and returns its descriptor, for
-// a program that sends it by its own means: Remote.MarshalBinary encodes it.
+// Share gives the peer access to local memory, as Export does, but without a name and until the end of the
+// connection. It returns the memory's descriptor: the program encodes it by Remote.MarshalBinary, and sends it to the
+// peer by its own means.
 func (c *Conn) Share(s Span, access Access) (Remote, error) {
 	x, err := c.lend("share", s, access)
 	if err != nil {
@@ -113,8 +116,8 @@ func (c *Conn) Share(s Span, access Access) (Remote, error) {
 	return remoteOf(rb, more), nil
 }
 
-// Write writes local memory to the peer's memory, and returns when the peer's NIC has acknowledged all
-// bytes and the notification. With Delivered it returns when the bytes are in the memory.
+// Write writes local memory to the peer's memory, of the same number of bytes, and returns when the peer's NIC has
+// acknowledged all bytes and the notification. With Delivered it returns when the bytes are in the memory.
 func (c *Conn) Write(ctx context.Context, to Remote, from Span, opts ...Option) error {
 	if len(opts) > 0 {
 		return c.doWith(ctx, Op{Kind: OpWrite, Local: from, Remote: to}, opts)
@@ -134,7 +137,7 @@ func (c *Conn) doWith(ctx context.Context, o Op, opts []Option) error {
 	return err
 }
 
-// Read reads the peer's memory into local memory.
+// Read reads the peer's memory into local memory of the same number of bytes.
 func (c *Conn) Read(ctx context.Context, into Span, from Remote, opts ...Option) error {
 	if len(opts) > 0 {
 		return c.doWith(ctx, Op{Kind: OpRead, Local: into, Remote: from}, opts)
@@ -143,37 +146,37 @@ func (c *Conn) Read(ctx context.Context, into Span, from Remote, opts ...Option)
 	return err
 }
 
-// FetchAdd adds to the peer's 8 bytes, which must be aligned to 8, and returns their old value. It is
-// atomic with respect to other atomics of the peer's NIC. The number is in the hosts' byte order.
+// FetchAdd adds to 8 bytes of the peer, aligned to 8 (otherwise EINVAL), and returns their old value. The number is
+// in the byte order of both hosts. It is atomic only with respect to other atomics of the peer's NIC. The peer must
+// have exported the memory with Atomic (otherwise EACCES).
 func (c *Conn) FetchAdd(ctx context.Context, to Remote, add uint64) (old uint64, err error) {
 	return c.do(ctx, &Op{Kind: OpFetchAdd, Remote: to, Add: add})
 }
 
-// CompareSwap writes swap to the peer's 8 bytes if they equal compare, and returns their old
-// value. It is otherwise as FetchAdd.
+// CompareSwap writes swap to 8 bytes of the peer if they equal compare, and returns their old value. The rest is as
+// for FetchAdd.
 func (c *Conn) CompareSwap(ctx context.Context, to Remote, compare, swap uint64) (old uint64, err error) {
 	return c.do(ctx, &Op{Kind: OpCompareSwap, Remote: to, Compare: compare, Swap: swap})
 }
 
-// Send sends a message of at most Config.MessageSize bytes, and returns when the peer's NIC has
-// it. It waits while the peer's program has not taken as many messages as its Config.Messages.
+// Send sends a message of at most Config.MessageSize bytes (otherwise EMSGSIZE), and returns when the peer's NIC has
+// it. While the peer keeps its Config.Messages messages for its program, Send waits.
 func (c *Conn) Send(ctx context.Context, message []byte) error {
 	_, err := c.do(ctx, &Op{Kind: OpSend, Inline: message})
 	return err
 }
 
-// Receive waits for a message, and returns it. After the end of the connection it returns the
-// messages that arrived before, and then the reason.
+// Receive waits for a message, and returns it. After the end of the connection it returns the messages that arrived
+// before, and then the reason of the end.
 func (c *Conn) Receive(ctx context.Context) ([]byte, error) {
 	p, err := c.c.Receive(ctx, mailbox.Message)
 	return p, plain(err)
 }
 
-// ReceiveNotification waits for a notification, and returns the peer's note. All bytes of that
-// write are in the memory, and so are those of the writes before it. If the peer has Config.Verify,
-// the note may come with an error: ErrCorrupt if the bytes are not those that the peer has sent, and
-// ErrUnverified if they could not be compared. The comparison takes until Config.PeerTimeout after the
-// end of ctx at most. The connection goes on.
+// ReceiveNotification waits for a notification, and returns the peer's note. All bytes of that write are then in the
+// memory, and so are those of the writes before it. If the peer has Config.Verify, the note may come with an error:
+// ErrCorrupt if the bytes are not those that the peer has sent, and ErrUnverified if they could not be compared. The
+// connection goes on. A comparison ends at the latest Config.PeerTimeout after ctx.
 func (c *Conn) ReceiveNotification(ctx context.Context) ([]byte, error) {
 	p, err := c.c.Receive(ctx, mailbox.Note)
 	if x := (*verify.Corrupt)(nil); errors.As(err, &x) {
@@ -182,8 +185,8 @@ func (c *Conn) ReceiveNotification(ctx context.Context) ([]byte, error) {
 	return p, plain(err)
 }
 
-// Notifications is ReceiveNotification as an iterator. It goes on after ErrCorrupt and
-// ErrUnverified, with which it yields the note, and ends after its first other error.
+// Notifications is ReceiveNotification as an iterator. It yields ErrCorrupt and ErrUnverified with the note, and goes
+// on. It ends after the first other error.
 func (c *Conn) Notifications(ctx context.Context) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for {
@@ -195,35 +198,35 @@ func (c *Conn) Notifications(ctx context.Context) iter.Seq2[[]byte, error] {
 	}
 }
 
-// Close ends the connection. It withdraws work requests that the NIC does not have yet, waits for the
-// others, and sends the end to the peer, which sees it after all operations. It returns nil if all work
-// requests that the NIC had have completed, were refused by the peer's NIC, or cannot land any more
-// because the peer has confirmed the end; otherwise ErrOutcomeUnknown. It takes Config.PeerTimeout and a
-// few seconds at most. The connection's memory and queue pairs are free when it returns; its socket is
-// closed when the peer has answered, within 3 s. Further calls return the same.
+// Close ends the connection. It withdraws work requests that the NIC does not have yet, waits for the others, and
+// tells the peer the end, which the peer sees after all operations. It takes Config.PeerTimeout and a few seconds at
+// most. Close returns nil if nothing of this side can reach the peer's memory any more: each work request has
+// completed, or the peer's NIC has refused it, or the peer has confirmed the end. Otherwise it returns
+// ErrOutcomeUnknown. In both cases the connection's memory and queue pairs are free. Its socket is closed when the
+// peer has answered, within 3 s. A further call returns the same.
 func (c *Conn) Close() error {
 	defer c.fabric.forget(c)
 	return c.c.Close()
 }
 
-// Done returns a channel that is closed when the connection has ended: by Close, by the peer, or
-// by an error. All that the peer has sent before has arrived then.
+// Done returns a channel that is closed when the connection has ended: by Close, by the peer, or by an error.
+// Everything that the peer had sent before has then arrived.
 func (c *Conn) Done() <-chan struct{} { return c.c.Done() }
 
-// Err returns why the connection has ended, and nil before that. It is not nil once an operation
-// has failed because of the end. Until Done is closed the reason may become more precise.
+// Err returns why the connection has ended, and nil before that. Once an operation has failed because of the end, Err
+// is not nil. Until Done is closed, the reason may become more precise.
 func (c *Conn) Err() error { return plain(c.c.First.Err()) }
 
-// LocalAddr returns this side's address of the exchange.
+// LocalAddr returns this side's address of the exchange over TCP or rdma_cm.
 func (c *Conn) LocalAddr() net.Addr { return c.c.First.LocalAddr() }
 
-// RemoteAddr returns the peer's address of the exchange.
+// RemoteAddr returns the peer's address of the exchange over TCP or rdma_cm.
 func (c *Conn) RemoteAddr() net.Addr { return c.peer.Addr }
 
-// Peer returns what is known of the peer.
+// Peer describes the peer: its address, certificates and Hello.
 func (c *Conn) Peer() PeerInfo { return c.peer }
 
-// Stats returns what this side has done so far, also after the end. No operation waits for it.
+// Stats counts what this side has done so far, also after the end. No operation waits for it.
 func (c *Conn) Stats() Stats {
 	return statsOf(c.c.Counts())
 }
@@ -231,18 +234,18 @@ func (c *Conn) Stats() Stats {
 // Rail is the path of a connection over one NIC.
 type Rail struct {
 	NIC   string
-	Port  int
-	Local netip.Addr // the port's GID; the IPv4 address that it holds, if it does
-	Peer  netip.Addr // the peer's
-	Up    bool       // the connection has a link, and the port is active
-	Slow  bool       // it is slower than half of its best
-	Lost  int        // number of links that were lost and replaced (Config.Outlive)
-	Rate  float64    // bytes a second while it was busy, of several rails; 0 before it was measured
+	Port  int        // of the NIC; 0 if the rail was not made yet
+	Local netip.Addr // the port's GID, or the IPv4 address in it
+	Peer  netip.Addr // the same of the peer's port
+	Up    bool       // the rail has a link, and the port is active
+	Slow  bool       // the rate is below half of the rail's best
+	Lost  int        // links that were lost and replaced (Config.Outlive)
+	Rate  float64    // bytes a second while the rail was busy; 0 before it was measured, and for a single rail
 	Why   string     // why this port and GID were chosen
 	Err   error      // why there is no link, or why the rail was not made yet
 }
 
-// String returns the fields in one line.
+// String returns the path, its state and the reasons for both in one line, without Slow, Lost and Rate.
 func (r Rail) String() string {
 	state := "up"
 	if !r.Up {
@@ -261,7 +264,7 @@ func (r Rail) String() string {
 	return text
 }
 
-// Rails returns the paths of the connection, the first rail's first.
+// Rails returns the rails of the connection, the first one first.
 func (c *Conn) Rails() (list []Rail) {
 	for _, s := range c.c.States() {
 		list = append(list, railOf(s))
@@ -273,9 +276,10 @@ func railOf(s rails.State) Rail {
 	return Rail{s.Path.NIC, s.Path.Port, s.Path.GID, s.Path.Peer, s.Up, s.Slow, s.Lost, s.Rate, s.Path.Why, plain(s.Err)}
 }
 
-// Events waits for rails that lose their link, get another one, become slower than half of their best
-// rate, or fast again, and yields their new state. A rail that changes several times meanwhile is yielded
-// once. While no Events runs, the changes are logged by package slog. It ends after its first error.
+// Events yields the new state of each rail that loses its link, gets another one, becomes slower than half of its
+// best rate, or becomes fast again. A rail that changes several times before it is yielded is yielded once. While no
+// iterator of Events runs, the package logs the changes by slog. Events ends after its first error: that of ctx, or
+// why the connection has ended.
 func (c *Conn) Events(ctx context.Context) iter.Seq2[Rail, error] {
 	return func(yield func(Rail, error) bool) {
 		defer c.c.Events.Read()()

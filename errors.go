@@ -17,51 +17,48 @@ import (
 
 // The errors that programs test for by errors.Is.
 var (
-	// ErrClosed means that this side has closed the connection, the listener, the buffer, the
-	// queue or the fabric: the error says which. It is net.ErrClosed and os.ErrClosed, too.
+	// ErrClosed means that this side has closed the connection, the listener, the buffer, the queue or the fabric:
+	// the error says which. errors.Is also finds net.ErrClosed and os.ErrClosed in it.
 	ErrClosed = engine.ErrClosed
 	// ErrPeerGone means that the peer has ended the connection, or does not answer.
 	ErrPeerGone = operation.ErrPeerGone
-	// ErrPeerClosed means that the peer's program has closed the connection: it is the ordinary
-	// end. It is ErrPeerGone, too.
+	// ErrPeerClosed means that the peer's program has closed the connection, which is the ordinary end. errors.Is
+	// also finds ErrPeerGone in it.
 	ErrPeerClosed = engine.ErrPeerClosed
-	// ErrQueueFull means that a Queue or its connection has no room: the error says which, and
-	// the setting that limits it. Nothing was posted: take completions, and post again.
+	// ErrQueueFull means that a Queue or its connection has no room for the next operation, which was not posted. The
+	// error says which of them, and the setting that limits it. Take completions, and post again.
 	ErrQueueFull = operation.ErrQueueFull
-	// ErrStaleKey means that a Remote is of another connection: keys end with their connection.
+	// ErrStaleKey means that a Remote was made for another connection: keys end with their connection.
 	ErrStaleKey = operation.ErrStaleKey
-	// ErrRejected means that the peer refuses the connection. The error quotes the peer's text.
+	// ErrRejected means that the peer has refused the connection. The error quotes the peer's text.
 	ErrRejected = engine.ErrRejected
-	// ErrMalformed means that the other side sent bytes that no peer of this package sends.
+	// ErrMalformed means that the other side has sent bytes that no peer of this package sends.
 	ErrMalformed = engine.ErrMalformed
-	// ErrUnsafe means that the exchange would not be encrypted.
+	// ErrUnsafe means that the exchange over TCP would not be encrypted: see Config.TLS.
 	ErrUnsafe = engine.ErrUnsafe
-	// ErrCorrupt means that the bytes of a write in this side's memory have other sums than the peer
-	// has sent (Config.Verify). The error is a *CorruptError, too.
+	// ErrCorrupt means that the bytes of a peer's write in this side's memory have other sums than the peer has sent
+	// (Config.Verify). errors.As finds a *CorruptError in it.
 	ErrCorrupt = errors.New("the bytes in the memory are not those that the peer has sent")
-	// ErrUnverified means that the bytes of such a write could not be compared: their memory is not
-	// exported any more, or cannot be read. They may be right.
+	// ErrUnverified means that the bytes of a peer's write could not be compared with its sums: their memory is not
+	// exported any more, or cannot be read. The bytes may be right.
 	ErrUnverified = verify.ErrUnverified
-	// ErrOutcomeUnknown means that operations were under way when the connection ended, and that
-	// the peer has not confirmed its end: its NIC may have carried them out, or may still do so.
-	// Close returns it, and an atomic that was under way when a link was lost (Config.Outlive).
-	// Other operations do not: a write that has failed may have been carried out, wholly or in
-	// part, unless the peer's NIC has refused it.
+	// ErrOutcomeUnknown means that a NIC may have carried out operations, or may still do so. Conn.Close returns it
+	// if operations were under way, and the peer has not confirmed the end of the connection. An atomic returns it if
+	// a link was lost with it (Config.Outlive), and other operations if a NIC was removed ("Several NICs"). Any write
+	// that has failed may have been carried out, wholly or in part, unless the peer's NIC has refused it.
 	ErrOutcomeUnknown = engine.ErrOutcomeUnknown
 
-	// ErrRange means that an offset, a length or a setting is outside of what there is. It is
-	// dmabuf.ErrRange.
+	// ErrRange means that an offset, a length or a setting is out of range. It is dmabuf.ErrRange.
 	ErrRange = dmabuf.ErrRange
-	// ErrLimit means that a limit would be exceeded, such as that of SetMaxPinned. Nothing was
-	// attempted. It is dmabuf.ErrLimit.
+	// ErrLimit means that the call would exceed a limit, such as that of SetMaxPinned. It has no effect. It is
+	// dmabuf.ErrLimit.
 	ErrLimit = dmabuf.ErrLimit
-	// ErrInUse means that something still uses the memory, and that nothing was freed. It is
-	// dmabuf.ErrInUse.
+	// ErrInUse means that something still uses the memory. Nothing was freed. It is dmabuf.ErrInUse.
 	ErrInUse = dmabuf.ErrInUse
 )
 
-// OpError is the error of an operation. Unwrap leads to an *[ibvfd.WCError], with the vendor's
-// own code, if the NIC reported the error.
+// OpError is the error of an operation. If the NIC has reported the error, errors.As finds an *[ibvfd.WCError] with
+// the vendor's own code in it.
 type OpError struct {
 	Op   OpKind
 	Peer net.Addr
@@ -69,7 +66,7 @@ type OpError struct {
 	Err  error
 }
 
-// Error returns all fields in one line, and what to change.
+// Error returns all fields in one line, and a remedy if there is one.
 func (e *OpError) Error() string {
 	text := fmt.Sprintf("%v with %v by %s: %v", e.Op, e.Peer, e.NIC, e.Err)
 	if r := operation.Remedy(e.Err); r != "" {
@@ -81,21 +78,20 @@ func (e *OpError) Error() string {
 // Unwrap returns Err.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// CorruptError says which bytes of the peer's write are wrong: those of the first block that differs.
-// ReceiveNotification returns it, with ErrCorrupt.
+// CorruptError describes the first block of the peer's write whose bytes are wrong. ReceiveNotification returns it,
+// with ErrCorrupt.
 type CorruptError struct {
 	error
 	Memory      string // name of the exported memory; "" for memory of Conn.Share
-	Off         int64  // where the block begins in the bytes of the write
-	At          int64  // where it begins in the memory, as the peer sees that
+	Off         int64  // offset of the block in the bytes of the write
+	At          int64  // offset of the block in the memory, as the peer sees it: through its layout
 	Len         int64  // bytes of the block
 	Sent, Found uint32 // CRC32C of the bytes that the peer has sent, and of those in the memory
 	Blocks      int    // blocks of the write that differ
 	Checked     int    // blocks of the write that were compared
 }
 
-// unanswered is the error of an operation to which the peer's NIC has given no answer. It is
-// ErrPeerGone.
+// unanswered is the error of an operation to which the peer's NIC has given no answer. It is ErrPeerGone.
 type unanswered struct{ error }
 
 func (u unanswered) Unwrap() error        { return u.error }

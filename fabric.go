@@ -38,8 +38,9 @@ type Fabric struct {
 	buffers   map[*Buffer]struct{}
 }
 
-// Open opens NICs by their names, as in "mlx5_0". Buffers are registered with all of them, and
-// connections use all of them, unless Config.NIC names one.
+// Open opens NICs by their names, as in "mlx5_0". Buffers are registered with all of them, and connections use all of
+// them, unless Config.NIC names one. Close the Fabric when it is not used any more. A name without an RDMA device
+// returns an error that is ibdev.ErrNoDevice (package ibvfd/ibdev).
 func Open(names ...string) (*Fabric, error) {
 	if len(names) == 0 {
 		return nil, &dmabuf.Error{Op: "open a fabric", Detail: "no NIC is named", Remedy: "name one of /sys/class/infiniband", Err: unix.EINVAL}
@@ -90,8 +91,8 @@ func (f *Fabric) nic(name string) (*rails.NIC, error) {
 	return nil, &dmabuf.Error{Op: "use a NIC", Device: name, Detail: "the fabric has " + strings.Join(f.NICs(), ", "), Remedy: "name one of them in Config.NIC", Err: unix.ENODEV}
 }
 
-// Listen listens for connections on a TCP address ("host:port"; port 0 chooses one), or on an
-// address of rdma_cm ("rdma_cm://host:port").
+// Listen listens for connections on a TCP address ("host:port"; port 0 chooses one), or on an address of rdma_cm
+// ("rdma_cm://host:port"). Over rdma_cm a connection uses one NIC. The caller closes the Listener.
 func (f *Fabric) Listen(addr string, cfg Config) (*Listener, error) {
 	n, opt, err := f.options(&cfg)
 	if err != nil {
@@ -108,7 +109,9 @@ func (f *Fabric) Listen(addr string, cfg Config) (*Listener, error) {
 	return l, nil
 }
 
-// Dial connects to a Listener of the peer's. The forms of addr are those of Listen.
+// Dial connects to a Listener of the peer. addr has a form of Listen's. Dial takes at most Config.ConnectTimeout. It
+// returns ErrRejected if the peer refuses the connection, and ErrUnsafe if the exchange would not be encrypted. The
+// caller closes the Conn.
 func (f *Fabric) Dial(ctx context.Context, addr string, cfg Config) (*Conn, error) {
 	n, opt, err := f.options(&cfg)
 	if err != nil {
@@ -165,35 +168,33 @@ func (f *Fabric) failed(err error) error {
 	return plain(err)
 }
 
-// SetMaxPinned bounds the host memory that is pinned for each NIC, in bytes: host buffers,
-// staging buffers, and the messages of connections. The default is 256 MiB. A call that would
-// exceed it returns ErrLimit.
+// SetMaxPinned bounds the host memory that is pinned for each NIC, in bytes: host buffers, staging buffers, and the
+// messages of connections. The default is 256 MiB. A later call that would exceed it returns ErrLimit.
 func (f *Fabric) SetMaxPinned(bytes int64) {
 	for _, n := range f.set.NICs {
 		n.SetMaxPinned(max(bytes, 0))
 	}
 }
 
-// Stats are counters from the start on; a rate is the difference of two. An operation counts when
-// it has ended. A call that was refused before its operation was posted does not count.
+// Stats are counters since the Fabric was opened, or the Conn was made: a rate is a difference of two. An operation
+// counts when it has ended. A call that was refused before it posted its operation does not count.
 type Stats struct {
-	Pinned  int64            // bytes of host memory that are pinned now; of a Fabric and its NICs only
-	Conns   int              // connections that are open now; of a Fabric and its NICs only
-	Checked uint64           // blocks of the peers' writes that were compared with the peers' sums (Config.Verify); not by kind
-	Corrupt uint64           // of these, blocks that differed
-	Staged  int64            // bytes that the CPU has copied to and from staging buffers: of a Fabric and its NICs all, otherwise for these operations
+	Pinned  int64            // bytes of host memory that are pinned now; 0 in Stats of a Conn and in ByKind
+	Conns   int              // connections that are open now; 0 in Stats of a Conn and in ByKind
+	Checked uint64           // blocks of the peers' writes that this side has compared with the peers' sums (Config.Verify); 0 in ByKind
+	Corrupt uint64           // blocks of Checked that differed
+	Staged  int64            // bytes that the CPU has copied to and from staging buffers: for these operations; in Stats of a Fabric and of its NICs, also for Sync, ReadAt and peers
 	Done    uint64           // operations of this side that were carried out, even after Cancel
-	Failed  uint64           // operations of this side that have failed, or were withdrawn, if only in part
+	Failed  uint64           // operations of this side that have failed, or were withdrawn, wholly or in part
 	Repeats uint64           // times that an operation was begun again on another link (Config.Outlive)
-	Bytes   int64            // of the operations in Done, without notes; an atomic has 8
-	Time    time.Duration    // the sum of the times of the operations in Done, from posting to completion
-	Latency []uint64         // Done by these times: those of Latency[i] are at most 2^i microseconds, and longer than those before; the last are longer than all others
+	Bytes   int64            // bytes of the operations in Done, without notes; an atomic has 8
+	Time    time.Duration    // sum of the times of the operations in Done, from posting to completion
+	Latency []uint64         // histogram of these times: Latency[i] counts those of at most 2^i microseconds that Latency[i-1] does not; the last element counts all longer ones, too
 	ByKind  map[OpKind]Stats // all kinds; nil inside of ByKind
 	ByNIC   map[string]Stats // all NICs of the Fabric, or of the Conn; nil inside of ByKind and ByNIC
 }
 
-// Stats returns the sum of all NICs, and of all connections, those that have ended included. No
-// operation waits for it.
+// Stats returns the sum over all NICs and all connections, also those that have ended. No operation waits for it.
 func (f *Fabric) Stats() Stats {
 	return statsOf(f.set.Counts())
 }
@@ -221,9 +222,8 @@ func stats(n *workqueue.Sum) Stats {
 	return s
 }
 
-// Close closes all listeners, all connections in parallel, then all buffers, and the NICs. Its
-// error includes those of Conn.Close. It takes as long as the slowest connection's Close. Further
-// calls return the same error.
+// Close closes all listeners, all connections in parallel, then all buffers, and the NICs. Its error joins theirs,
+// such as ErrOutcomeUnknown. It takes as long as the slowest connection's Close. A further call returns it again.
 func (f *Fabric) Close() error {
 	f.mu.Lock()
 	if f.closed {
@@ -258,14 +258,14 @@ func (f *Fabric) Close() error {
 	return f.err
 }
 
-// Listener accepts connections.
+// Listener accepts connections. Its methods may be called from several goroutines at once.
 type Listener struct {
 	fabric *Fabric
 	l      *rails.Listener
 	verify verify.Mode
 }
 
-// Accept waits for a connection. After Close it returns ErrClosed.
+// Accept waits for a connection, which the caller closes. After Close it returns ErrClosed.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	rc, err := l.l.Accept(ctx)
 	if errors.Is(err, os.ErrClosed) {
@@ -277,10 +277,11 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	return l.fabric.newConn(rc, l.verify)
 }
 
-// Addr returns the address.
+// Addr returns the address that the Listener listens on, with the port that Listen has chosen.
 func (l *Listener) Addr() net.Addr { return l.l.Addr() }
 
-// Close stops listening, and closes the connections that Accept has not returned.
+// Close stops listening, and closes the connections that Accept has not returned. Others go on, but a connection with
+// Config.Outlive gets no other link without the Listener. A second Close does nothing.
 func (l *Listener) Close() error {
 	l.fabric.mu.Lock()
 	delete(l.fabric.listeners, l)

@@ -26,8 +26,8 @@ const (
 	OpWrite       OpKind = 1 + iota // local memory, or Inline, to the peer's memory
 	OpRead                          // the peer's memory to local memory
 	OpSend                          // Inline, as a message
-	OpFetchAdd                      // Add to the peer's 8 bytes
-	OpCompareSwap                   // Swap for the peer's 8 bytes if they equal Compare
+	OpFetchAdd                      // adds Add to 8 bytes of the peer
+	OpCompareSwap                   // writes Swap to 8 bytes of the peer if they equal Compare
 )
 
 var opKinds = [...]operation.Kind{OpWrite: operation.Write, OpRead: operation.Read, OpSend: operation.Send, OpFetchAdd: operation.FetchAdd, OpCompareSwap: operation.CompareSwap}
@@ -40,45 +40,45 @@ func (k OpKind) String() string {
 	return fmt.Sprintf("OpKind(%d)", int(k))
 }
 
-// Op is an operation. The memory that it names, and the slices in it, must not change until it
+// Op is an operation. The program must not change the memory that it names, nor the slices in it, until the operation
 // has completed.
 type Op struct {
 	Kind   OpKind
-	Local  Span // of an atomic: 8 bytes for the old value; they may be left out
+	Local  Span // of an atomic: 8 bytes for the old value, which may be left out
 	Remote Remote
-	// Locals and Remotes continue Local and Remote: bytes are taken in this order. Both sides
-	// must have the same number of bytes.
+	// Locals and Remotes continue Local and Remote: bytes are taken in this order. Both sides must have the same
+	// number of bytes.
 	Locals  []Span
 	Remotes []Remote
-	// Inline holds bytes of the program in place of local memory: those of a write, at most 256,
-	// or a message. The call that takes the Op copies the bytes of a write before it returns.
+	// Inline has bytes in place of local memory: those of a write, at most 256, or a message. The program may change
+	// the bytes of a write as soon as the call that takes the Op has returned.
 	Inline []byte
 
-	Notify    bool   // the peer is notified after the bytes of a write
-	Note      []byte // the bytes of the notification, with Notify
+	Notify    bool   // the peer gets a notification after the bytes of a write
+	Note      []byte // the note of the notification, with Notify
 	Delivered bool   // a write completes when its bytes are in the peer's memory
-	Fence     bool   // starts when all operations before it have completed
-	Add       uint64
-	Compare   uint64
-	Swap      uint64
-	Tag       uint64 // of a Queue's completion
+	Fence     bool   // the operation starts when all operations posted before it have completed
+	Add       uint64 // for OpFetchAdd
+	Compare   uint64 // for OpCompareSwap
+	Swap      uint64 // for OpCompareSwap
+	Tag       uint64 // a Queue returns it in the Completion
 }
 
 // Option changes an operation of Conn.Write, Conn.Read or Batch.
 type Option func(*Op)
 
-// Notify notifies the peer after the bytes of a write have been placed. The peer's program gets note, of
-// at most Config.MessageSize bytes (less with Config.Verify), from Conn.ReceiveNotification.
+// Notify sends the peer a notification after the bytes of a write. The peer's program gets the note, of at most
+// Config.MessageSize bytes (512 less with Config.Verify), from Conn.ReceiveNotification.
 func Notify(note []byte) Option {
 	return func(o *Op) { o.Notify, o.Note = true, note }
 }
 
-// Delivered makes a write complete when its bytes are in the peer's memory, not when the peer's
-// NIC has acknowledged them: one byte is read back. The peer must allow reads. Delivered changes
-// nothing for reads and atomics, whose completion has this meaning already.
+// Delivered makes a write complete when its bytes are in the peer's memory, not when the peer's NIC has acknowledged
+// them: the NIC reads one byte back. So the peer must allow reads (otherwise EACCES). Reads and atomics complete in
+// this way without Delivered.
 func Delivered() Option { return func(o *Op) { o.Delivered = true } }
 
-// Fence makes an operation start when all operations posted before it have completed.
+// Fence makes an operation start when all operations of its connection posted before it have completed.
 func Fence() Option { return func(o *Op) { o.Fence = true } }
 
 func (k OpKind) engine() (operation.Kind, bool) {
@@ -101,8 +101,8 @@ func (o *Op) flags(more bool) (f operation.Flags) {
 	return f
 }
 
-// post posts an operation; more says that another one follows at once. The sink gets the
-// completion, with tag. The operation is not begun after the deadline of ctx.
+// post posts an operation; more says that another one follows at once. The sink gets the completion, with tag. The
+// operation is not begun after the deadline of ctx.
 func (c *Conn) post(ctx context.Context, o *Op, more bool, tag any, sink operation.Sink) (rails.Ticket, error) {
 	kind, ok := o.Kind.engine()
 	if !ok {
@@ -129,8 +129,8 @@ func (c *Conn) post(ctx context.Context, o *Op, more bool, tag any, sink operati
 	return rails.Ticket{Work: t}, err
 }
 
-// postSeveral posts an operation over several rails. w is its work for the first one, and has no
-// fault. postSeveral drops it.
+// postSeveral posts an operation over several rails. w is its work for the first one, and has no fault. postSeveral
+// drops it.
 func (c *Conn) postSeveral(ctx context.Context, w *workqueue.Work, o *Op, tag any, sink operation.Sink) (rails.Ticket, error) {
 	op := *o // the caller may change its own when this call returns
 	op.Inline, op.Note = bytes.Clone(o.Inline), bytes.Clone(o.Note)
@@ -209,8 +209,8 @@ func (c *Conn) fill(w *workqueue.Work, o *Op, r *rails.Rail, only bool) error {
 	return nil
 }
 
-// zero refuses an operation whose memory is left out. A write that only notifies needs none, and
-// an atomic needs no local memory.
+// zero refuses an operation whose memory is left out. A write that only notifies needs none, and an atomic needs no
+// local memory.
 func (o *Op) zero() error {
 	noLocal := o.Local.none() && len(o.Locals) == 0 && o.Inline == nil
 	noRemote := o.Remote.at.First == nil && o.Remote.err == nil && len(o.Remotes) == 0

@@ -15,15 +15,15 @@ import (
 // Path describes how a NIC reaches a Buffer's bytes.
 type Path struct {
 	NIC    string
-	Staged bool                // the NIC uses host memory in their place
-	Route  ibvfd.Route         // the component that registered the memory; "" if none did
-	Why    string              // why by that route, where there is more to say: which DMA function of the NIC's card moves the bytes (Data Direct), or why none does
-	Reason error               // why none did: the *ibvfd.RegError, or nil if StagedOnly said so
-	Proof  placement.Placement // the last answer of Prove; Unknown if no prover was asked
+	Staged bool                // the NIC uses pinned host memory in place of the bytes
+	Route  ibvfd.Route         // the component that has registered the memory; "" if none has
+	Why    string              // with Data Direct: which DMA function of the NIC's card moves the bytes, or why none does; "" otherwise
+	Reason error               // why no component has: an *ibvfd.RegError, or nil with StagedOnly
+	Proof  placement.Placement // the last answer of Prove; its Memory is Unknown before the first one
 }
 
-// String returns all fields in one line: "direct by mlx5_0: registered by ibv_reg_dmabuf_mr".
-// It says "direct" only after Prove has seen that DMA goes straight to device memory.
+// String returns all fields in one line: "registered with mlx5_0, by ibv_reg_dmabuf_mr". It says "direct with" in
+// place of "registered with" only after Prove has seen that DMA goes straight to device memory.
 func (p Path) String() string {
 	text := p.kind()
 	if p.Route == "" {
@@ -55,8 +55,7 @@ func (p Path) kind() string {
 	return "registered with " + p.NIC
 }
 
-// Path returns how the first NIC of the Fabric that reaches the bytes does so. If none does, it is the
-// path of the first NIC.
+// Path returns the path of the first NIC of the Fabric that reaches the bytes, or else of the first NIC.
 func (b *Buffer) Path() Path {
 	list := b.Paths()
 	return list[max(0, slices.IndexFunc(list, func(p Path) bool { return p.Route != "" }))]
@@ -71,9 +70,9 @@ func (b *Buffer) Paths() (list []Path) {
 	return list
 }
 
-// Prove asks a prover, such as a trace.Tracer, where the bytes are that the NICs access, and keeps the
-// answers for Paths. It returns the one for the NIC of Path. The prover must have been started before the
-// Buffer was registered.
+// Prove asks a prover, such as a trace.Tracer, where the bytes are that each NIC accesses, and keeps the answers for
+// Paths. It returns the answer for the NIC of Path. The prover must have been started before the Buffer was
+// registered. For host memory and staged memory Prove returns an error.
 func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Placement, error) {
 	proof, err := memory.ProveAll(ctx, p, b.parts)
 	return proof, plain(err)

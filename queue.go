@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Queue is for event loops. It posts slices of operations on any connections of its Fabric, and
-// collects their completions, without an allocation. Its methods may be called from several
-// goroutines at once.
+// Queue is for event loops. It posts slices of operations on any connections of its Fabric, and collects their
+// completions, without an allocation. Its methods may be called from several goroutines at once.
 type Queue struct {
 	fabric   *Fabric
 	progress []*progress.Progress
@@ -41,16 +40,16 @@ type place struct {
 
 // Completion says that an operation of a Queue has ended.
 type Completion struct {
-	Tag   uint64 // the operation's
+	Tag   uint64 // Op.Tag
 	Conn  *Conn
 	Kind  OpKind
 	Len   int64  // bytes moved
-	Value uint64 // the old value, of an atomic without local memory
+	Value uint64 // the old value of an atomic without local memory
 	Err   error  // nil, or an *OpError
 }
 
-// NewQueue makes a queue for depth operations that are under way, or whose completions were not
-// taken; 0 stands for 1,024.
+// NewQueue makes a queue with room for depth operations; 0 stands for 1,024. An operation takes room until the
+// program takes its completion. Config.Depth of each connection applies, too.
 func (f *Fabric) NewQueue(depth int) *Queue {
 	if depth <= 0 {
 		depth = 1024
@@ -66,9 +65,9 @@ func (f *Fabric) NewQueue(depth int) *Queue {
 	return q
 }
 
-// Post posts operations in order, and returns how many were taken: each of them makes one
-// completion. If the queue or the connection has no room for more, the error is ErrQueueFull:
-// take completions, or Wait, and post the rest. Any other error is that of operation n.
+// Post posts operations in order, and returns the number n of those that were posted: each of them makes one
+// completion. If the queue or the connection has no room for more, the error is ErrQueueFull: take completions, or
+// Wait, and post the rest. Any other error is that of operation n, which was not posted.
 func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
 	if c == nil {
 		return 0, &dmabuf.Error{Op: "post", Detail: "no connection", Err: unix.EINVAL}
@@ -164,7 +163,8 @@ func (q *Queue) signal() {
 	}
 }
 
-// Poll takes up to len(done) completions, and returns their number: 0 if there are none.
+// Poll takes up to len(done) completions, and returns their number: 0 if there are none. It does not wait. After
+// Close it returns ErrClosed.
 func (q *Queue) Poll(done []Completion) (int, error) {
 	n, err := q.collect(done)
 	if n > 0 || err != nil {
@@ -197,9 +197,9 @@ func (q *Queue) collect(done []Completion) (int, error) {
 	return n, nil
 }
 
-// Wait waits until there is at least one completion, and takes up to len(done) of them. It
-// returns 0 if a connection for which Post has returned ErrQueueFull has room: post again. If the
-// context ends first, it returns the context's error; operations continue.
+// Wait waits until there is at least one completion, and takes up to len(done) of them; with an empty done it returns
+// at once. It returns 0 when a connection for which Post has returned ErrQueueFull has room: post again. If the
+// context ends first, it returns the context's error; operations continue. After Close it returns ErrClosed.
 func (q *Queue) Wait(ctx context.Context, done []Completion) (int, error) {
 	if len(done) == 0 {
 		return 0, nil
@@ -246,7 +246,7 @@ func (q *Queue) hasRoom() bool {
 	return slices.ContainsFunc(full, func(c *Conn) bool { return c.c.HasRoom() })
 }
 
-// Close drops all completions. Operations continue.
+// Close drops all completions, also those that come later. Operations continue. Close returns nil.
 func (q *Queue) Close() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Span is local memory of an operation: a part of a Buffer, or of buffers seen through a
-// Layout. It never changes. The zero Span has no bytes.
+// Span is local memory of an operation: a part of a Buffer, or of buffers seen through a Layout. It never changes.
+// The zero Span names no memory.
 type Span struct {
 	at     rails.Local
 	of     *Buffer // nil for a view
@@ -32,15 +32,15 @@ func (b *Buffer) All() Span {
 	return Span{at: rails.Local{Bufs: b.parts, Len: b.size}, of: b, fabric: b.fabric, whole: b.size}
 }
 
-// Range returns n bytes of the Buffer from off on.
+// Range returns n bytes of the Buffer from off on; out of range, a Span with ErrRange.
 func (b *Buffer) Range(off, n int64) Span { return b.All().Range(off, n) }
 
 // View returns the bytes of the Buffer that a layout takes. The Buffer is the layout's source 0.
 func (b *Buffer) View(l Layout) Span { return View(l, b) }
 
-// View returns the bytes that a layout takes of buffers of one Fabric. The layout's source 0 is
-// the first of them. Exporting a View gives the peer access to ALL bytes of these buffers, not
-// only to those that the layout takes: export a Range or a Slice to lend a part.
+// View returns the bytes that a layout takes of buffers of one Fabric. The layout's source 0 is the first of them.
+// Exporting a View gives the peer access to ALL bytes of these buffers, not only to those that the layout takes. To
+// give access to a part only, export a Range, or a View of Slices.
 func View(l Layout, buffers ...*Buffer) Span {
 	if len(buffers) == 0 {
 		return Span{err: noBuffer("make a view")}
@@ -69,7 +69,7 @@ func View(l Layout, buffers ...*Buffer) Span {
 	return s
 }
 
-// Range returns n bytes of the Span from off on.
+// Range returns n bytes of the Span from off on; out of range, a Span with ErrRange.
 func (s Span) Range(off, n int64) Span {
 	switch {
 	case s.err != nil:
@@ -82,7 +82,7 @@ func (s Span) Range(off, n int64) Span {
 	return s
 }
 
-// Size returns the number of bytes, 0 if there is an error.
+// Size returns the number of bytes, 0 if the Span has an error.
 func (s Span) Size() int64 {
 	if s.err != nil {
 		return 0
@@ -90,7 +90,7 @@ func (s Span) Size() int64 {
 	return s.at.Len
 }
 
-// Err returns why there is no such memory, or nil.
+// Err returns why the Span is not valid; nil if it is valid, or zero.
 func (s Span) Err() error { return s.err }
 
 // name names the memory for messages: "bytes 4096 to 8191 of local buffer cuda:0 (64 KiB)".
@@ -117,18 +117,18 @@ func (s *Span) on(f *Fabric, n *rails.NIC) (memory.Span, error) {
 	return s.at.On(n), s.err
 }
 
-// Remote is memory of a peer, or a part of it. It never changes. Import returns one, and
-// UnmarshalBinary decodes one that the peer has encoded by MarshalBinary. It is valid only on the
-// connection for which the peer has made it.
+// Remote is memory of a peer, or a part of it. Import returns one, and UnmarshalBinary decodes one that the peer has
+// encoded by MarshalBinary. It is valid only on the connection for which the peer has made it; on another one
+// operations return ErrStaleKey. All, Range and View return new ones and do not change it.
 type Remote struct {
 	at  rails.Remote
 	err error
 }
 
-// All returns all of it.
+// All returns the Remote itself, as Buffer.All returns all of a Buffer.
 func (m Remote) All() Remote { return m }
 
-// Range returns n bytes from off on.
+// Range returns n bytes of the Remote from off on; out of range, a Remote with ErrRange.
 func (m Remote) Range(off, n int64) Remote {
 	switch {
 	case m.err != nil:
@@ -141,9 +141,9 @@ func (m Remote) Range(off, n int64) Remote {
 	return m
 }
 
-// View returns the bytes that a layout takes of the memory that the peer has exported; it
-// replaces the peer's layout. Source 0 is all of the exported Buffer or Span, or the first buffer
-// of an exported View.
+// View returns the bytes that a layout takes of the memory that the peer has exported. If the peer has exported a
+// View, this layout replaces the peer's. Source 0 is the whole exported Span, or the first buffer of an exported
+// View. A Range has no View (EINVAL).
 func (m Remote) View(l Layout) Remote {
 	switch {
 	case m.err != nil:
@@ -160,7 +160,7 @@ func (m Remote) View(l Layout) Remote {
 	return remoteOf(rb, m.at.More.View(rb))
 }
 
-// Size returns the number of bytes, 0 if there is an error.
+// Size returns the number of bytes, 0 if the Remote has an error.
 func (m Remote) Size() int64 {
 	if m.err != nil {
 		return 0
@@ -168,7 +168,7 @@ func (m Remote) Size() int64 {
 	return m.at.Len
 }
 
-// Err returns why there is no such memory, or nil.
+// Err returns why the Remote is not valid; nil if it is valid, or zero.
 func (m Remote) Err() error { return m.err }
 
 // name names the memory for messages: "bytes 0 to 7 of the peer's memory "weights"".
@@ -182,7 +182,7 @@ func (m Remote) name() string {
 	return memory.Part(m.at.Off, m.at.Len, m.at.First.Size(), m.at.First.String())
 }
 
-// Access returns what the peer allows.
+// Access returns the access that the peer has given to the memory.
 func (m Remote) Access() Access {
 	if m.at.First == nil {
 		return 0
@@ -190,8 +190,8 @@ func (m Remote) Access() Access {
 	return Access(m.at.First.Access())
 }
 
-// MarshalBinary encodes the descriptor of the whole memory, for programs that send it by their
-// own means. Its keys are valid on one connection, over the rails that it had when the memory was shared.
+// MarshalBinary encodes the descriptor of the whole memory, to be sent by the program's own means; a Range is EINVAL.
+// Its keys are valid on one connection, over the rails that it had when Share made the descriptor.
 func (m Remote) MarshalBinary() ([]byte, error) {
 	switch {
 	case m.err != nil:
@@ -204,7 +204,7 @@ func (m Remote) MarshalBinary() ([]byte, error) {
 	return rails.Encode(m.at.First, m.at.More)
 }
 
-// UnmarshalBinary decodes a descriptor of the peer, and checks all of it.
+// UnmarshalBinary decodes a descriptor of the peer, and checks all of it: ErrMalformed if it is none.
 func (m *Remote) UnmarshalBinary(data []byte) error {
 	rb, more, err := rails.Decode(data)
 	if err != nil {
@@ -225,7 +225,7 @@ func (m *Remote) part() bool { return m.at.Off != 0 || m.at.Len != m.at.First.Si
 // Access is what a peer may do with memory.
 type Access uint32
 
-// The kinds of access, which may be combined. ReadWrite does not include Atomic.
+// The kinds of access, which may be combined by "|". ReadWrite does not include Atomic.
 const (
 	ReadOnly  = Access(ibvfd.AccessRemoteRead)
 	WriteOnly = Access(ibvfd.AccessRemoteWrite)

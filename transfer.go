@@ -13,7 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/rails"
 )
 
-// Transfer is an operation that Conn.Start has started.
+// Transfer is an operation that Conn.Start has started. Its methods may be called from several goroutines at once.
 type Transfer struct {
 	conn   *Conn
 	kind   OpKind
@@ -28,8 +28,8 @@ type Transfer struct {
 	stop  func() bool // ends the watch of the context
 }
 
-// Start starts an operation. It waits until the connection has room for it. The context bounds
-// the whole transfer: when it ends, the transfer is withdrawn as by Cancel, and is done.
+// Start starts an operation. It waits until the connection has room for it (Config.Depth). The context bounds the
+// whole transfer: when it ends, the transfer is withdrawn as by Cancel.
 func (c *Conn) Start(ctx context.Context, op Op) (*Transfer, error) {
 	t := &Transfer{conn: c, kind: op.Kind, done: make(chan struct{}), gone: make(chan struct{})}
 	ticket, err := c.postWait(ctx, &op, false, t, transfers{})
@@ -45,14 +45,14 @@ func (c *Conn) Start(ctx context.Context, op Op) (*Transfer, error) {
 	return t, nil
 }
 
-// Done returns a channel that is closed when the transfer has ended.
+// Done returns a channel that is closed when the transfer has ended, and Err and Value are final.
 func (t *Transfer) Done() <-chan struct{} { return t.done }
 
-// Released returns a channel that is closed when the NIC does not use the transfer's memory any more:
-// with Done, or later if Cancel or the context has ended the transfer while the NIC had a part of it.
+// Released returns a channel that is closed when the NIC does not use the transfer's memory any more: with Done, or
+// later if Cancel or the context has ended the transfer while the NIC had a part of it.
 func (t *Transfer) Released() <-chan struct{} { return t.gone }
 
-// Err returns the transfer's error; nil if it has succeeded, or is not done.
+// Err returns the transfer's error, an *OpError; nil if the transfer has succeeded, or is not done.
 func (t *Transfer) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,10 +66,10 @@ func (t *Transfer) Value() uint64 {
 	return t.value
 }
 
-// Cancel withdraws the work requests of the transfer that the NIC does not have. It returns true if the
-// NIC had none: no byte reaches the peer's memory, and there is no notification. Otherwise the bytes and
-// the notification that the NIC has may reach the peer, and the rest does not. In both cases the transfer
-// is done, unless it was before; Released reports when the memory is free.
+// Cancel withdraws the work requests of the transfer that the NIC does not have. It returns true if the NIC had none:
+// no byte reaches the peer's memory, and the peer gets no notification. Otherwise the bytes and the notification that
+// the NIC has may reach the peer, and the others do not. In both cases the transfer is done, with context.Canceled if
+// it was not done before. Released says when the memory is free.
 func (t *Transfer) Cancel() (withdrawn bool) { return t.cancel(context.Canceled) }
 
 func (t *Transfer) cancel(why error) bool {
@@ -110,7 +110,7 @@ func (transfers) Complete(c operation.Completion) {
 // Released reports that the NIC does not use the memory of a transfer with Held any more.
 func (transfers) Released(t any) { close(t.(*Transfer).gone) }
 
-// Batch posts operations together, and waits for all of them. One goroutine at a time may use it.
+// Batch posts several operations, and waits for all of them. One goroutine at a time may use it.
 type Batch struct {
 	conn *Conn
 	ops  []Op
@@ -141,10 +141,9 @@ func (b *Batch) add(op Op, opts []Option) {
 	b.ops = append(b.ops, op)
 }
 
-// Do posts the operations, in order, waits for all of them, and empties the batch. It returns the
-// first error, with the operation's index. If an operation cannot be posted, the operations after
-// it are not posted. When the context ends, Do returns at once, and withdraws the work requests
-// that the NIC does not have.
+// Do posts the operations in order, waits for all of them, and empties the batch. It returns the first error, with
+// the operation's index from 0 on. If an operation cannot be posted, the operations after it are not posted. When the
+// context ends, Do returns at once, and withdraws the work requests that the NIC does not have.
 func (b *Batch) Do(ctx context.Context) error {
 	ops := b.ops
 	b.ops = nil

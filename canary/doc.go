@@ -3,14 +3,14 @@
 // Package canary proves that an RDMA registration of a buffer names the right
 // bytes.
 //
-// A registration that succeeds says little: an offset that was dropped, a
-// segment that was left out or a key that covers a neighbour's memory all
-// "work" until a program reads the data. [Verify] registers a buffer in several
-// ways, moves random bytes into it by RDMA WRITE and out of it by RDMA READ
-// over a loopback queue pair, and compares them with what the buffer's own
-// view (mmap, or the vendor's copy call) shows.
+// A registration may succeed although its offset was dropped, a segment was
+// left out, or its key covers a neighbour's memory: a program notices only when
+// it reads the data. Verify registers a buffer in several ways, moves random
+// bytes into it by RDMA WRITE and out of it by RDMA READ over a loopback queue
+// pair, and compares them with the bytes that the buffer's own view (mmap, or
+// the vendor's copy call) shows.
 //
-// What makes a pass mean something:
+// A pass proves that the bytes are right, because of these rules:
 //
 //   - Every byte is a function of the seed, the pass and its offset in the
 //     buffer, so bytes from a wrong place are recognised and named.

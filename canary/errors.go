@@ -10,16 +10,17 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// ErrStalled is in a TransferError's chain when a transfer neither completed
-// nor failed within Options.Stall.
+// ErrStalled means that a transfer has neither completed nor failed within
+// Options.Stall. errors.Is finds it in a *TransferError.
 var ErrStalled = errors.New("no completion")
 
-// ErrNothingChecked: every case that was asked for needs a larger buffer.
+// ErrNothingChecked means that every case that was asked for needs a larger
+// buffer.
 var ErrNothingChecked = errors.New("the buffer is too small for any of the cases asked for: nothing was checked")
 
-// Failure is the error of a verification that found something wrong. The
-// first failing case's own error, if it has one, is reachable by errors.As:
-// *Mismatch, *TransferError, *AcceptedError, *ibvfd.RegError.
+// Failure is the error of a verification in which a case has failed. errors.As
+// finds the first failing case's own error, if it has one: a [*Mismatch],
+// [*TransferError], [*AcceptedError] or [*ibvfd.RegError].
 type Failure struct {
 	Report *Report
 	Err    error // of the first case that failed
@@ -41,7 +42,8 @@ func (f *Failure) Error() string {
 // Unwrap returns the first failing case's error.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// TransferError is a transfer that did not complete as it should.
+// TransferError means that a transfer has not completed, or has completed with
+// an error.
 type TransferError struct {
 	Op     string // "RDMA WRITE" or "RDMA READ"
 	NIC    string
@@ -52,6 +54,7 @@ type TransferError struct {
 	Err    error // *ibvfd.WCError for an error completion, ErrStalled, or a failure to post
 }
 
+// Error returns all fields in one line.
 func (e *TransferError) Error() string {
 	s := fmt.Sprintf("%s of %d bytes at offset %#x on %s (rkey %#x): %v", e.Op, e.Length, e.Offset, e.NIC, e.RKey, e.Err)
 	if e.Remedy != "" {
@@ -63,15 +66,16 @@ func (e *TransferError) Error() string {
 // Unwrap returns the cause.
 func (e *TransferError) Unwrap() error { return e.Err }
 
-// AcceptedError is an access that the MR does not allow and that was carried
-// out, or refused in another way than the protocol says.
+// AcceptedError means that the NIC has carried out an access that the MR does
+// not allow, or has refused it in another way than the protocol says.
 type AcceptedError struct {
 	Op    string
 	Range string // of the buffer
 	MR    string // registered range
-	Err   error  // the completion that came instead of a remote access error, nil for success
+	Err   error  // the completion's error, which is no remote access error; nil if the access was carried out
 }
 
+// Error describes the access, and how the NIC has answered it.
 func (e *AcceptedError) Error() string {
 	s := fmt.Sprintf("%s at %s with the key of an MR over %s ", e.Op, e.Range, e.MR)
 	if e.Err == nil {
@@ -80,7 +84,7 @@ func (e *AcceptedError) Error() string {
 	return s + fmt.Sprintf("ended in another error than a remote access error: %v", e.Err)
 }
 
-// Unwrap returns the unexpected completion error, if that is what happened.
+// Unwrap returns Err.
 func (e *AcceptedError) Unwrap() error { return e.Err }
 
 // remedy says what to look at after an error completion on a loopback pair.

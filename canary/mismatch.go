@@ -10,7 +10,7 @@ import (
 	"io"
 )
 
-// View is the independent way to a buffer's bytes: not through the NIC.
+// View reads and writes a buffer's bytes without the NIC.
 type View interface {
 	io.ReaderAt
 	io.WriterAt
@@ -32,7 +32,7 @@ func (h *HexBytes) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Origin is a guess at where wrong bytes came from.
+// Origin says where wrong bytes probably come from.
 type Origin string
 
 // The origins that a Mismatch can recognise.
@@ -46,24 +46,24 @@ const (
 	OriginAllOnes Origin = "all ones" // a failed PCIe read returns this
 )
 
-// Mismatch describes bytes that are not what they ought to be.
+// Mismatch describes bytes that differ from the expected ones.
 type Mismatch struct {
-	What     string   `json:"what"`     // which bytes were compared, in words
+	What     string   `json:"what"`     // the bytes that were compared, in words
 	Offset   int64    `json:"offset"`   // first wrong byte, from the start of the buffer
 	Last     int64    `json:"last"`     // last wrong byte
 	Count    int64    `json:"count"`    // wrong bytes in all
 	Expected HexBytes `json:"expected"` // up to 16 bytes from Offset on
 	Got      HexBytes `json:"got"`
 	Origin   Origin   `json:"origin"`
-	// Shift is how far from their place the bytes at Offset were found: bytes
-	// made for offset x stand at x+Shift. Only with OriginShifted.
+	// Shift is the distance of the bytes at Offset from their right place:
+	// bytes for offset x are at x+Shift. It is set only with OriginShifted.
 	Shift int64 `json:"shift,omitempty"`
-	// LandedAt is the offset in the buffer where the bytes meant for Offset
-	// were found instead, or -1.
+	// LandedAt is the offset in the buffer at which the bytes for Offset were
+	// found, or -1.
 	LandedAt int64 `json:"landed_at"`
 }
 
-// Error makes a Mismatch usable as an error.
+// Error describes the bytes in one line.
 func (m *Mismatch) Error() string {
 	s := fmt.Sprintf("%s: %d wrong byte(s) from offset %#x to %#x: expected %v, got %v", m.What, m.Count, m.Offset, m.Last, m.Expected, m.Got)
 	switch m.Origin {

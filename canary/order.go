@@ -17,22 +17,23 @@ import (
 
 // OrderOptions tune [Order].
 type OrderOptions struct {
-	// RelaxedFlag gives the flag relaxed ordering, too. Then it may overtake
-	// the data, and applications that wait for it are wrong.
+	// RelaxedFlag gives the flag relaxed ordering, too. The flag may then overtake
+	// the data, so that applications which wait for it read old bytes.
 	RelaxedFlag bool
-	// Rounds is how many flags are written; 0 means 64.
+	// Rounds is the number of flags that are written; 0 means 64.
 	Rounds int
-	// Stall is how long one round may take; 0 means 30 s.
+	// Stall is the longest time of one round; 0 means 30 s.
 	Stall time.Duration
 }
 
 // Ordering counts the flags that arrived, and those that arrived before their data.
 type Ordering struct {
-	Rounds int   // flags that were seen, and the data looked at
-	Early  int   // of them, flags that were there before all of their data
-	Offset int64 // of the first byte that was missing, in the buffer
+	Rounds int   // flags that arrived, after each of which the data was read
+	Early  int   // flags of Rounds that arrived before all of their data
+	Offset int64 // offset in the buffer of the first byte that was missing
 }
 
+// String returns the counts in words.
 func (o Ordering) String() string {
 	if o.Early == 0 {
 		return fmt.Sprintf("%d flags, none before its data", o.Rounds)
@@ -43,15 +44,16 @@ func (o Ordering) String() string {
 // orderData is how much data a flag is about: a few packets of any MTU.
 const orderData = 16 << 10
 
-// Order writes data with relaxed ordering, and behind it in the same queue pair a
-// flag, and looks at the data through the buffer's own view as soon as the flag is
-// seen there. That is how applications wait for RDMA WRITEs without a completion at
-// the target; PCI Express promises it as long as the flag is not relaxed. The
-// buffer's contents are lost.
+// Order writes data with relaxed ordering, and after it a flag over the same queue
+// pair. It polls the flag through the buffer's own view, and reads the data as soon
+// as the flag has arrived. In this way applications wait for RDMA WRITEs without a
+// completion at the target. PCI Express promises that the data is there, unless the
+// flag has relaxed ordering. The buffer's contents are lost. The buffer must have
+// room for 16 KiB of data, and for a flag of 8 bytes at the start of a later page.
 //
-// It makes and closes its own PD, CQ, loopback pair and MRs on c. The error is
-// ctx's if that ended, a *TransferError, a *Mismatch if data never arrived, or what
-// kept the buffer from being registered.
+// It makes and closes its own PD, CQ, loopback pair and MRs on c. It returns ctx's
+// error if ctx has ended, a [*TransferError], a [*Mismatch] if data has not arrived
+// at all, or the error of the registration.
 func Order(ctx context.Context, c *ibvfd.Context, buf *gpualloc.Buffer, opt OrderOptions) (o Ordering, err error) {
 	page := int64(os.Getpagesize())
 	flag := (buf.Size() - 8) / page * page

@@ -159,7 +159,7 @@ func crossing(rng *rand.Rand, whole span, page int64) plan {
 	return p
 }
 
-// CaseNames lists the cases that [Verify] knows, in their order.
+// CaseNames lists the names of Verify's cases, in the order in which they run.
 func CaseNames() []string {
 	var names []string
 	for _, p := range plans(1<<20, 1<<12, 0) {

@@ -12,24 +12,24 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// Rates are bytes per second, one transfer at a time. Each is the best of a few
-// transfers, as the first ones warm up caches and links.
+// Rates are bytes per second, of one transfer at a time. Each is the best of a few
+// transfers, because the first ones fill caches and wake links.
 type Rates struct{ Write, Read float64 }
 
-// CompareOptions tune Compare. The zero value is good.
+// CompareOptions tune Compare. The zero value is usable.
 type CompareOptions struct {
-	// Rounds is how often each transfer is made; 0 means 4.
+	// Rounds is the number of times that each transfer is made; 0 means 4.
 	Rounds int
-	// Stall is how long one transfer may take; 0 means 30 s.
+	// Stall is the longest time of one transfer; 0 means 30 s.
 	Stall time.Duration
 	// Moved, if set, is called after each transfer to or from the buffer. The buffer
 	// is still registered then, and the time of the call is not measured.
 	Moved func()
 }
 
-// Compare measures how fast c moves the bytes of buf, up to 1 MiB of them, and in
-// turn how fast it moves as many of host memory. Both rates include the cost of the
-// NIC, its port and the loopback pair. The buffer's contents are lost.
+// Compare measures the rates at which c moves bytes of buf, up to 1 MiB, and, by
+// turns, as many bytes of host memory. Both rates include the cost of the NIC, its
+// port and the loopback pair. The buffer's contents are lost.
 //
 // It makes and closes its own PD, CQ, loopback pairs and MRs on c.
 func Compare(ctx context.Context, c *ibvfd.Context, buf *gpualloc.Buffer, opt CompareOptions) (buffer, host Rates, err error) {

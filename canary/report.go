@@ -8,10 +8,10 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// Report is what Verify found. Its JSON form is part of the commands' documented
-// output.
+// Report is the result of Verify. Its JSON form is part of the commands'
+// documented output.
 type Report struct {
-	OK bool `json:"ok"` // every case ran and passed or had nothing to check
+	OK bool `json:"ok"` // each case has passed, or had nothing to check
 
 	Spec     string `json:"spec"`     // gpualloc spec of the allocator
 	Exporter string `json:"exporter"` // the dma-buf exporter's name
@@ -19,7 +19,7 @@ type Report struct {
 	Device   string `json:"device"`   // where the memory came from, such as /dev/dri/renderD128
 	NIC      string `json:"nic"`      // RDMA device
 	Size     int64  `json:"size"`     // bytes of the buffer
-	Seed     uint64 `json:"seed"`     // repeats this run's bytes and ranges
+	Seed     uint64 `json:"seed"`     // with the same seed another run has the same bytes and ranges
 
 	// The registration of the whole buffer. A buffer of several segments has
 	// several MRs; keys and number are those of the first.
@@ -47,15 +47,15 @@ type Case struct {
 	Offset  int64  `json:"offset"` // of the registered range
 	Length  int64  `json:"length"`
 	IOVA    uint64 `json:"iova"`
-	OK      bool   `json:"ok"`      // false also for a case that was skipped or not run
-	Skipped bool   `json:"skipped"` // nothing to check in this buffer; Detail says why
-	NotRun  bool   `json:"not_run"` // not reached, after an earlier case broke the link
-	// Detail says what was seen, or why the case was skipped or failed.
+	OK      bool   `json:"ok"`      // false also if Skipped or NotRun
+	Skipped bool   `json:"skipped"` // the buffer has nothing to check for this case; Detail says why
+	NotRun  bool   `json:"not_run"` // an earlier case has broken the link
+	// Detail describes the result, or says why the case was skipped or failed.
 	Detail   string    `json:"detail"`
 	Mismatch *Mismatch `json:"mismatch,omitempty"`
 }
 
-// Failed lists the cases that neither passed nor were skipped.
+// Failed lists the cases that have neither passed nor were skipped.
 func (r *Report) Failed() []Case {
 	var out []Case
 	for _, c := range r.Cases {

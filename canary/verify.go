@@ -19,32 +19,34 @@ import (
 // Options tune a verification. The zero value runs every case with a random
 // seed.
 type Options struct {
-	// Seed decides bytes and ranges; 0 means a random one. The report has it.
+	// Seed determines bytes and ranges; 0 means a random one. The report has
+	// it.
 	Seed uint64
-	// Cases are the names of those to run (CaseNames); all if empty.
+	// Cases are the names of the cases to run (CaseNames); all if it is empty.
 	Cases []string
-	// Guard is how many bytes on each side of a transfer must stay as they
-	// were, as far as the buffer reaches; 0 means 256 KiB.
+	// Guard is the number of bytes on each side of a transfer, inside of the
+	// buffer, that must not change; 0 means 256 KiB.
 	Guard int64
-	// Chunk is the largest single transfer in bytes; 0 means 1 MiB. Host
-	// memory in use is about twice that.
+	// Chunk is the largest transfer in bytes; 0 means 1 MiB. Verify allocates
+	// about twice as much host memory.
 	Chunk int64
-	// Stall is how long one chunk may take; 0 means 30 s.
+	// Stall is the longest time of the transfer of one chunk; 0 means 30 s.
 	Stall time.Duration
 	// Policy chooses the registration route.
 	Policy ibvfd.RoutePolicy
-	// Progress, if set, is called between chunks with the bytes moved so far
-	// and in all.
+	// Progress, if set, is called between chunks with the numbers of bytes that
+	// were moved so far and that are to be moved in all.
 	Progress func(done, total int64)
-	// Registered, if set, is called once, when bytes have been moved through
-	// the first registration and it lives still. The report describes it.
+	// Registered, if set, is called once, after the first transfers through the
+	// first registration, which still exists. The report describes the
+	// registration.
 	Registered func(*Report)
-	// Witness, if set, is called once, after Registered and while the same
-	// registration lives: the NIC has just written nonce, random bytes that
-	// were nowhere before, into the middle of the buffer. Another program, or
-	// another view of the memory, can now look for them. An error fails the case.
-	// Verify does not call Witness if the first case is one of refusals, or
-	// registers less than a nonce.
+	// Witness, if set, is called once, after Registered, while the same
+	// registration exists. The NIC has then written nonce, which is new random
+	// bytes, into the middle of the buffer, and Witness may look for them by
+	// another program, or by another view of the memory. If it returns an
+	// error, the case fails. Verify does not call Witness if the first case is
+	// one of refusals, or registers fewer bytes than a nonce has.
 	Witness func(ctx context.Context, nonce []byte) error
 
 	// Where in a page the buffer begins: memory that a caller owns need not
@@ -80,13 +82,15 @@ const (
 // Verify registers buf with c in several ways and proves, byte by byte, that
 // each registration names the right memory. The buffer's contents are lost.
 //
-// It makes a PD, a CQ, a loopback pair and MRs of its own on c and closes all
-// of them before it returns, whatever happens. buf is held meanwhile.
+// It makes a PD, a CQ, a loopback pair and MRs of its own on c, and closes all
+// of them before it returns. It holds buf meanwhile.
 //
-// The report is never nil, and tells as far as the run got. The error is nil
-// only if every case passed or, as the report says, had nothing to check in a
-// buffer of this size; a *Failure if a case failed; ctx's error, within the
-// time that one chunk takes, if ctx ended.
+// The report is never nil, and has the results up to the end of the run. The
+// error is nil if each case has passed, or had nothing to check in a buffer of
+// this size, as the report says. It is a [*Failure] if a case has failed,
+// or, with [ErrNothingChecked], if no case had anything to check. If ctx ends,
+// Verify returns ctx's error within the time of one chunk. If an option is out of range,
+// or the PD or the queue pairs cannot be made, no case runs.
 func Verify(ctx context.Context, c *ibvfd.Context, buf *gpualloc.Buffer, opt Options) (rep *Report, err error) {
 	opt.setDefaults()
 	rep = &Report{

@@ -49,13 +49,13 @@ func (a Access) flags(op, device string) (uint32, error) {
 // memory where the CPU reaches it. Every BeginAccess needs an EndAccess with
 // the same Access. A [Mapping]'s ReadAt and WriteAt do both.
 //
-// It gives coherency and no exclusion: other devices and processes can write
-// at the same time. Source: DMA_BUF_IOCTL_SYNC in
+// BeginAccess makes caches coherent and excludes no one: other devices and
+// processes can write at the same time. Source: DMA_BUF_IOCTL_SYNC in
 // include/uapi/linux/dma-buf.h.
 func (b *Buf) BeginAccess(a Access) error { return b.bracket(a, syncStart) }
 
-// EndAccess ends what BeginAccess began; written data is then visible to
-// devices.
+// EndAccess ends the access that BeginAccess with the same Access began.
+// Devices then see the written bytes.
 func (b *Buf) EndAccess(a Access) error { return b.bracket(a, syncEnd) }
 
 func (b *Buf) bracket(a Access, edge uint64) error {

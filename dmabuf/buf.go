@@ -31,9 +31,10 @@ type Buf struct {
 // New takes ownership of raw, which must be a dma-buf. If New fails, raw stays
 // the caller's and stays open.
 //
-// The proof is the file system's magic number, DMA_BUF_MAGIC (fstatfs(2); the
-// file system of its own exists since Linux 5.3). Anything else answers
-// [ErrNotDMABuf] and says what the descriptor is instead.
+// New proves by the magic number of the descriptor's file system, DMA_BUF_MAGIC
+// (fstatfs(2)), that it is a dma-buf; dma-bufs have this file system from Linux
+// 5.3 on. For another descriptor New returns [ErrNotDMABuf], with what the
+// descriptor is.
 func New(raw int) (*Buf, error) {
 	size, inode, err := identify(raw)
 	if err != nil {
@@ -46,8 +47,8 @@ func New(raw int) (*Buf, error) {
 	return &Buf{fd: owned, t: kernel, size: size, inode: inode}, nil
 }
 
-// NewExported is [New] for what an exporter's ioctl has just returned with
-// O_CLOEXEC.
+// NewExported is [New] for a descriptor that an exporter's ioctl has just
+// returned with O_CLOEXEC set: it saves a system call.
 func NewExported(raw int) (*Buf, error) {
 	size, inode, err := identify(raw)
 	if err != nil {
@@ -56,8 +57,8 @@ func NewExported(raw int) (*Buf, error) {
 	return &Buf{fd: fd.NewCloexec(raw), t: kernel, size: size, inode: inode}, nil
 }
 
-// Import borrows raw: the Buf works on a duplicate, and the caller goes on
-// owning raw. Otherwise it is [New].
+// Import is [New] for a descriptor that it borrows: the Buf works on a
+// duplicate, and raw stays the caller's.
 func Import(raw int) (*Buf, error) {
 	dup, err := fd.Dup(raw)
 	if err != nil {
@@ -178,13 +179,14 @@ func (b *Buf) fail(op string, err error) error {
 	return &Error{Op: op, Device: b.fd.String(), Err: err}
 }
 
-// Do calls fn with the descriptor, which stays open until fn returns and stays
-// the Buf's: fn must not close it, nor call b.Close. On a closed Buf it answers
-// os.ErrClosed without calling fn.
+// Do calls fn with the descriptor, which belongs to the Buf and stays open
+// until fn returns: fn must not close it, nor call b.Close. On a closed Buf, Do
+// returns os.ErrClosed and does not call fn.
 func (b *Buf) Do(fn func(fd int) error) error { return b.fd.Do(fn) }
 
-// Acquire returns the descriptor, which stays open and the Buf's until Release,
-// or os.ErrClosed. It is Do without a function.
+// Acquire is Do without a function: it returns the descriptor, which belongs to
+// the Buf and stays open until Release. On a closed Buf it returns
+// os.ErrClosed.
 func (b *Buf) Acquire() (fd int, err error) { return b.fd.Acquire() }
 
 // Release ends the use that Acquire began. It must be called once for each
@@ -192,15 +194,16 @@ func (b *Buf) Acquire() (fd int, err error) { return b.fd.Acquire() }
 func (b *Buf) Release() { b.fd.Release() }
 
 // Size is the buffer's size in bytes, a multiple of the page size. It never
-// changes, and can be asked after Close.
+// changes, and is valid after Close.
 func (b *Buf) Size() int64 { return b.size }
 
 // Inode identifies the buffer on this machine: all descriptors of one buffer,
-// in all processes, share it, and /proc/PID/fdinfo and the kernel's
-// dma_buf/bufinfo show it. It can be asked after Close.
+// in all processes, have the same inode, and /proc/PID/fdinfo and the kernel's
+// dma_buf/bufinfo show it. It is valid after Close, too.
 func (b *Buf) Inode() uint64 { return b.inode }
 
-// Dup returns an independent Buf on the same buffer.
+// Dup returns another Buf of the same buffer, with a descriptor of its own. The
+// caller closes it.
 func (b *Buf) Dup() (*Buf, error) {
 	d, err := b.fd.Dup()
 	if err != nil {

@@ -14,15 +14,16 @@
 //
 // [New] takes a descriptor, [Import] borrows one and works on a duplicate. A
 // [Buf] closes its descriptor in [Buf.Close], which may be called again. The
-// memory itself lives as long as the kernel has a reference: a descriptor in
-// any process, a mapping, an importer such as an RDMA memory region. After
-// Close every method answers os.ErrClosed.
+// kernel frees the memory when no descriptor in any process, no mapping and no
+// importer, such as an RDMA memory region, has a reference to it. After Close
+// the methods that use the descriptor return os.ErrClosed.
 //
 // # Errors
 //
-// Failures are [*Error] values. errors.Is finds the errno (unix.EINVAL), the
-// sentinels of this package and those of io/fs; errors.ErrUnsupported covers
-// ENOTTY, EOPNOTSUPP, ENOSYS and the kernel-internal 524.
+// Most errors are [*Error] values. errors.Is finds in them the errno
+// (unix.EINVAL), the errors of this package and those of io/fs.
+// errors.ErrUnsupported stands for ENOTTY, EOPNOTSUPP, ENOSYS and 524, the
+// kernel's internal ENOTSUPP.
 //
 // # Kernels
 //

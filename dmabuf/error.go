@@ -12,17 +12,20 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
-// What callers branch on. A closed object answers [os.ErrClosed], and the
-// kernel's own refusals keep their errno, which errors.Is and errors.As find.
+// The errors that callers test for by errors.Is, each with its errno. Use after
+// Close returns [os.ErrClosed]. An error of the kernel keeps its errno, which
+// errors.Is and errors.As find.
 var (
-	// ErrInUse (EBUSY): something still uses the memory. Nothing was freed.
+	// ErrInUse (EBUSY) means that something still uses the memory. Nothing was
+	// freed.
 	ErrInUse error = &refusal{"still in use", unix.EBUSY}
-	// ErrNotDMABuf (EINVAL): the descriptor is open, and is something else.
+	// ErrNotDMABuf (EINVAL) means that the descriptor is open, and is no dma-buf.
 	ErrNotDMABuf error = &refusal{"not a dma-buf", unix.EINVAL}
-	// ErrRange (EINVAL): offset and length do not fit the buffer.
+	// ErrRange (EINVAL) means that an offset, a length or another argument is out
+	// of range.
 	ErrRange error = &refusal{"out of range", unix.EINVAL}
-	// ErrLimit (ENOMEM): refused beforehand, because a limit of the exporter, the
-	// memory or the process would be exceeded. Nothing was attempted.
+	// ErrLimit (ENOMEM) means that the call would exceed a limit of the exporter,
+	// of the memory or of the process. Nothing was attempted.
 	ErrLimit error = &refusal{"over the limit", unix.ENOMEM}
 )
 
@@ -37,7 +40,7 @@ func (r *refusal) Error() string { return r.text + " (" + errno.Name(r.errno) + 
 func (r *refusal) Unwrap() error { return r.errno }
 
 // Error is a failed operation: its name, its object, the reason of the failure and
-// the remedy. All rooms of this module use it.
+// the remedy. All packages of this module use it.
 type Error struct {
 	Op     string // the kernel's or library's own name, "UDMABUF_CREATE"
 	Device string // the object of the operation: "/dev/udmabuf", "fd 7", "rxe0"
@@ -46,7 +49,7 @@ type Error struct {
 	Err    error  // a unix.Errno or a sentinel; Unwrap returns it
 }
 
-// Error formats all that is known:
+// Error returns all fields in one line:
 //
 //	UDMABUF_CREATE on /dev/udmabuf: 2048 ranges: EINVAL (22: invalid argument); use at most 1024
 func (e *Error) Error() string {
@@ -78,8 +81,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is adds what an errno's own Is leaves out: ENOTTY (the driver does not know
-// the ioctl) and 524 (the kernel's internal ENOTSUPP) are
+// Is adds to the errors that an errno is by itself: ENOTTY (the driver does not
+// know the ioctl) and 524 (the kernel's internal ENOTSUPP) are
 // [errors.ErrUnsupported]; ENODEV and ENXIO are [fs.ErrNotExist].
 func (e *Error) Is(target error) bool {
 	n, ok := errno.Of(e.Err)
@@ -98,7 +101,7 @@ func (e *Error) Is(target error) bool {
 // Holder is memory that must not be freed while something uses it: an MR holds
 // the buffer that it was registered on.
 type Holder interface {
-	// Hold keeps the memory until release is called. Calling release again
-	// does nothing. After the memory was freed, Hold answers os.ErrClosed.
+	// Hold keeps the memory until release is called. A second call of release does
+	// nothing. After the memory was freed, Hold returns os.ErrClosed.
 	Hold() (release func(), err error)
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/gpurdma/gpurdma/internal/ioctl"
 )
 
-// Wait blocks until the work that devices have queued on the buffer allows the
-// given access by the CPU: Read waits for writers, Write for readers and
-// writers. It returns at once on a buffer without fences, and with ctx's error
-// when ctx ends. Closing the Buf does not end a Wait. Source: the polling
-// section of Documentation/driver-api/dma-buf.rst.
+// Wait blocks until the work that devices have queued on the buffer allows this
+// access by the CPU: Read waits for writers, Write for readers and writers. On
+// a buffer without fences it returns at once. When ctx ends, it returns ctx's
+// error. Closing the Buf does not end a Wait. Source: the polling section of
+// Documentation/driver-api/dma-buf.rst.
 func (b *Buf) Wait(ctx context.Context, a Access) error {
 	if _, err := a.flags("poll", b.fd.String()); err != nil {
 		return err
@@ -29,15 +29,15 @@ func (b *Buf) Wait(ctx context.Context, a Access) error {
 	return b.fail("poll", poll(ctx, b.fd, events))
 }
 
-// SyncFile is a snapshot of a buffer's fences, as one descriptor: explicit
-// synchronisation (Vulkan, DRM syncobj) speaks it.
+// SyncFile has the fences that a buffer had at one moment, as one descriptor,
+// which Vulkan and DRM syncobjs take for explicit synchronisation.
 type SyncFile struct {
 	fd *fd.FD
 	t  ioctl.Transport
 }
 
-// NewSyncFile takes ownership of raw, which must be a sync_file; if it fails,
-// raw stays the caller's.
+// NewSyncFile takes ownership of raw, which must be a sync_file (otherwise
+// ENOTTY). If it fails, raw stays the caller's.
 func NewSyncFile(raw int) (*SyncFile, error) {
 	if _, err := syncFileInfo(kernel, raw); err != nil {
 		e := failed("SYNC_IOC_FILE_INFO", raw, err)
@@ -107,8 +107,8 @@ func (f *SyncFile) Wait(ctx context.Context) error {
 	return f.fail("poll", poll(ctx, f.fd, unix.POLLIN))
 }
 
-// Signaled reports whether all fences have signalled. A fence that ended in an
-// error is that errno. Source: SYNC_IOC_FILE_INFO in
+// Signaled reports whether all fences have signalled. If a fence ended in an
+// error, it returns the fence's errno. Source: SYNC_IOC_FILE_INFO in
 // include/uapi/linux/sync_file.h.
 func (f *SyncFile) Signaled() (bool, error) {
 	var info abiSyncFileInfo
@@ -132,7 +132,8 @@ func (f *SyncFile) fail(op string, err error) error {
 	return &Error{Op: op, Device: f.fd.String(), Err: err}
 }
 
-// Do calls fn with the descriptor, which stays the SyncFile's.
+// Do calls fn with the descriptor, which belongs to the SyncFile: fn must not
+// close it.
 func (f *SyncFile) Do(fn func(fd int) error) error { return f.fd.Do(fn) }
 
 // Close closes the descriptor; closing again does nothing.

@@ -17,7 +17,8 @@ import (
 )
 
 // Heaps lists the names of the dma-heaps ("system", "reserved"). dev is the
-// root of /dev, "" for /dev. A kernel without heaps has none: that is no error.
+// root of /dev, "" for /dev. On a kernel without heaps the list is empty, and
+// there is no error.
 func Heaps(dev string) ([]string, error) {
 	if dev == "" {
 		dev = "/dev"
@@ -55,12 +56,13 @@ func OpenHeap(name string) (*Heap, error) {
 	return &Heap{path: path, fd: f, t: kernel}, nil
 }
 
-// Alloc allocates size bytes, rounded up to pages (and by some heaps further:
-// ask [Buf.Size]), zeroed, as a read-write dma-buf that the caller owns. The
-// system heap allocates until memory is gone and the OOM killer comes: more
-// than the machine has is refused with [ErrLimit], less is the caller's to
-// compare with MemAvailable (package gpualloc does).
-// Source: DMA_HEAP_IOCTL_ALLOC in include/uapi/linux/dma-heap.h.
+// Alloc allocates size bytes of zeroed memory as a read-write dma-buf, which
+// the caller closes. The heap rounds the size up to pages, and some heaps round
+// further: [Buf.Size] has the result. A size larger than the machine's memory
+// is refused with [ErrLimit]. The system heap allocates until the kernel runs
+// the OOM killer, so that the caller compares a smaller size with MemAvailable,
+// as package gpualloc does. Source: DMA_HEAP_IOCTL_ALLOC in
+// include/uapi/linux/dma-heap.h.
 func (h *Heap) Alloc(size int64) (*Buf, error) {
 	const op = "DMA_HEAP_IOCTL_ALLOC"
 	if size <= 0 {
@@ -92,5 +94,5 @@ func (h *Heap) Alloc(size int64) (*Buf, error) {
 	return b, nil
 }
 
-// Close closes the heap; its buffers live on. Closing again does nothing.
+// Close closes the heap; its buffers stay valid. A second Close does nothing.
 func (h *Heap) Close() error { return h.fd.Close() }

@@ -25,8 +25,8 @@ type Info struct {
 // Writable reports whether the descriptor allows a writable mapping.
 func (i Info) Writable() bool { return i.Flags&unix.O_ACCMODE != unix.O_RDONLY }
 
-// Info reads the buffer's fdinfo. Count is a snapshot; the descriptor itself
-// is one of it.
+// Info reads the buffer's fdinfo. Count is the number at this moment, and
+// includes this descriptor.
 func (b *Buf) Info() (Info, error) {
 	var info Info
 	err := b.fd.Do(func(raw int) error {

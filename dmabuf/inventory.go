@@ -29,9 +29,9 @@ type Usage struct {
 // Owner is a process with descriptors or mappings of a dma-buf.
 type Owner struct {
 	PID  int      `json:"pid"`
-	Comm string   `json:"comm"`
-	FDs  []int    `json:"fds,omitempty"`
-	Maps []Region `json:"maps,omitempty"`
+	Comm string   `json:"comm"`           // the process's name, as /proc/PID/comm has it: at most 15 bytes
+	FDs  []int    `json:"fds,omitempty"`  // its descriptors of the dma-buf
+	Maps []Region `json:"maps,omitempty"` // its mappings of the dma-buf
 }
 
 // Region is a range of a process's address space.

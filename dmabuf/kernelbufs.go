@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// KernelBuf is a dma-buf as the kernel itself lists it, also if no process holds it.
+// KernelBuf is a dma-buf in the kernel's own list, which also has dma-bufs that
+// no process holds.
 type KernelBuf struct {
 	Inode    uint64   `json:"inode"`
 	Exporter string   `json:"exporter"`

@@ -15,7 +15,8 @@ import (
 )
 
 // Mapping is a dma-buf's memory in this process's address space. It keeps the
-// memory alive on its own: the Buf that it came from may be closed.
+// memory after the Buf is closed. Its methods may be called from several
+// goroutines at once.
 type Mapping struct {
 	buf  *Buf // a duplicate, for the access brackets
 	prot Access
@@ -26,10 +27,11 @@ type Mapping struct {
 	window []byte       // the bytes of it that Map was called for
 }
 
-// Map maps length bytes of the buffer from off on, both in bytes and neither
-// needing any alignment. Address space is taken from the buffer's beginning on,
-// whatever off is. A Write mapping can be read too. The exporter may have no mmap at all (CUDA's has none),
-// which answers ENODEV, ENOTTY or EINVAL, by exporter.
+// Map maps length bytes of the buffer from off on. Both are in bytes and need no
+// alignment. The mapping takes address space from the buffer's beginning on,
+// whatever off is. A Write mapping can be read, too. If the exporter has no mmap,
+// as CUDA's has none, Map returns ENODEV, ENOTTY or EINVAL, by exporter. The
+// caller closes the Mapping.
 //
 // Errors: [ErrRange] when off and length do not fit the buffer, EACCES when
 // the descriptor was exported read-only and prot has Write.
@@ -87,10 +89,10 @@ func mapError(device string, off, length int64, prot Access, err error) error {
 	return e
 }
 
-// Bytes is the mapped memory itself. It must not be touched after Close. The
-// caller brackets its accesses with [Buf.BeginAccess] and [Buf.EndAccess]; a
-// fault in it (device gone) kills the process, where ReadAt and WriteAt answer
-// an error. It is nil once the Mapping is closed.
+// Bytes is the mapped memory itself; nil after Close. The program must not use it
+// after Close. The caller brackets its accesses with [Buf.BeginAccess] and
+// [Buf.EndAccess]. If the device was removed, an access to Bytes kills the
+// process; ReadAt and WriteAt return an error then.
 func (m *Mapping) Bytes() []byte {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -104,7 +106,7 @@ func (m *Mapping) Len() int64 {
 	return int64(len(m.window))
 }
 
-// ReadAt copies from the mapping at off, which counts from the mapping's own
+// ReadAt copies bytes out of the mapping from off on, counted from the mapping's
 // start, between a BeginAccess and an EndAccess. It follows io.ReaderAt.
 func (m *Mapping) ReadAt(p []byte, off int64) (int, error) {
 	m.mu.RLock()
@@ -131,8 +133,9 @@ func (m *Mapping) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// WriteAt copies p to the mapping at off, between a BeginAccess and an
-// EndAccess. If p does not fit as a whole, it answers ErrRange and writes nothing.
+// WriteAt copies p into the mapping from off on, between a BeginAccess and an
+// EndAccess. If p does not fit, it returns [ErrRange] and writes nothing; for a
+// Mapping without Write it returns EACCES.
 func (m *Mapping) WriteAt(p []byte, off int64) (int, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -184,8 +187,8 @@ func (m *Mapping) copy(a Access, dst, src []byte) error {
 	return errors.Join(err, m.buf.EndAccess(a))
 }
 
-// Close unmaps. It waits for running ReadAt and WriteAt; closing again does
-// nothing.
+// Close unmaps the memory. It waits for running ReadAt and WriteAt. A second
+// Close does nothing.
 func (m *Mapping) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,17 +14,18 @@ import (
 	"github.com/gpurdma/gpurdma/internal/fd"
 )
 
-// Memfd is anonymous memory in the shape that udmabuf wants: a memfd that can
-// never shrink, of ordinary pages that are all there already.
+// Memfd is anonymous memory that udmabuf accepts: a memfd that is sealed
+// against shrinking, whose ordinary pages are all allocated.
 type Memfd struct {
 	fd   *fd.FD
 	size int64
 }
 
-// NewMemfd makes a Memfd of size bytes, a multiple of the page size. All its
-// pages are allocated and zeroed at once: a size that memory cannot hold fails
-// here (or wakes the OOM killer: check MemAvailable first), not in the first
-// transfer.
+// NewMemfd makes a Memfd of size bytes, a multiple of the page size. The kernel
+// allocates and zeroes all its pages at once. So a size that memory cannot hold
+// fails in NewMemfd, and not in the first transfer; or the kernel runs the OOM
+// killer, so compare the size with MemAvailable first. The caller closes the
+// Memfd.
 //
 // Pages are never huge: Linux 6.12's udmabuf maps only the first page of a
 // large folio into the kernel's address space (vmap), and an importer that
@@ -101,10 +102,11 @@ func fill(raw int, device string, size int64) error {
 	}
 }
 
-// Size is the memory's size in bytes.
+// Size is the size in bytes.
 func (m *Memfd) Size() int64 { return m.size }
 
-// Do calls fn with the descriptor, which stays the Memfd's.
+// Do calls fn with the descriptor, which belongs to the Memfd: fn must not
+// close it.
 func (m *Memfd) Do(fn func(fd int) error) error { return m.fd.Do(fn) }
 
 // Close closes the descriptor. A udmabuf made from it keeps its pages. Closing

@@ -34,7 +34,7 @@ type udmabufConfig struct {
 	create createFunc
 }
 
-// UDMABufDevice names the device node, "/dev/udmabuf" unless told.
+// UDMABufDevice names the device node; the default is "/dev/udmabuf".
 func UDMABufDevice(path string) UDMABufOption {
 	return func(c *udmabufConfig) { c.device = path }
 }

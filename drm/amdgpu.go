@@ -10,14 +10,15 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
-// Amdgpu speaks amdgpu's own ioctls.
+// Amdgpu has amdgpu's own ioctls on a Device, which it does not close.
 type Amdgpu struct{ dev *Device }
 
-// Amdgpu is refused with ENOTTY for a Device of another driver.
+// Amdgpu returns amdgpu's ioctls on the Device, or ENOTTY if the Device has
+// another driver.
 func (d *Device) Amdgpu() (Amdgpu, error) { return Amdgpu{d}, d.speaks("amdgpu") }
 
-// AmdgpuDomain is where a buffer is to be; a sum of several lets the driver
-// choose.
+// AmdgpuDomain says in which memory a buffer is made. With several, combined by
+// "|", the driver chooses.
 type AmdgpuDomain uint64
 
 // The domains.
@@ -41,19 +42,20 @@ const (
 // AmdgpuHeap is one kind of memory.
 type AmdgpuHeap struct {
 	Size    int64 // bytes
-	Usable  int64 // of these, what buffers can have
-	Used    int64 // by everybody
-	Largest int64 // buffer, in theory
+	Usable  int64 // the part of Size that buffers can have
+	Used    int64 // by all processes and the kernel
+	Largest int64 // the largest buffer by the driver's estimate
 }
 
-// AmdgpuMemory is AMDGPU_INFO_MEMORY.
+// AmdgpuMemory is the answer to AMDGPU_INFO_MEMORY.
 type AmdgpuMemory struct {
 	VRAM    AmdgpuHeap
 	Visible AmdgpuHeap // of VRAM, what lies behind the BAR
 	GTT     AmdgpuHeap
 }
 
-// Memory asks how much memory there is and how much is taken.
+// Memory reads how much memory there is, and how much of it is used
+// (AMDGPU_INFO_MEMORY).
 func (g Amdgpu) Memory() (AmdgpuMemory, error) {
 	var m abiAmdgpuMemory
 	err := g.dev.fd.Do(func(raw int) (err error) {
@@ -69,8 +71,8 @@ func (g Amdgpu) Memory() (AmdgpuMemory, error) {
 	return AmdgpuMemory{VRAM: heap(m.VRAM), Visible: heap(m.Visible), GTT: heap(m.GTT)}, nil
 }
 
-// Regions is Memory in the terms of the other drivers. Memory that the kernel keeps
-// for itself counts as used.
+// Regions returns Memory's numbers as Regions, as for the other drivers. Memory
+// that the kernel keeps for itself counts as used.
 func (g Amdgpu) Regions() ([]Region, error) {
 	m, err := g.Memory()
 	if err != nil {
@@ -93,7 +95,8 @@ type AmdgpuDevice struct {
 	VRAMType uint32 // AMDGPU_VRAM_TYPE_…
 }
 
-// Info asks what the GPU is.
+// Info reads the GPU's IDs and the properties of its memory
+// (AMDGPU_INFO_DEV_INFO).
 func (g Amdgpu) Info() (AmdgpuDevice, error) {
 	var i abiAmdgpuDevice
 	err := g.dev.fd.Do(func(raw int) (err error) {
@@ -111,9 +114,9 @@ func (g Amdgpu) Info() (AmdgpuDevice, error) {
 
 // Create makes a buffer. size is rounded up to pages.
 //
-// The driver reports success also where it does less than it was asked for: it makes
-// a buffer in GTT if VRAM is full, or smaller than the buffer, and it drops CPU access
-// that it cannot give. Call Memory beforehand to know.
+// The driver reports success even if it does less than it was asked for: it makes
+// the buffer in GTT if VRAM has no room for it, and it drops CPU access that it
+// cannot give. Memory says beforehand how much room there is.
 //
 // Errors: EINVAL for domains or flags that the GPU does not have, ENOMEM.
 func (g Amdgpu) Create(size int64, domains AmdgpuDomain, flags AmdgpuFlag) (GEM, error) {

@@ -30,8 +30,8 @@ var kernel = ioctl.RetryAgain(ioctl.Kernel)
 // Open opens a node read-write. On a primary node it gives up the mastership
 // that the kernel may hand to its opener.
 //
-// Errors: fs.ErrNotExist, fs.ErrPermission, and errors.ErrUnsupported for what
-// is no DRM node.
+// Errors: fs.ErrNotExist, fs.ErrPermission, and errors.ErrUnsupported for a
+// file that is no DRM node. The caller closes the Device.
 func Open(path string) (*Device, error) { return open(path, kernel) }
 
 func open(path string, t ioctl.Transport) (*Device, error) {
@@ -85,12 +85,12 @@ func (d *Device) failHandle(op string, handle uint32, err error) error {
 // Path is the node's path.
 func (d *Device) Path() string { return d.path }
 
-// Do calls fn with the descriptor, which stays the Device's.
+// Do calls fn with the descriptor, which belongs to the Device: fn must not
+// close it.
 func (d *Device) Do(fn func(fd int) error) error { return d.fd.Do(fn) }
 
-// Close closes the node, and with it all GEM handles that are left: the
-// memory behind them lives on where it was exported. Closing again does
-// nothing.
+// Close closes the node, and with it all GEM handles that are left. Memory that
+// was exported stays. A second Close does nothing.
 func (d *Device) Close() error { return d.fd.Close() }
 
 // Version is the driver's answer to DRM_IOCTL_VERSION. Newer drivers leave
@@ -102,7 +102,7 @@ type Version struct {
 	Desc                string
 }
 
-// Version asks for the driver's name and version.
+// Version returns the driver's name and version.
 func (d *Device) Version() (Version, error) {
 	var v Version
 	err := d.fd.Do(func(raw int) (err error) {
@@ -112,7 +112,7 @@ func (d *Device) Version() (Version, error) {
 	return v, d.fail("DRM_IOCTL_VERSION", "", err)
 }
 
-// Capability is a number that GET_CAP knows.
+// Capability is a capability of a driver, by its number in DRM_IOCTL_GET_CAP.
 type Capability uint64
 
 // Capabilities, from include/uapi/drm/drm.h.
@@ -127,8 +127,8 @@ const (
 	PrimeExport = 0x2 // DRM_PRIME_CAP_EXPORT
 )
 
-// Cap asks for a capability's value. One that the kernel does not know, or
-// that the node's type does not have, is EINVAL or EOPNOTSUPP.
+// Cap returns a capability's value; EINVAL or EOPNOTSUPP if the kernel does not
+// know the capability, or a node of this type does not have it.
 func (d *Device) Cap(c Capability) (uint64, error) {
 	var value uint64
 	err := d.fd.Do(func(raw int) (err error) {
@@ -138,7 +138,7 @@ func (d *Device) Cap(c Capability) (uint64, error) {
 	return value, d.fail("DRM_IOCTL_GET_CAP", fmt.Sprintf("capability %#x", uint64(c)), err)
 }
 
-// GEMClose drops a GEM handle. Memory that was exported lives on.
+// GEMClose drops a GEM handle. Memory that was exported stays.
 func (d *Device) GEMClose(handle uint32) error {
 	err := d.fd.Do(func(raw int) error { return gemClose(d.t, raw, handle) })
 	return d.failHandle("DRM_IOCTL_GEM_CLOSE", handle, err)

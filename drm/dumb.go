@@ -13,17 +13,17 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
-// Dumb is a dumb buffer: memory that any driver with a display can make, and
-// that the CPU can map. Where it lies is the driver's choice.
+// Dumb is a dumb buffer: memory that a driver with a display can make, and that
+// the CPU can map. The driver chooses where it lies.
 type Dumb struct {
 	Handle uint32 // GEM handle; DestroyDumb or GEMClose drops it
 	Pitch  uint32 // bytes from one row to the next
 	Size   int64  // bytes, a multiple of the page size
 }
 
-// MaxDumb is the largest dumb buffer in bytes: the kernel computes its size in
-// 32 bits (drm_mode_create_dumb in drivers/gpu/drm/drm_dumb_buffers.c), and it
-// must still round up to pages.
+// MaxDumb is the size of the largest dumb buffer in bytes: the kernel computes
+// the size in 32 bits (drm_mode_create_dumb in
+// drivers/gpu/drm/drm_dumb_buffers.c), and rounds it up to pages.
 func MaxDumb() int64 { return math.MaxUint32 + 1 - int64(os.Getpagesize()) }
 
 // CreateDumb makes a dumb buffer of width by height pixels of bpp bits. Drivers
@@ -43,8 +43,9 @@ func (d *Device) CreateDumb(width, height, bpp uint32) (Dumb, error) {
 	return dumb, nil
 }
 
-// CreateDumbSize makes a dumb buffer of at least size bytes: rows of one page
-// and 32-bit pixels, which every driver accepts.
+// CreateDumbSize makes a dumb buffer of at least size bytes, with rows of one
+// page and 32-bit pixels, which every driver accepts. Errors: dmabuf.ErrRange
+// for a size that is not 1 to MaxDumb, and those of CreateDumb.
 func (d *Device) CreateDumbSize(size int64) (Dumb, error) {
 	page := int64(os.Getpagesize())
 	if size <= 0 || size > MaxDumb() {
@@ -68,7 +69,8 @@ func (d *Device) CreateDumbSize(size int64) (Dumb, error) {
 	return dumb, nil
 }
 
-// MapDumb returns the offset at which the node's own mmap shows a dumb buffer.
+// MapDumb returns the offset at which Device.Mmap maps a dumb buffer
+// (DRM_IOCTL_MODE_MAP_DUMB).
 func (d *Device) MapDumb(handle uint32) (offset uint64, err error) {
 	err = d.fd.Do(func(raw int) (err error) {
 		offset, err = mapDumb(d.t, raw, handle)
@@ -77,7 +79,7 @@ func (d *Device) MapDumb(handle uint32) (offset uint64, err error) {
 	return offset, d.failHandle("DRM_IOCTL_MODE_MAP_DUMB", handle, err)
 }
 
-// DestroyDumb drops a dumb buffer's handle. Memory that was exported lives on.
+// DestroyDumb drops a dumb buffer's handle. Memory that was exported stays.
 func (d *Device) DestroyDumb(handle uint32) error {
 	err := d.fd.Do(func(raw int) error { return destroyDumb(d.t, raw, handle) })
 	return d.failHandle("DRM_IOCTL_MODE_DESTROY_DUMB", handle, err)

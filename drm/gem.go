@@ -17,19 +17,19 @@ type GEM struct {
 	Size   int64 // bytes, as the driver rounded it up
 }
 
-// Region is memory that a GPU's driver makes buffers in.
+// Region is memory in which a GPU's driver makes buffers.
 type Region struct {
 	VRAM     bool   // the GPU's own; otherwise the machine's
 	Instance uint16 // the driver's number for it
 	Size     int64  // bytes
-	// Visible is how much of it CPUs and other devices reach: of VRAM, what
-	// lies behind the BAR.
+	// Visible is the number of bytes that CPUs and other devices reach: of VRAM,
+	// the part behind the BAR.
 	Visible int64
 	// Used and VisibleUsed are bytes taken. Intel's drivers report them only to
 	// processes with CAP_PERFMON; for others they are 0.
 	Used, VisibleUsed int64
-	// Page is what sizes are rounded up to or must be multiples of, in bytes; 0
-	// where the driver does not say.
+	// Page is the size in bytes of which a buffer's size is, or must be, a
+	// multiple; 0 if the driver does not say.
 	Page int64
 }
 

@@ -10,17 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// I915 speaks i915's own ioctls: Intel GPUs up to Alchemist (DG2), and Meteor
-// Lake where xe is not asked for.
+// I915 has i915's own ioctls on a Device, which it does not close: for Intel
+// GPUs up to Alchemist (DG2), and Meteor Lake where xe is not asked for.
 type I915 struct{ dev *Device }
 
-// I915 is refused with ENOTTY for a Device of another driver.
+// I915 returns i915's ioctls on the Device, or ENOTTY if the Device has another
+// driver.
 func (d *Device) I915() (I915, error) { return I915{d}, d.speaks("i915") }
 
 // I915NeedsCPUAccess keeps a buffer in the part of VRAM that CPUs reach, or in
 // system memory when that part is full
-// (I915_GEM_CREATE_EXT_FLAG_NEEDS_CPU_ACCESS). The kernel wants both among the
-// buffer's regions.
+// (I915_GEM_CREATE_EXT_FLAG_NEEDS_CPU_ACCESS). The buffer's regions must
+// include both.
 const I915NeedsCPUAccess uint32 = 1 << 0
 
 // Regions lists the memory that buffers can be placed in
@@ -67,7 +68,7 @@ func i915Bytes(n uint64) int64 {
 }
 
 // Create makes a buffer in system memory (DRM_IOCTL_I915_GEM_CREATE); size is
-// rounded up to pages. Memory comes with the first use.
+// rounded up to pages. The driver allocates the memory at the first use.
 func (g I915) Create(size int64) (GEM, error) {
 	where := func() string { return "system memory" }
 	return g.dev.create("DRM_IOCTL_I915_GEM_CREATE", size, where, func(raw int) (GEM, error) {
@@ -75,14 +76,14 @@ func (g I915) Create(size int64) (GEM, error) {
 	})
 }
 
-// CreateExt makes a buffer in one of regions, the first if it can be, or in
-// system memory if there are none (DRM_IOCTL_I915_GEM_CREATE_EXT). size is
-// rounded up to the largest page of the regions: 64 KiB in VRAM. Memory comes
-// with the first use. flags is 0 or I915NeedsCPUAccess.
+// CreateExt makes a buffer in one of the regions, in the first that has room;
+// without regions in system memory (DRM_IOCTL_I915_GEM_CREATE_EXT). size is
+// rounded up to the largest page of the regions: 64 KiB in VRAM. The driver
+// allocates the memory at the first use. flags is 0 or I915NeedsCPUAccess.
 //
-// A buffer that may not be in system memory cannot be imported by any other
-// device: i915 moves what others attach to there, and answers them EOPNOTSUPP
-// where it cannot.
+// No other device can import a buffer that may not be in system memory: i915
+// moves a buffer there when a device attaches to it, and returns EOPNOTSUPP to
+// the device if it cannot.
 //
 // Errors: EINVAL for a region that is not there or named twice, and for
 // I915NeedsCPUAccess without system memory.

@@ -16,13 +16,13 @@ import (
 	"github.com/gpurdma/gpurdma/internal/guarded"
 )
 
-// Mapping is a buffer mapped through its DRM node: a view that owes nothing to
-// the dma-buf. It keeps the memory alive by itself, and shows the buffer's
-// bytes wherever its driver moves them.
+// Mapping is a buffer that is mapped through its DRM node, without the dma-buf.
+// It keeps the memory by itself, and shows the buffer's bytes wherever the
+// driver moves them. Its methods may be called from several goroutines at once.
 //
-// Unlike accesses between a dma-buf's brackets, which make some drivers move
-// the buffer to system memory first, looking at it here leaves it where it is,
-// unless it lies where no CPU reaches.
+// An access to a Mapping leaves the buffer where it is, unless no CPU reaches
+// that place. An access through a dma-buf, between BeginAccess and EndAccess,
+// makes some drivers move the buffer to system memory first.
 type Mapping struct {
 	path string
 
@@ -30,8 +30,8 @@ type Mapping struct {
 	data []byte
 }
 
-// Mmap maps length bytes at an offset that the driver answered, for reading
-// and writing.
+// Mmap maps length bytes, for reading and writing, at an offset that MapDumb or
+// a driver's MmapOffset has returned. The caller closes the Mapping.
 func (d *Device) Mmap(offset uint64, length int64) (*Mapping, error) {
 	detail := fmt.Sprintf("offset %#x, length %d", offset, length)
 	if length <= 0 || length > math.MaxInt || offset > math.MaxInt64 {
@@ -48,17 +48,17 @@ func (d *Device) Mmap(offset uint64, length int64) (*Mapping, error) {
 	return m, nil
 }
 
-// Bytes is the mapped memory, nil after Close. It must not be touched after
-// Close; a fault in it (device gone) kills the process, where ReadAt and
-// WriteAt answer an error.
+// Bytes is the mapped memory; nil after Close. The program must not use it
+// after Close. If the device was removed, an access to Bytes kills the process;
+// ReadAt and WriteAt return an error then.
 func (m *Mapping) Bytes() []byte {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.data
 }
 
-// ReadAt copies from the mapping. It follows io.ReaderAt; EFAULT says that the
-// device is gone.
+// ReadAt copies bytes out of the mapping. It follows io.ReaderAt. EFAULT means
+// that the device was removed.
 func (m *Mapping) ReadAt(p []byte, off int64) (int, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -83,8 +83,8 @@ func (m *Mapping) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// WriteAt copies p to the mapping. If p does not fit as a whole, it answers
-// dmabuf.ErrRange and writes nothing.
+// WriteAt copies p into the mapping. If p does not fit, it returns
+// dmabuf.ErrRange and writes nothing. EFAULT means that the device was removed.
 func (m *Mapping) WriteAt(p []byte, off int64) (int, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -112,7 +112,8 @@ func (m *Mapping) fail(op string, p []byte, off int64, err error) error {
 	return e
 }
 
-// Close unmaps, after running ReadAt and WriteAt; closing again does nothing.
+// Close unmaps the memory. It waits for running ReadAt and WriteAt. A second
+// Close does nothing.
 func (m *Mapping) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// NodeType tells the two kinds of node that one device has.
+// NodeType is one of the two kinds of node that a device may have.
 type NodeType int
 
 // The node types.
@@ -48,8 +48,8 @@ type Node struct {
 	pci     *pciaddr.Addr
 }
 
-// PCI is the function behind the node, the nearest PCI ancestor for a virtio
-// or platform device; false if there is none.
+// PCI is the node's PCI function, for a virtio or platform device the nearest
+// PCI function above it; false if there is none.
 func (n Node) PCI() (pciaddr.Addr, bool) {
 	if n.pci == nil {
 		return pciaddr.Addr{}, false
@@ -61,10 +61,10 @@ func (n Node) PCI() (pciaddr.Addr, bool) {
 // dev that of the device nodes; "" stands for /sys and /dev. Without DRM the
 // list is empty, which is no error.
 //
-// The driver's name comes from sysfs. A device without a driver link, or on the
-// faux bus, whose devices share one driver (vgem's is the one on Linux 6.1 and
-// 6.12, the other on 7.2), is asked by DRM_IOCTL_VERSION, and where its node
-// cannot be opened the device's own name stands in.
+// The driver's name comes from sysfs. For a device without a driver link
+// (vgem's on Linux 6.1 and 6.12), or on the faux bus, whose devices share one
+// driver (vgem's on 7.2), Nodes opens the node and asks by DRM_IOCTL_VERSION.
+// If the node cannot be opened, Driver is the device's name.
 func Nodes(sys, dev string) ([]Node, error) {
 	s := sysfs.New(sys)
 	if dev == "" {

@@ -14,9 +14,9 @@ const (
 	ReadWrite uint32 = unix.O_RDWR    // DRM_RDWR: the dma-buf can be mapped for writing
 )
 
-// PrimeHandleToFD exports a GEM object as a dma-buf, which the caller owns and
-// which outlives handle and Device. flags is 0 or ReadWrite; without ReadWrite
-// the dma-buf can be mapped for reading only.
+// PrimeHandleToFD exports a GEM object as a dma-buf. The caller closes the
+// dma-buf, which does not need the handle nor the Device any more. flags is 0
+// or ReadWrite; without ReadWrite the dma-buf can be mapped for reading only.
 //
 // Errors: ENOENT for an unknown handle, ENOSYS or EOPNOTSUPP where the driver
 // cannot export.
@@ -40,10 +40,10 @@ func (d *Device) PrimeHandleToFD(handle, flags uint32) (*dmabuf.Buf, error) {
 	return b, nil
 }
 
-// PrimeFDToHandle imports a dma-buf, which it borrows, and returns a GEM
-// handle for it. Importing the same buffer again, or one that this Device
-// exported, returns the handle that is there already, not another one: it is
-// closed once.
+// PrimeFDToHandle imports a dma-buf, which it borrows, and returns a GEM handle
+// for it. The caller drops the handle by GEMClose. If the Device has a handle
+// for the buffer already, because it has imported or exported it before,
+// PrimeFDToHandle returns the same handle, which is still dropped once.
 //
 // Errors: ENOTTY or EINVAL for a descriptor that is no dma-buf, ENOSYS where
 // the driver cannot import.

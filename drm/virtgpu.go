@@ -13,13 +13,14 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
-// Virtgpu speaks virtio-gpu's own ioctls.
+// Virtgpu has virtio-gpu's own ioctls on a Device, which it does not close.
 type Virtgpu struct{ dev *Device }
 
-// Virtgpu is refused with ENOTTY for a Device of another driver.
+// Virtgpu returns virtio-gpu's ioctls on the Device, or ENOTTY if the Device
+// has another driver.
 func (d *Device) Virtgpu() (Virtgpu, error) { return Virtgpu{d}, d.speaks("virtio_gpu") }
 
-// VirtgpuParam is a number that [Virtgpu.Param] asks for.
+// VirtgpuParam is a parameter of virtio-gpu, by its number (VIRTGPU_PARAM_…).
 type VirtgpuParam uint64
 
 // Parameters.
@@ -31,7 +32,8 @@ const (
 	VirtgpuCapsets     VirtgpuParam = 7 // VIRTGPU_PARAM_SUPPORTED_CAPSET_IDs: a bit for each (Linux 5.16)
 )
 
-// Param asks for a parameter. One that the kernel does not know is EINVAL.
+// Param returns a parameter's value; EINVAL if the kernel does not know the
+// parameter.
 func (g Virtgpu) Param(p VirtgpuParam) (uint64, error) {
 	var value uint64
 	err := g.dev.fd.Do(func(raw int) (err error) {
@@ -41,7 +43,7 @@ func (g Virtgpu) Param(p VirtgpuParam) (uint64, error) {
 	return value, g.dev.fail("DRM_IOCTL_VIRTGPU_GETPARAM", fmt.Sprintf("parameter %d", p), err)
 }
 
-// VirtgpuMem is where a blob lies.
+// VirtgpuMem says in which memory a blob lies.
 type VirtgpuMem uint32
 
 // Kinds of blobs.
@@ -58,9 +60,9 @@ const (
 	VirtgpuCrossUse  uint32 = 0x4 // VIRTGPU_BLOB_FLAG_USE_CROSS_DEVICE
 )
 
-// Create makes a blob: memory that guest and host share. Blobs of the host's
-// memory are made by a 3D context's command, which names them by id; 0 for a
-// guest's.
+// Create makes a blob: memory that guest and host share. id names a blob of the
+// host's memory, which a command of a 3D context has made; it is 0 for a blob
+// of the guest's memory.
 //
 // Errors: EINVAL where the hypervisor has no blobs ([VirtgpuBlob] is 0), and
 // for kinds and flags that it lacks.
@@ -89,7 +91,8 @@ func (g Virtgpu) Create(size int64, mem VirtgpuMem, flags uint32, id uint64) (GE
 // Caps reads a capability set of the hypervisor's renderer: at most length
 // bytes of it.
 //
-// Errors: EINVAL for a set that is not there; ENOSYS where there is none.
+// Errors: EINVAL for a set that the hypervisor does not have; ENOSYS if it has
+// no sets; dmabuf.ErrRange for a length that is not positive or too large.
 func (g Virtgpu) Caps(set, version uint32, length int) ([]byte, error) {
 	if length <= 0 || length > maxQuery {
 		return nil, g.dev.fail("DRM_IOCTL_VIRTGPU_GET_CAPS", fmt.Sprintf("%d bytes", length), dmabuf.ErrRange)

@@ -8,11 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Xe speaks xe's own ioctls: Intel GPUs from Lunar Lake and Battlemage on, and
-// older ones that were given to it. Linux 6.8 and later.
+// Xe has xe's own ioctls on a Device, which it does not close: for Intel GPUs
+// from Lunar Lake and Battlemage on, and older ones that a parameter gives to
+// xe. They need Linux 6.8.
 type Xe struct{ dev *Device }
 
-// Xe is refused with ENOTTY for a Device of another driver.
+// Xe returns xe's ioctls on the Device, or ENOTTY if the Device has another
+// driver.
 func (d *Device) Xe() (Xe, error) { return Xe{d}, d.speaks("xe") }
 
 // Flags of [Xe.Create].
@@ -21,7 +23,7 @@ const (
 	XeNeedsVisibleVRAM uint32 = 1 << 2 // DRM_XE_GEM_CREATE_FLAG_NEEDS_VISIBLE_VRAM: in VRAM, then where CPUs reach it
 )
 
-// XeCaching is how CPUs cache a buffer. What can be in VRAM must be
+// XeCaching is how CPUs cache a buffer. A buffer that may be in VRAM must be
 // write-combined.
 type XeCaching uint16
 
@@ -56,7 +58,7 @@ func (g Xe) Regions() ([]Region, error) {
 	return out, nil
 }
 
-// XeConfig is what xe says of a GPU.
+// XeConfig has the properties of a GPU that xe drives.
 type XeConfig struct {
 	DeviceID     uint16
 	Revision     uint16
@@ -65,7 +67,7 @@ type XeConfig struct {
 	VABits       int
 }
 
-// Config asks for DRM_XE_DEVICE_QUERY_CONFIG.
+// Config reads the GPU's properties (DRM_XE_DEVICE_QUERY_CONFIG).
 func (g Xe) Config() (XeConfig, error) {
 	var c []uint64
 	err := g.dev.fd.Do(func(raw int) (err error) {
@@ -84,12 +86,12 @@ func (g Xe) Config() (XeConfig, error) {
 	}, nil
 }
 
-// Create makes a buffer that may be in any of regions; the driver tries VRAM
-// first. size must be a multiple of the largest page of the regions.
+// Create makes a buffer that may be in any of the regions; the driver tries
+// VRAM first. size must be a multiple of the largest page of the regions.
 //
-// A buffer that may be in VRAM only cannot be imported by a device that is not
-// peer to peer with the GPU: xe answers that EOPNOTSUPP, where it moves other
-// buffers to system memory and says nothing.
+// If a device that is not peer to peer with the GPU attaches to the buffer, xe
+// moves the buffer to system memory, and reports success. If the buffer may be
+// in VRAM only, xe returns EOPNOTSUPP to the device instead.
 //
 // Errors: EINVAL for a size that is no multiple, no region or one that is not
 // there, and write-back with VRAM; ENOMEM.

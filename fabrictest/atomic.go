@@ -12,14 +12,15 @@ import (
 // written them.
 type AtomicOp struct {
 	Kind gpurdma.OpKind
-	At   *NIC   // the NIC that carries it out, which has the memory
-	Old  uint64 // the value that it has read
+	At   *NIC   // the NIC that carries it out, on the machine that has the memory
+	Old  uint64 // the value that the NIC has read
 }
 
-// OnAtomic sets a function that runs between the two halves of each atomic. Atomics are atomic
-// only among those of one NIC: the function, or a goroutine that it waits for, may change the
-// memory by CPU, or through another NIC: the atomic overwrites the change. It must not wait for
-// an atomic of the same NIC, nor for the end of the connection. nil removes it.
+// OnAtomic sets a function that runs between the read and the write of each atomic. A NIC's
+// atomics are atomic only with one another: the function, or a goroutine that it waits for,
+// may change the memory by CPU, or through another NIC, and the atomic then overwrites the
+// change. The function must not wait for an atomic of the same NIC, nor for the end of the
+// connection. nil removes it.
 func (n *Network) OnAtomic(between func(AtomicOp)) {
 	if between == nil {
 		n.net.OnAtomic(nil)

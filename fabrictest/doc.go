@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fabrictest runs programs that use package gpurdma without a NIC, a GPU or privileges:
-// its NICs, their memory and the network between them are in the memory of the process.
+// Package fabrictest runs programs that use package gpurdma, without a NIC, a GPU or privileges.
+// Its NICs, their memory and the network between them are in the memory of the process.
 //
 // A program under test gets its Fabric from the test. New returns one Fabric, for programs
 // whose two sides share it. A Network has several machines, each with NICs of its own:
@@ -15,8 +15,8 @@
 //
 // # Addresses
 //
-// Listen and Dial take addresses of the form "host:port", such as the one that the program has in
-// its configuration; no port of the machine is used. All machines of a Network share its
+// Listen and Dial take addresses of the form "host:port", such as those in the program's
+// configuration; they use no port of the real machine. All machines of a Network share its
 // addresses: two machines cannot listen on the same address, and each reaches the other by
 // 127.0.0.1 or localhost. There are no addresses of rdma_cm.
 //
@@ -36,17 +36,17 @@
 //
 // # Failures
 //
-// A test makes NICs, paths, machines and memory fail: Cut, Lose, CutExchanges, LoseAnswers, Hold,
-// SetPort, Remove and Revoke. A NIC gives up a silent peer after about Config.PeerTimeout, as a
-// real NIC does. A test sets a short one. OnCorrupt makes bytes of writes wrong.
+// A test makes NICs, paths, machines and memory fail by Cut, Lose, CutExchanges, LoseAnswers,
+// Hold, SetPort, Remove and Revoke. A NIC gives up a silent peer after about Config.PeerTimeout,
+// as a real NIC does; so a test sets a short PeerTimeout. OnCorrupt makes bytes of writes wrong.
 //
 // # Late bytes
 //
 // By default the bytes of a write are in the peer's memory when the write is acknowledged. RDMA
 // does not promise that: the bytes may arrive later, and in another order, until a message, a
-// notification, an atomic or a write with Delivered of the same connection pushes them.
-// Options.HoldWrites holds all of them back until then: a program fails that relies on an earlier
-// arrival, or that reads back what it has written without Delivered. OnPlace chooses for each
+// notification, an atomic or a write with Delivered of the same connection pushes them. With
+// Options.HoldWrites all bytes arrive only then. So a program fails if it relies on an earlier
+// arrival, or if it reads back what it has written without Delivered. OnPlace chooses for each
 // write.
 //
 // # Differences from NICs

@@ -8,7 +8,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/memstream"
 )
 
-// Loss is the way in which cut connections over TCP end.
+// Loss says how cut connections over TCP end.
 type Loss int
 
 // The losses.
@@ -18,8 +18,9 @@ const (
 )
 
 // CutExchanges cuts the connections over TCP by which machines connect and export memory, and
-// prevents new ones: those of all machines, those of the one that among names, or those between
-// the several that it names. RDMA continues until a side detects the cut.
+// prevents new ones. Without among it cuts those of all machines, with one Fabric those of this
+// machine, and with several Fabrics those between these machines. RDMA continues until a side
+// detects the cut.
 func (n *Network) CutExchanges(how Loss, among ...*gpurdma.Fabric) {
 	loss := memstream.Reset
 	if how == Silent {

@@ -14,8 +14,8 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Memory plays the part of a GPU's memory. It is a gpurdma.Source: the CPU accesses it by
-// ReadAt and WriteAt, and NICs of a Network access it directly, unless it is staged.
+// Memory stands for a GPU's memory. It is a [gpurdma.Source]: the CPU accesses it by ReadAt and
+// WriteAt, and NICs of a Network access it directly, unless it is staged.
 type Memory struct {
 	mem    *memnic.Memory
 	closed func()
@@ -86,10 +86,11 @@ func (m *Memory) Size() int64 { return m.mem.Size() }
 // Segments returns nil: there are no dma-bufs.
 func (m *Memory) Segments() []gpualloc.Segment { return nil }
 
-// PCI returns the PCI function that the memory is on. There is no such device.
+// PCI returns the address of a PCI function, which stands for the GPU that has the memory.
 func (m *Memory) PCI() (pciaddr.Addr, bool) { return m.mem.PCI() }
 
-// Hold keeps the memory until release is called.
+// Hold keeps the memory: until release is called, Close returns dmabuf.ErrInUse. It implements
+// dmabuf.Holder.
 func (m *Memory) Hold() (release func(), err error) { return m.mem.Hold() }
 
 // ReadAt copies bytes out of the memory. It follows io.ReaderAt.
@@ -108,7 +109,7 @@ func (m *Memory) Close() error {
 	return nil
 }
 
-// Revoke takes memory away from the NICs, as a GPU's driver may. When it has returned, no NIC
-// accesses the memory any more: an operation on it fails, and ends its connection. The memory
-// cannot be registered again.
+// Revoke takes memory away from the NICs, as a GPU's driver may. When Revoke has returned, no
+// NIC accesses the memory any more: an operation on the memory fails, and ends its connection.
+// The memory cannot be registered again.
 func (n *Network) Revoke(m *Memory) { n.net.Revoke(m.mem) }

@@ -18,18 +18,18 @@ import (
 
 // Options are those of a Network. The zero value is usable.
 type Options struct {
-	// HoldWrites makes NICs acknowledge a write before its bytes are in the memory: they arrive
-	// when something pushes them, as OnPlace says. It finds programs that take an
+	// HoldWrites makes NICs acknowledge a write before its bytes are in the memory. The bytes
+	// arrive when they are pushed, as OnPlace says. So a test finds a program that takes an
 	// acknowledgement, or the order of writes, for the arrival of bytes. By default bytes are in
 	// the memory when the write is acknowledged.
 	HoldWrites bool
 	// NoAtomics makes NICs without fetch-and-add and compare-and-swap.
 	NoAtomics bool
-	// KeysStay makes NICs put a key on other memory: gpurdma.Buffer.Move returns errors.ErrUnsupported
-	// otherwise, as on the kernels of today.
+	// KeysStay makes NICs that can put a key on other memory, as gpurdma.Buffer.Move needs it.
+	// Otherwise Move returns errors.ErrUnsupported, as on a kernel without the patch.
 	KeysStay bool
-	// TimeScale multiplies the times after which a NIC repeats a request without an answer, and
-	// so the time after which it gives up a silent peer; default 1.
+	// TimeScale multiplies the time after which a NIC repeats a request that was not answered,
+	// and so the time after which it gives up a silent peer; default 1.
 	TimeScale float64
 }
 
@@ -150,8 +150,8 @@ func (m *machine) alloc(_ context.Context, spec string, size int64) (any, error)
 	return mem, nil
 }
 
-// Allocated returns, in order, the memory that Alloc of a Fabric has allocated and that is not
-// freed. It leaves out "host" memory.
+// Allocated returns the memory that Alloc of a Fabric has allocated and that is not freed, in the
+// order of allocation. It leaves out "host" memory.
 func (n *Network) Allocated(f *gpurdma.Fabric) []*Memory {
 	m := n.machine(f)
 	m.mu.Lock()
@@ -159,8 +159,8 @@ func (n *Network) Allocated(f *gpurdma.Fabric) []*Memory {
 	return slices.Clone(m.memory)
 }
 
-// Late returns the number of operations that Hold keeps, and of those that have arrived late: that
-// were carried out, and that were dropped.
+// Late returns the number of operations that Hold keeps, of those that have arrived late and were
+// carried out, and of those that have arrived late and were dropped.
 func (n *Network) Late() (kept, landed, dropped int) { return n.net.Late() }
 
 // InUse returns the number of registrations, connections and queues of the NICs that are not

@@ -8,7 +8,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/memnic"
 )
 
-// Placement is a write, or a part of one, that a NIC has acknowledged, and whose bytes are on
+// Placement is a write, or a part of a write, that a NIC has acknowledged, and whose bytes are on
 // their way to the memory.
 type Placement struct {
 	ID   uint64 // its number in the Network
@@ -20,12 +20,12 @@ type Placement struct {
 	Relaxed bool
 }
 
-// Held is the result of OnPlace's function that holds bytes back until they are pushed.
+// If OnPlace's function returns Held, the bytes arrive when they are pushed.
 const Held = memnic.Held
 
-// OnPlace sets a function that returns when the bytes of a write reach the memory: 0 for at once,
-// Held for when they are pushed, or a time after which they arrive unless they are pushed before.
-// The write may complete before its bytes arrive. Bytes are pushed
+// OnPlace sets a function that says when the bytes of a write reach the memory. It returns 0 for at
+// once, Held for when they are pushed, or a time after which they arrive unless they are pushed
+// before. The write may complete before its bytes arrive. Bytes are pushed
 //
 //   - by a message, a notification, an atomic or a write with Delivered that follows on the same
 //     connection, but not by a read: package gpurdma orders reads with nothing;
@@ -35,8 +35,8 @@ const Held = memnic.Held
 //   - when the connection ends, if the memory is the host's, or when the memory is not exported any
 //     more.
 //
-// The function must return soon, and must not call the Network. nil removes it; writes
-// that are held back stay held.
+// The function must return soon, and must not call the Network. nil removes it. Writes whose bytes
+// wait then still wait.
 func (n *Network) OnPlace(when func(Placement) time.Duration) {
 	if when == nil {
 		n.net.OnPlace(nil)
@@ -45,10 +45,10 @@ func (n *Network) OnPlace(when func(Placement) time.Duration) {
 	n.net.OnPlace(func(p memnic.Placement) time.Duration { return when(n.placement(p)) })
 }
 
-// OnCorrupt sets a function that returns which bit of a write's bytes is wrong when they reach the
-// memory, counted from 0, or -1 for none: for programs that use gpurdma.Config.Verify. A write of many
-// bytes may have several Placements. The function must return soon, and must not call the Network.
-// nil removes it.
+// OnCorrupt sets a function for programs that use gpurdma.Config.Verify. When the bytes of a write
+// reach the memory, the function returns the number of the bit that is to be wrong, counted from 0,
+// or -1 for none. A write of many bytes may have several Placements, each with a call. The function
+// must return soon, and must not call the Network. nil removes it.
 func (n *Network) OnCorrupt(bit func(Placement) int64) {
 	if bit == nil {
 		n.net.OnCorrupt(nil)
@@ -72,9 +72,10 @@ func (n *Network) Waiting() (list []Placement) {
 	return list
 }
 
-// Place brings size bytes of a waiting write to the memory, from off on, in any order of calls.
-// If the write may not overtake others, Place also brings the bytes before that part, and earlier
-// writes. It reports false if no such write is waiting, or if it has no such part.
+// Place brings size bytes of a waiting write to the memory, from off on. Calls may take the parts
+// in any order. If the write may not overtake others, Place also brings the bytes before that part,
+// and earlier writes. It returns false if no write with this ID waits, or if the write has no such
+// part.
 func (n *Network) Place(id uint64, off, size int) bool { return n.net.Place(id, off, size) }
 
 // PlaceAll brings all bytes of all waiting writes to the memory.

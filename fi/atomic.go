@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// AtomicOp is the operation of an atomic (enum fi_op), with libfabric's values. NICs have the
-// operations that are named here.
+// AtomicOp is the operation of an atomic (enum fi_op), with libfabric's values. The constants are
+// the operations that NICs have.
 type AtomicOp int
 
 // The operations.
@@ -30,7 +30,7 @@ func (o AtomicOp) String() string {
 // MsgAtomic is an atomic with all its parameters (struct fi_msg_atomic). It is one operation on a
 // number of 8 bytes (FI_UINT64), in the hosts' byte order.
 type MsgAtomic struct {
-	Operand uint64   // to add, or to swap for
+	Operand uint64   // Sum adds it, CSwap writes it
 	Result  []IOV    // 8 bytes of local memory for the old value
 	Addr    Addr     // the peer
 	RMAIOV  []RMAIOV // the 8 bytes of the peer's memory, aligned to 8
@@ -38,13 +38,13 @@ type MsgAtomic struct {
 	Context any      // returned with the completion
 }
 
-// FetchAtomic adds operand to the 8 bytes at to, which must be aligned to 8, and puts their old
-// value into the 8 bytes of result (fi_fetch_atomic of FI_UINT64). op is Sum; any other one
-// returns [EOPNOTSUPP]. The operation is atomic with respect to other atomics of NICs. If the NIC
-// has no atomics, FetchAtomic returns EOPNOTSUPP and posts nothing.
+// FetchAtomic adds operand to the 8 bytes of to, which must be aligned to 8, and puts their old
+// value into the 8 bytes of result (fi_fetch_atomic of FI_UINT64). op must be Sum, otherwise
+// FetchAtomic returns [EOPNOTSUPP]. It also returns EOPNOTSUPP if the NIC has no atomics. The
+// operation is atomic only with respect to other atomics of the peer's NIC.
 //
-// With SelectiveCompletion it makes no completion unless it fails: the result has arrived when a
-// later write, message or atomic to that peer has completed.
+// With SelectiveCompletion it makes no completion unless it fails. The result has then arrived
+// when a later write, message or atomic to that peer has completed.
 func (e *Endpoint) FetchAtomic(operand uint64, result IOV, dest Addr, to RMAIOV, op AtomicOp, context any) error {
 	if err := op.is(Sum, "a fetch atomic"); err != nil {
 		return err
@@ -71,9 +71,9 @@ func (e *Endpoint) FetchAtomicMsg(m MsgAtomic, flags Flags) error {
 	return coded(e.ep.FetchAddMsg(x, m.Operand, f))
 }
 
-// CompareAtomic writes operand to the 8 bytes at to if they equal compare, and puts their old
-// value into result (fi_compare_atomic of FI_UINT64). op is CSwap; any other one returns
-// [EOPNOTSUPP]. Its conditions and completions are those of FetchAtomic.
+// CompareAtomic writes operand to the 8 bytes of to if they equal compare, and puts their old
+// value into result (fi_compare_atomic of FI_UINT64). op must be CSwap, otherwise CompareAtomic
+// returns [EOPNOTSUPP]. The rest is as for FetchAtomic.
 func (e *Endpoint) CompareAtomic(operand, compare uint64, result IOV, dest Addr, to RMAIOV, op AtomicOp, context any) error {
 	if err := op.is(CSwap, "a compare atomic"); err != nil {
 		return err

@@ -15,9 +15,9 @@ import (
 	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
-// CQ is the completion queue of an endpoint (struct fid_cq). The program has to read it: reading
-// also posts operations that wait in queues. Its methods may be called from several goroutines at
-// once; each entry goes to one of them.
+// CQ is the completion queue of an endpoint (struct fid_cq). The program has to read it, which
+// also posts operations that wait in queues. Several goroutines may call its methods at once;
+// each entry goes to one of them.
 type CQ struct {
 	ep *engine.Endpoint
 
@@ -25,14 +25,14 @@ type CQ struct {
 	free [][]operation.Completion // reused
 }
 
-// CQEntry says that an operation has completed (struct fi_cq_data_entry, and the address that
+// CQEntry says that an operation has succeeded (struct fi_cq_data_entry, with the address that
 // fi_cq_readfrom returns).
 type CQEntry struct {
 	OpContext any    // of the operation
-	Flags     Flags  // of the kind of operation; RemoteCQData if Data is valid
-	Len       int64  // the bytes moved; of a receive, those received
-	Data      uint64 // the peer's data
-	SrcAddr   Addr   // the peer, for operations of either side
+	Flags     Flags  // the kind of the operation, and RemoteCQData if Data is valid
+	Len       int64  // number of bytes that were moved; of a receive, those received
+	Data      uint64 // the data that the peer has sent with its operation
+	SrcAddr   Addr   // the peer, of sends and of receives
 }
 
 // CQErrEntry says that an operation has failed (struct fi_cq_err_entry). It is an error:
@@ -43,10 +43,10 @@ type CQErrEntry struct {
 	Flags     Flags
 	SrcAddr   Addr
 
-	Err       unix.Errno // libfabric's code: EIO if the NIC has reported it, ECANCELED if the NIC has flushed the operation
+	Err       unix.Errno // libfabric's code: EIO if the NIC has reported the error, ECANCELED if the NIC has flushed the operation
 	ProvErrno int        // the NIC's status, an ibvfd.WCStatus; 0 if the NIC has reported nothing
 	VendorErr uint32     // the code of the NIC's vendor (err_data)
-	Cause     error      // the error, with a text for people
+	Cause     error      // the error, with a text that explains it
 }
 
 // Error returns the text of Cause.
@@ -55,7 +55,7 @@ func (e *CQErrEntry) Error() string { return e.Cause.Error() }
 // Unwrap returns Err and Cause.
 func (e *CQErrEntry) Unwrap() []error { return []error{e.Err, e.Cause} }
 
-// String returns all fields in one line.
+// String returns the flags, the context, the codes and the cause in one line.
 func (e *CQErrEntry) String() string {
 	return fmt.Sprintf("%v with context %v: %s, provider's error %d: %v", e.Flags, e.OpContext, StrError(e.Err), e.ProvErrno, e.Cause)
 }
@@ -64,8 +64,8 @@ func (e *CQErrEntry) String() string {
 var errAvail error = named(EAVAIL)
 
 // Read takes up to len(dst) entries of operations that have succeeded, and returns their number
-// (fi_cq_read, fi_cq_readfrom). If there is none it returns [EAGAIN], and if the next entry is an
-// error [EAVAIL]: ReadErr takes that entry.
+// (fi_cq_read, fi_cq_readfrom). If there is none, it returns [EAGAIN]. If the next entry is an
+// error, it returns [EAVAIL], and ReadErr takes the entry.
 func (q *CQ) Read(dst []CQEntry) (int, error) {
 	list := q.take(len(dst))
 	defer q.put(list)
@@ -85,8 +85,9 @@ func (q *CQ) Read(dst []CQEntry) (int, error) {
 	return n, nil
 }
 
-// Sread is Read that waits until there is an entry (fi_cq_sread). If ctx ends first it returns
-// [EAGAIN], which wraps ctx's error; operations under way continue.
+// Sread waits until there is an entry, and is then as Read (fi_cq_sread); an empty dst is
+// [EINVAL]. If ctx ends first, it returns [EAGAIN], in an error that wraps ctx's error;
+// operations under way continue.
 func (q *CQ) Sread(ctx context.Context, dst []CQEntry) (int, error) {
 	if len(dst) == 0 {
 		return 0, failure("read a completion queue", "no room for entries", "", EINVAL)

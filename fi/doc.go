@@ -3,11 +3,11 @@
 // Package fi moves bytes between the memory of GPUs and hosts by RDMA, with the names and the
 // rules of libfabric's fi_rma(3). docs/reference/fi_rma.md maps each function and rule of that page.
 //
-// Open opens an RDMA device as a Domain. Domain.Register registers memory of package gpualloc,
-// and Domain.AllocHost allocates host memory: both return an MR, which the NIC reaches directly,
-// or which is staged in host memory. Domain.Endpoint makes an Endpoint, which has a CQ and an
-// address vector. Endpoint.Connect and Endpoint.Accept return the Addr of a connected peer, and
-// Endpoint.Insert that of a peer to which the first operation connects.
+// [Open] opens an RDMA device as a [Domain]. [Domain.Register] registers memory of package gpualloc,
+// and [Domain.AllocHost] allocates host memory. Both return an [MR], which the NIC reaches directly,
+// or for which the NIC uses staging memory of the host. Domain.Endpoint makes an Endpoint, which has
+// a CQ and an address vector. Endpoint.Connect and Endpoint.Accept return the Addr of a connected
+// peer, and Endpoint.Insert that of a peer to which the first operation connects.
 //
 // An operation has local memory and a peer's memory. Local memory is an IOV, a part of an MR; a
 // peer's memory is an RMAIOV, a part of a Key. Endpoint.Key makes a key to local memory, for one
@@ -17,14 +17,14 @@
 // # Completions
 //
 // Operations are asynchronous: their memory belongs to the NIC until the CQ returns an entry with
-// the context that the operation was given. The program has to read the CQ: reading also posts
-// operations that wait in queues. A failed operation makes an entry for CQ.ReadErr, with the code
-// that libfabric's verbs provider reports, and the NIC's status as ProvErrno.
+// the operation's context. The program has to read the CQ, which also posts operations that wait in
+// queues. A failed operation makes an entry for [CQ.ReadErr], with the code that libfabric's verbs
+// provider reports, and the NIC's status as ProvErrno.
 //
 // # Order
 //
-// Writes, messages and atomics to one peer are carried out in the order in which they were
-// posted. Reads are ordered with nothing, except by Fence.
+// Writes, messages and atomics to one peer are carried out in the order in which they were posted.
+// Reads have no order, except by Fence.
 //
 // # Errors
 //
@@ -34,12 +34,12 @@
 //
 // # Differences
 //
-// This package refuses flags that it cannot honour, and ranges outside of the memory. libfabric's
-// verbs provider ignores such flags, and lets the NIC refuse such ranges. docs/reference/fi_rma.md lists
-// all differences that a test finds which runs both side by side.
+// This package refuses flags that it does not support, and ranges outside of the memory. libfabric's
+// verbs provider ignores such flags, and lets the NIC refuse such ranges. A test runs both side by
+// side; docs/reference/fi_rma.md lists the differences that it finds.
 //
 // # Lifetimes
 //
-// Close endpoints, then MRs, then the Domain. Close of an object that is still in use returns
-// [EBUSY] and closes nothing.
+// Close endpoints, then MRs, then the Domain. Close of an MR or a Domain that is still in use
+// returns EBUSY and closes nothing.
 package fi

@@ -11,8 +11,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
-// Domain is an opened NIC with a protection domain (struct fid_domain). Memory is registered and
-// endpoints are made with it. Its methods may be called from several goroutines at once.
+// Domain is an opened NIC with a protection domain (struct fid_domain). It registers memory and
+// makes endpoints. Its methods may be called from several goroutines at once.
 type Domain struct {
 	nic *memory.NIC
 }
@@ -20,16 +20,16 @@ type Domain struct {
 // DomainOptions tune a Domain. The zero value is usable.
 type DomainOptions struct {
 	// MaxPinned bounds the host memory that is pinned for the NIC, in bytes: that of AllocHost,
-	// of staging buffers and of injected data. 0 stands for 256 MiB. Calls that would exceed it
-	// return [ENOMEM].
+	// of staging buffers and of injected data. 0 stands for 256 MiB. A call that would exceed
+	// it returns [ENOMEM].
 	MaxPinned int64
 	// Event, if not nil, is called with the device's asynchronous events, one after the other,
-	// on a goroutine of the domain. It must return soon, and must not close the domain.
+	// in a goroutine of the Domain. It must return soon, and must not close the Domain.
 	Event func(ibvfd.Event)
 }
 
-// Open opens the RDMA device of that name ("mlx5_0", "rxe0"). Programs are tested without a device
-// by OpenDomain of package fabrictest.
+// Open opens the RDMA device of that name ("mlx5_0", "rxe0"). The caller closes the Domain.
+// Package fabrictest has OpenDomain for tests without a device.
 func Open(nic string, opt DomainOptions) (*Domain, error) {
 	n, err := memory.OpenNIC(nic, memory.NICOptions{MaxPinned: opt.MaxPinned, Event: opt.Event})
 	if err != nil {
@@ -46,13 +46,14 @@ func init() { bridge.NewDomain = func(n *memory.NIC) any { return domainOf(n) } 
 // Name returns the device's name: "rxe0".
 func (d *Domain) Name() string { return d.nic.Name() }
 
-// Close closes the device. While memory or endpoints of it are open it returns [EBUSY] and closes
-// nothing. A second Close does nothing.
+// Close closes the device. While an MR or an endpoint of the Domain is open, it returns [EBUSY]
+// and closes nothing. A second Close does nothing.
 func (d *Domain) Close() error { return coded(d.nic.Close()) }
 
 // Register registers memory (fi_mr_reg), and holds it: the source's Close returns
-// dmabuf.ErrInUse until all MRs of it are closed. *[gpualloc.Buffer] is a Source. If the memory
-// cannot be registered, and the policy allows it, the MR is staged: [MR.Path] has the reason.
+// dmabuf.ErrInUse until all MRs of the memory are closed. *[gpualloc.Buffer] is a Source. If
+// the NIC cannot register the memory, and the policy is PreferDirect, the MR is staged: MR.Path
+// has the reason.
 func (d *Domain) Register(src Source, opt MROptions) (*MR, error) {
 	var s memory.Source
 	if src != nil {
@@ -62,13 +63,15 @@ func (d *Domain) Register(src Source, opt MROptions) (*MR, error) {
 	return mrOf(b, err)
 }
 
-// Allocate registers size bytes that an allocator provides. The MR owns the memory and frees it.
+// Allocate allocates size bytes by an allocator, and registers them. The MR owns the memory, and
+// its Close or Release frees it.
 func (d *Domain) Allocate(ctx context.Context, a gpualloc.Allocator, size int64, opt MROptions) (*MR, error) {
 	b, err := d.nic.Allocate(ctx, a, size, opt.engine())
 	return mrOf(b, err)
 }
 
-// AllocHost allocates and registers size bytes of pinned host memory.
+// AllocHost allocates and registers size bytes of pinned host memory, which Close or Release of
+// the MR frees.
 func (d *Domain) AllocHost(size int64) (*MR, error) {
 	b, err := d.nic.AllocHost(size)
 	return mrOf(b, err)

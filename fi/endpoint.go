@@ -19,8 +19,8 @@ import (
 // Addr is a peer in an endpoint's address vector (fi_addr_t). Addresses are not reused.
 type Addr uint64
 
-// AddrUnspec stands for the peer of an endpoint that has had one peer only, as connected
-// endpoints have (FI_ADDR_UNSPEC). It is the zero Addr. For Endpoint.Key it means all peers.
+// AddrUnspec stands for the only peer that an endpoint has had (FI_ADDR_UNSPEC). It is the zero
+// Addr. For Endpoint.Key it means all peers.
 const AddrUnspec Addr = 0
 
 // Endpoint moves bytes between local memory and the memory of peers (struct fid_ep). Connect and
@@ -41,24 +41,24 @@ type Endpoint struct {
 type EndpointOptions struct {
 	TxSize     int // operations to one peer that may be under way (fi_tx_attr.size); default 256
 	RxSize     int // receives from one peer that may be posted (fi_rx_attr.size); default 128
-	IOVLimit   int // pieces of local memory in one work request; default 16, or what the device allows. Operations may have more
+	IOVLimit   int // pieces of local memory in one work request; default 16, or what the device allows. An operation may have more
 	InjectSize int // bytes that an inject may have (fi_tx_attr.inject_size); default 256
 	MaxPeers   int // addresses in the address vector (fi_av_attr.count); default 64
 
 	// SelectiveCompletion makes completions only for operations with the flag Completion, and
 	// for operations that fail (FI_SELECTIVE_COMPLETION).
 	SelectiveCompletion bool
-	// AutoReceive keeps this number of empty receives posted for each peer, for the data of
-	// writes. It is for endpoints that receive no messages: Recv returns an error, and a
-	// message that is not empty ends the connection.
+	// AutoReceive is the number of empty receives that the endpoint keeps posted for each peer,
+	// for the data of writes. It is for endpoints that receive no messages: Recv returns
+	// [EINVAL], and a message that is not empty ends the connection.
 	AutoReceive int
 
-	// TLS protects the exchange by which connections are made. Both sides need a certificate
-	// that the other side accepts. Without TLS only loopback addresses are allowed, unless
-	// AllowPlaintext is set.
+	// TLS protects the exchange by which the two hosts make connections and offer keys. Both
+	// sides need a certificate that the other side accepts. Without TLS an address that is not a
+	// loopback address needs AllowPlaintext (otherwise [EPERM]).
 	TLS *tls.Config
-	// AllowPlaintext allows the exchange without encryption: a host that can read or change the
-	// exchange can read and write the shared memory.
+	// AllowPlaintext allows the exchange without encryption. A host that can read or change the
+	// exchange can then read and write the shared memory.
 	AllowPlaintext bool
 	// OnReject, if not nil, is called for every caller that the endpoint does not connect, with
 	// the reason. It must not block.
@@ -102,32 +102,33 @@ func (d *Domain) Endpoint(opt EndpointOptions) (*Endpoint, error) {
 // CQ returns the completion queue, to which all operations of the endpoint report.
 func (e *Endpoint) CQ() *CQ { return &e.cq }
 
-// Close ends all connections and keys, and frees all memory of the endpoint (fi_close).
+// Close ends all connections and keys, and frees the endpoint's own memory, not MRs (fi_close).
 // Operations under way end without completions. A second Close does nothing.
 func (e *Endpoint) Close() error { return coded(e.ep.Close()) }
 
-// Listen accepts connections on an address: "host:port" is a TCP address,
-// "rdma_cm://host:port" an rdma_cm address, and port 0 chooses one (fi_listen). It returns the
-// address (fi_getname).
+// Listen listens for connections on an address: "host:port" is a TCP address,
+// "rdma_cm://host:port" an rdma_cm address (fi_listen). Port 0 chooses a port. Listen returns
+// the address (fi_getname).
 func (e *Endpoint) Listen(addr string) (net.Addr, error) {
 	a, err := e.ep.Listen(addr)
 	return a, coded(err)
 }
 
-// Accept waits for a peer that has connected, and returns its address (fi_accept).
+// Accept waits until a peer has connected to Listen's address, and returns the peer's Addr
+// (fi_accept).
 func (e *Endpoint) Accept(ctx context.Context) (Addr, error) {
 	return e.joined(e.ep.Accept(ctx))
 }
 
-// Connect connects to the endpoint that listens on an address (fi_connect). Once the connection
-// is lost the Addr cannot be used any more.
+// Connect connects to the endpoint that listens on an address (fi_connect). After the end of the
+// connection, operations to the Addr return [ENOTCONN].
 func (e *Endpoint) Connect(ctx context.Context, addr string) (Addr, error) {
 	return e.joined(e.ep.Connect(ctx, addr))
 }
 
-// Insert adds the address on which a peer's endpoint listens to the address vector
-// (fi_av_insert). The first operation makes the connection, and so does the first operation after
-// the connection was lost.
+// Insert adds a peer to the address vector, by the address on which the peer's endpoint listens
+// (fi_av_insert). The first operation to the Addr makes the connection, and so does the first
+// operation after the end of a connection.
 func (e *Endpoint) Insert(addr string) (Addr, error) {
 	return e.joined(e.ep.Insert(addr))
 }
@@ -174,8 +175,9 @@ func (e *Endpoint) Remove(a Addr) error {
 }
 
 // Lost waits until the connection to a peer has ended, and returns the reason, which is
-// [ENOTCONN] (FI_SHUTDOWN). If ctx ends first, it returns ctx's error. When it returns, the CQ
-// has all completions of the connection, and the keys that the peer was given are withdrawn.
+// [ENOTCONN] (FI_SHUTDOWN). If ctx ends first, it returns ctx's error. When Lost returns the
+// reason, the CQ has all completions of the connection, and the keys that were made for the peer
+// have ended.
 func (e *Endpoint) Lost(ctx context.Context, a Addr) error {
 	p, err := e.peer(a)
 	if err != nil {
@@ -184,8 +186,8 @@ func (e *Endpoint) Lost(ctx context.Context, a Addr) error {
 	return coded(e.ep.Lost(ctx, p))
 }
 
-// Offer sends a key that Endpoint.Key has made to a peer, whose Offered returns it. An offer that
-// is cut short by the end of ctx ends the connection.
+// Offer sends a key that Endpoint.Key has made to a peer, whose Offered returns it. If ctx ends
+// while a part of the offer was sent, the connection ends.
 func (e *Endpoint) Offer(ctx context.Context, to Addr, k *Key) error {
 	p, err := e.peer(to)
 	if err != nil {

@@ -17,10 +17,11 @@ import (
 	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
-// The codes of errors (fi_errno(3)). [errors.Is] finds the code of every error that this package
-// returns, and [Code] returns it.
+// The codes of errors (fi_errno(3)). Code returns the code of an error of this package, and
+// errors.Is finds it. Codes without a comment are libfabric's; this package does not return
+// them by itself.
 const (
-	EPERM        = unix.EPERM        // the exchange would not be encrypted
+	EPERM        = unix.EPERM        // the exchange over TCP would not be encrypted
 	EIO          = unix.EIO          // the NIC has reported an error: CQErrEntry.ProvErrno is its status
 	EBADF        = unix.EBADF        // the domain, endpoint or memory is closed
 	EAGAIN       = unix.EAGAIN       // the queue is full, or has no completion: read the CQ, and try again
@@ -29,7 +30,7 @@ const (
 	EBUSY        = unix.EBUSY        // the object is still in use
 	EINVAL       = unix.EINVAL       // an argument is wrong, or a range lies outside of its memory
 	ENOSYS       = unix.ENOSYS       // this build or this machine has no verbs
-	EMSGSIZE     = unix.EMSGSIZE     // there are more bytes than an inject or a message may have
+	EMSGSIZE     = unix.EMSGSIZE     // an inject or a message has too many bytes
 	EOPNOTSUPP   = unix.EOPNOTSUPP   // the operation or the flag is not supported
 	ENOTCONN     = unix.ENOTCONN     // the connection has ended, or never existed
 	ETIMEDOUT    = unix.ETIMEDOUT    // a timeout has passed
@@ -90,7 +91,7 @@ func StrError(code unix.Errno) string {
 	return errno.Text(code)
 }
 
-// Error adds libfabric's code to an error that does not have it.
+// Error is an error with libfabric's code, for errors that do not have it by themselves.
 type Error struct {
 	Code unix.Errno
 	Err  error
@@ -102,8 +103,8 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns Err and Code.
 func (e *Error) Unwrap() []error { return []error{e.Err, e.Code} }
 
-// Code returns libfabric's code of an error that this package has returned: the positive value
-// of what libfabric's function returns. It returns 0 for nil.
+// Code returns libfabric's code of an error that this package has returned, as a positive
+// number. It returns 0 for nil.
 func Code(err error) unix.Errno {
 	var coded *Error
 	var entry *CQErrEntry

@@ -10,8 +10,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
-// Flags are libfabric's flags, with libfabric's values. Operations take some of them,
-// completions have others, and Endpoint.Key takes two of them as access rights.
+// Flags are libfabric's flags, with libfabric's values: some are for operations, some for
+// completions, and two are the access rights of Endpoint.Key.
 type Flags uint64
 
 // The flags of operations. Every other flag makes an operation return [EBADFLAGS].
@@ -27,22 +27,22 @@ const (
 	Fence Flags = 1 << 21
 	// Completion makes a completion on an endpoint with SelectiveCompletion (FI_COMPLETION).
 	Completion Flags = 1 << 24
-	// Inject copies the data while it posts (FI_INJECT): the program may change the memory when
-	// the call returns. It applies to writes and messages of at most
+	// Inject copies the bytes when the operation is posted (FI_INJECT): the program may change
+	// the memory when the call has returned. It is for writes and messages of at most
 	// EndpointOptions.InjectSize bytes.
 	Inject Flags = 1 << 25
-	// InjectComplete means that the completion says that the memory may be reused
-	// (FI_INJECT_COMPLETE). Every completion says so.
+	// InjectComplete asks for a completion when the memory may be reused (FI_INJECT_COMPLETE).
+	// Every completion has this meaning.
 	InjectComplete Flags = 1 << 26
-	// TransmitComplete means that the completion says that the peer's NIC has acknowledged the
-	// operation (FI_TRANSMIT_COMPLETE). Every completion says so.
+	// TransmitComplete asks for a completion when the peer's NIC has acknowledged the operation
+	// (FI_TRANSMIT_COMPLETE). Every completion has this meaning.
 	TransmitComplete Flags = 1 << 27
-	// DeliveryComplete means that the completion says that the bytes are in the peer's memory
-	// (FI_DELIVERY_COMPLETE). A write then reads a byte back, so that the key must allow
-	// RemoteRead. Messages refuse the flag.
+	// DeliveryComplete asks for a completion when the bytes are in the peer's memory
+	// (FI_DELIVERY_COMPLETE). The NIC then reads a byte back after a write, so that the key
+	// must allow RemoteRead. Messages refuse the flag.
 	DeliveryComplete Flags = 1 << 28
-	// CommitComplete means that the completion says that the bytes are durable
-	// (FI_COMMIT_COMPLETE). All operations refuse it: no NIC is asked to make bytes durable.
+	// CommitComplete asks for a completion when the bytes are durable (FI_COMMIT_COMPLETE). All
+	// operations refuse it: this package makes no bytes durable.
 	CommitComplete Flags = 1 << 30
 )
 
@@ -50,12 +50,12 @@ const (
 const (
 	// RemoteRead lets peers read (FI_REMOTE_READ).
 	RemoteRead Flags = 1 << 12
-	// RemoteWrite lets peers write (FI_REMOTE_WRITE). The completion that reports the data of a
-	// peer's write has it.
+	// RemoteWrite lets peers write (FI_REMOTE_WRITE). A completion has it if it reports the
+	// data of a peer's write.
 	RemoteWrite Flags = 1 << 13
 )
 
-// The flags of completions say what has completed.
+// The flags of completions say which kind of operation has completed.
 const (
 	Msg    Flags = 1 << 1  // a message (FI_MSG), with Send or Recv
 	RMA    Flags = 1 << 2  // a read or a write (FI_RMA), with Read, Write or RemoteWrite

@@ -10,22 +10,22 @@ import (
 	"github.com/gpurdma/gpurdma/internal/operation"
 )
 
-// Key describes memory of a peer that this side may use (fi_mr_key): its address, size, key and
-// access rights. The peer makes it by Endpoint.Key, and sends it by Endpoint.Offer, or by its own
+// Key describes memory for a peer (fi_mr_key): its address, size, key and access rights. The side
+// that has the memory makes it by [Endpoint.Key], and sends it by [Endpoint.Offer], or by its own
 // means, encoded by MarshalBinary. It does not change.
 type Key struct {
 	rb *memory.RemoteBuffer
 	ep *Endpoint // the endpoint that has made it; nil if the key was decoded
 }
 
-// Key makes a key to local memory for a peer; with [AddrUnspec], for all peers of the endpoint.
-// access is RemoteRead, RemoteWrite or both; with both of them the peer may use atomics, too, if
-// the NIC has atomics.
+// Key makes a key to local memory for a peer; with AddrUnspec, for all peers of the endpoint.
+// access is RemoteRead, RemoteWrite or both. With both the peer may also use atomics, if the NIC
+// has atomics.
 //
-// Each call registers the bytes anew. The key ends with the connection, with the endpoint if it
-// is for all peers, or by its Close: from then on the NIC refuses it. All keys of a Domain are in
-// one protection domain: peers that must not reach memory shared with others need a Domain of
-// their own.
+// Each call registers the bytes anew. The key ends by its Close or with the connection, and a key
+// for all peers with the endpoint. From then on the NIC refuses it. All keys of a Domain are in
+// one protection domain: a peer that must not reach the memory for other peers needs a Domain of
+// its own.
 func (e *Endpoint) Key(mem IOV, to Addr, access Flags) (*Key, error) {
 	a, err := access.access()
 	if err != nil {
@@ -77,7 +77,7 @@ func (k *Key) All() RMAIOV { return RMAIOV{Key: k, Length: k.Size()} }
 // Part returns length bytes from offset on, as remote memory of an operation.
 func (k *Key) Part(offset, length int64) RMAIOV { return RMAIOV{k, offset, length} }
 
-// MarshalBinary encodes the key for the peer.
+// MarshalBinary encodes the key, for a program that sends it to the peer by its own means.
 func (k *Key) MarshalBinary() ([]byte, error) {
 	if k.rb == nil {
 		return nil, failure("encode a key", "it is the zero Key", "", EINVAL)
@@ -86,7 +86,8 @@ func (k *Key) MarshalBinary() ([]byte, error) {
 	return b, coded(err)
 }
 
-// UnmarshalBinary decodes a key of a peer, and checks all of it.
+// UnmarshalBinary decodes a key of a peer. It trusts none of the bytes, and returns [EINVAL] if
+// they are no key.
 func (k *Key) UnmarshalBinary(data []byte) error {
 	rb := new(memory.RemoteBuffer)
 	if err := rb.UnmarshalBinary(data); err != nil {

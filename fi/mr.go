@@ -12,17 +12,17 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Source is memory that Register takes; *[gpualloc.Buffer] is one. ReadAt and WriteAt give the
-// CPU access to it.
+// Source is memory that Register takes; *[gpualloc.Buffer] is one. ReadAt and WriteAt access it
+// by CPU.
 type Source interface {
 	io.ReaderAt
 	io.WriterAt
 	dmabuf.Holder
 	Size() int64 // bytes
 	// Segments returns its dma-bufs, in order. Memory that cannot be exported returns none, and
-	// is staged; or, for MROptions.PeerDirect, segments with Addr and without Buf.
+	// is staged, or with MROptions.PeerDirect segments with an Addr and no Buf.
 	Segments() []gpualloc.Segment
-	PCI() (pciaddr.Addr, bool) // the function that the memory lies on, or whose driver exports it
+	PCI() (pciaddr.Addr, bool) // the PCI function that has the memory, or whose driver exports it
 }
 
 // Policy says whether an MR may be staged: the NIC then uses host memory in its place, and the
@@ -32,7 +32,7 @@ type Policy int
 // The policies.
 const (
 	PreferDirect Policy = iota // register the memory if that is possible, and stage it otherwise
-	DirectOnly                 // never stage: Register returns the error instead
+	DirectOnly                 // never stage: Register returns the error of the registration
 	StagedOnly                 // always stage
 )
 
@@ -42,7 +42,8 @@ type Ordering int
 // The orderings.
 const (
 	// RelaxedOrdering lets writes overtake one another on their way to the memory. A completion
-	// still says that all its bytes have arrived, and those of the operations before it.
+	// of this side still means that the bytes of its operation, and of the operations before it,
+	// have arrived.
 	RelaxedOrdering Ordering = iota
 	// StrictOrdering is for memory that a program polls without waiting for a completion, such
 	// as a flag that follows its data.
@@ -53,8 +54,8 @@ const (
 type MROptions struct {
 	Policy   Policy
 	Ordering Ordering
-	// PeerDirect allows the memory to be registered by the device pointers of its segments if
-	// its dma-bufs cannot be registered.
+	// PeerDirect allows the memory to be registered by the device pointers of its segments, with
+	// a peer-memory client such as nvidia-peermem, if its dma-bufs cannot be registered.
 	PeerDirect bool
 }
 
@@ -62,9 +63,9 @@ func (o MROptions) engine() memory.BufferOptions {
 	return memory.BufferOptions{Policy: memory.Policy(o.Policy), Ordering: memory.Ordering(o.Ordering), PeerDirect: o.PeerDirect}
 }
 
-// MR is registered memory (struct fid_mr), or a slice of it. It is the local memory of
-// operations, and Endpoint.Key makes keys to it for peers. Its methods may be called from several
-// goroutines at once.
+// MR is registered memory (struct fid_mr), or a slice of it. Operations use it as local memory,
+// and Endpoint.Key makes keys to it for peers. Its methods may be called from several goroutines
+// at once.
 type MR struct {
 	buf *memory.Buffer
 }
@@ -95,8 +96,8 @@ func (m *MR) ReadAt(p []byte, off int64) (int, error) {
 	return n, coded(err)
 }
 
-// WriteAt copies bytes into the memory by CPU, for the NIC and peers to see. If p does not fit it
-// writes nothing.
+// WriteAt copies bytes into the memory by CPU; the NIC and peers see them. If p does not fit, it
+// returns [EINVAL] and writes nothing.
 func (m *MR) WriteAt(p []byte, off int64) (int, error) {
 	n, err := m.buf.WriteAt(p, off)
 	return n, coded(err)
@@ -107,7 +108,8 @@ func (m *MR) WriteAt(p []byte, off int64) (int, error) {
 // peer's to the same bytes. If the MR is not staged it does nothing.
 func (m *MR) Sync() error { return coded(m.buf.Sync()) }
 
-// Slice returns size bytes from offset on as an MR of their own, under the same registration.
+// Slice returns an MR of size bytes from offset on, under the same registration. The caller
+// closes it.
 func (m *MR) Slice(offset, size int64) (*MR, error) { return mrOf(m.buf.Slice(offset, size)) }
 
 // ReadOnlySlice is Slice for memory that neither operations nor peers may change.
@@ -115,18 +117,18 @@ func (m *MR) ReadOnlySlice(offset, size int64) (*MR, error) {
 	return mrOf(m.buf.ReadOnlySlice(offset, size))
 }
 
-// StrictSlice is Slice with StrictOrdering for the writes of peers by its keys: for a flag that
-// follows its data.
+// StrictSlice is Slice with StrictOrdering for the writes of peers that use its keys: for a flag
+// that follows its data.
 func (m *MR) StrictSlice(offset, size int64) (*MR, error) {
 	return mrOf(m.buf.StrictSlice(offset, size))
 }
 
 // Path describes how the NIC reaches an MR's bytes.
 type Path struct {
-	Staged bool        // the NIC uses host memory in their place
-	Route  ibvfd.Route // the component that registered them; "" if staged
-	Why    string      // why by that component, where there is more to say (gpurdma.Path)
-	Reason error       // why they are staged; nil if the policy said so
+	Staged bool        // the NIC uses host memory in place of the bytes
+	Route  ibvfd.Route // the component that has registered the memory; "" if Staged
+	Why    string      // with Data Direct: see gpurdma.Path; "" otherwise
+	Reason error       // why the memory is staged; nil with StagedOnly
 }
 
 // Path returns how the NIC reaches the bytes.
@@ -135,13 +137,14 @@ func (m *MR) Path() Path {
 	return Path{Staged: p.Direct == memory.Staged, Route: p.Route, Why: p.Why, Reason: p.Reason}
 }
 
-// Close ends the registration (fi_close). While there are slices, operations under way or keys it
-// returns [EBUSY] and ends nothing. Close of a slice closes only the slice. A second Close does
-// nothing.
+// Close ends the registration (fi_close). While the MR has slices, operations under way or keys,
+// Close returns [EBUSY] and ends nothing. Close of a slice closes only the slice. A second Close
+// does nothing.
 func (m *MR) Close() error { return coded(m.buf.Close()) }
 
-// Release closes the MR. The registration stays until the last slice is closed, the last
-// operation has completed and the last key has ended. After Release or Close it returns [EBADF].
+// Release closes the MR for the program. The registration ends when the last slice is closed,
+// the last operation has completed and the last key has ended. After Release or Close, Release
+// returns [EBADF].
 func (m *MR) Release() error { return coded(m.buf.Release()) }
 
 // IOV is local memory of an operation: Length bytes of an MR from Offset on (struct iovec, with

@@ -10,7 +10,7 @@ type Message struct {
 	Data    uint64 // for the peer, with RemoteCQData: 32 bits
 }
 
-// Send sends a message, which a receive of the peer takes (fi_send).
+// Send posts a message, which takes a receive of the peer (fi_send).
 func (e *Endpoint) Send(from IOV, dest Addr, context any) error {
 	l := e.take()
 	defer e.put(l)
@@ -18,8 +18,8 @@ func (e *Endpoint) Send(from IOV, dest Addr, context any) error {
 	return e.send(l, dest, 0, 0, context)
 }
 
-// SendMsg sends several parts of local memory as one message, with flags (fi_sendmsg). All flags
-// of operations apply, except for DeliveryComplete and CommitComplete.
+// SendMsg is Send of several parts of local memory as one message, with flags (fi_sendmsg):
+// all flags of operations but DeliveryComplete and CommitComplete.
 func (e *Endpoint) SendMsg(m Message, flags Flags) error {
 	l := e.take()
 	defer e.put(l)
@@ -35,9 +35,9 @@ func (e *Endpoint) send(l *lists, dest Addr, flags Flags, data uint64, context a
 	return coded(e.ep.SendMsg(m, f))
 }
 
-// Recv posts a receive for a message of one peer (fi_recv). Messages and writes with data take
-// receives in order; such writes put no bytes into the memory. A message that is longer than its
-// receive ends the connection. With EndpointOptions.AutoReceive, Recv returns [EINVAL].
+// Recv posts a receive for a message of one peer (fi_recv). A message, or a write with data,
+// takes the next receive; a write puts no bytes into its memory. A message that is longer than
+// its receive ends the connection. With EndpointOptions.AutoReceive, Recv returns [EINVAL].
 func (e *Endpoint) Recv(into IOV, src Addr, context any) error {
 	l := e.take()
 	defer e.put(l)

@@ -17,8 +17,8 @@ type MsgRMA struct {
 	Data    uint64   // for the peer, with RemoteCQData: 32 bits
 }
 
-// Read reads the peer's memory into local memory (fi_read). The completion has the context. The
-// program must not use the local memory before the completion.
+// Read posts a read of the peer's memory into local memory (fi_read). The completion has the
+// context. The program must not use the local memory before the completion.
 func (e *Endpoint) Read(into IOV, src Addr, from RMAIOV, context any) error {
 	p, err := e.peer(src)
 	if err != nil {
@@ -35,8 +35,8 @@ func (e *Endpoint) Readv(into []IOV, src Addr, from RMAIOV, context any) error {
 	return e.read(l, src, 0, context)
 }
 
-// ReadMsg reads with flags (fi_readmsg): Completion, Fence, More, and the levels of completion,
-// which do not differ for a read.
+// ReadMsg is Readv with flags (fi_readmsg): Completion, Fence, More, and the levels of
+// completion, which are all the same for a read.
 func (e *Endpoint) ReadMsg(m MsgRMA, flags Flags) error {
 	l := e.take()
 	defer e.put(l)
@@ -52,8 +52,8 @@ func (e *Endpoint) read(l *lists, src Addr, flags Flags, context any) error {
 	return coded(e.ep.ReadMsg(m, f))
 }
 
-// Write writes local memory to the peer's memory (fi_write). The completion has the context. The
-// program must not change the local memory before the completion.
+// Write posts a write of local memory to the peer's memory (fi_write). The completion has the
+// context. The program must not change the local memory before the completion.
 func (e *Endpoint) Write(from IOV, dest Addr, to RMAIOV, context any) error {
 	p, err := e.peer(dest)
 	if err != nil {
@@ -70,8 +70,7 @@ func (e *Endpoint) Writev(from []IOV, dest Addr, to RMAIOV, context any) error {
 	return e.write(l, dest, 0, 0, context)
 }
 
-// WriteMsg writes with flags (fi_writemsg). All flags of operations apply, except for
-// CommitComplete.
+// WriteMsg is Writev with flags (fi_writemsg): all flags of operations but CommitComplete.
 func (e *Endpoint) WriteMsg(m MsgRMA, flags Flags) error {
 	l := e.take()
 	defer e.put(l)
@@ -79,8 +78,8 @@ func (e *Endpoint) WriteMsg(m MsgRMA, flags Flags) error {
 	return e.write(l, m.Addr, flags, m.Data, m.Context)
 }
 
-// WriteData is Write with 32 bits of data for the peer, which complete a receive there when the
-// bytes have been written (fi_writedata).
+// WriteData is Write with 32 bits of data for the peer (fi_writedata). When the bytes have
+// been written, a receive of the peer completes with the data. More than 32 bits are EINVAL.
 func (e *Endpoint) WriteData(from IOV, data uint64, dest Addr, to RMAIOV, context any) error {
 	l := e.take()
 	defer e.put(l)
@@ -96,9 +95,10 @@ func (e *Endpoint) write(l *lists, dest Addr, flags Flags, data uint64, context 
 	return coded(e.ep.WriteMsg(m, f))
 }
 
-// InjectWrite writes p, which the program may change when the call returns, and makes no
-// completion unless it fails (fi_inject_write). p may be in any memory, and has at most
-// EndpointOptions.InjectSize bytes.
+// InjectWrite writes p to the peer's memory, and makes no completion unless it fails
+// (fi_inject_write). The program may change p when the call has returned. p may be in any
+// memory, and has at most EndpointOptions.InjectSize bytes; otherwise InjectWrite returns
+// [EMSGSIZE].
 func (e *Endpoint) InjectWrite(p []byte, dest Addr, to RMAIOV) error {
 	peer, err := e.peer(dest)
 	if err != nil {

@@ -35,22 +35,22 @@ type Buffer struct {
 	pieces
 }
 
-// Segments lists the buffer's parts in order. The list and its Bufs stay the
-// Buffer's: do not close them.
+// Segments lists the buffer's parts in order. The Bufs belong to the Buffer:
+// the caller must not close them.
 func (b *Buffer) Segments() []Segment { return append([]Segment(nil), b.segments...) }
 
-// Size is the allocated size in bytes, all segments together: at least
-// Requested, rounded up to what the exporter can do.
+// Size is the allocated size of all segments in bytes: Requested, rounded up to
+// a size that the exporter supports.
 func (b *Buffer) Size() int64 { return b.size }
 
-// Requested is the size that was asked for, in bytes.
+// Requested is the size in bytes that the caller of Alloc asked for.
 func (b *Buffer) Requested() int64 { return b.requested }
 
 // Kind is the memory that the allocator asked for.
 func (b *Buffer) Kind() Kind { return b.desc.Kind }
 
-// PCI is the function whose driver exports the buffer; false for exporters
-// that are no PCI device.
+// PCI is the PCI function whose driver exports the buffer; false if the
+// exporter is no PCI device.
 func (b *Buffer) PCI() (pciaddr.Addr, bool) {
 	if b.desc.PCI == nil {
 		return pciaddr.Addr{}, false
@@ -61,7 +61,7 @@ func (b *Buffer) PCI() (pciaddr.Addr, bool) {
 // Spec is the allocator's spec.
 func (b *Buffer) Spec() string { return b.desc.Spec }
 
-// Exporter is the exporter's name as fdinfo shows it: "drm", "udmabuf".
+// Exporter is the name of the dma-buf's exporter in fdinfo: "drm", "udmabuf".
 func (b *Buffer) Exporter() string { return b.desc.Exporter }
 
 // Driver is the kernel driver behind the exporter: "vgem".
@@ -119,17 +119,17 @@ func (b *Buffer) ReadAt(p []byte, off int64) (int, error) {
 	return b.use(func(v view) (int, error) { return v.ReadAt(p, off) })
 }
 
-// WriteAt copies p into the buffer by CPU. If p does not fit as a whole, it
-// answers dmabuf.ErrRange and writes nothing.
+// WriteAt copies p into the buffer by CPU. If p does not fit, it returns
+// dmabuf.ErrRange and writes nothing.
 func (b *Buffer) WriteAt(p []byte, off int64) (int, error) {
 	return b.use(func(v view) (int, error) { return v.WriteAt(p, off) })
 }
 
-// FlushWrites returns when what other devices, RDMA NICs above all, have written
-// to the memory and completed is visible to work that the GPU runs already. It
-// is the vendor's own call; errors.ErrUnsupported where there is none, which
-// says nothing of whether the GPU needs one. gpurdma.Buffer.Flush does what there
-// is to do then.
+// FlushWrites waits until work that the GPU is already running sees the writes
+// of other devices, such as RDMA NICs, that have completed. It makes the
+// vendor's own call. If the vendor has none, it returns errors.ErrUnsupported,
+// whether or not the GPU needs such a call; gpurdma.Buffer.Flush also covers
+// these GPUs.
 func (b *Buffer) FlushWrites() error {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -160,9 +160,9 @@ func (b *Buffer) Hold() (release func(), err error) {
 	}), nil
 }
 
-// CloseFDs closes the exported descriptors and keeps the memory: memory
-// regions that were registered on them go on working, and so do ReadAt and
-// WriteAt. Closing again does nothing.
+// CloseFDs closes the exported descriptors and keeps the memory: MRs that were
+// registered with them stay valid, and ReadAt and WriteAt still work. A second
+// call does nothing.
 func (b *Buffer) CloseFDs() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -176,11 +176,11 @@ func (b *Buffer) CloseFDs() error {
 	return b.closeFDs()
 }
 
-// Close unmaps the buffer, closes its descriptors and frees the memory. While the
-// buffer is held, Close answers dmabuf.ErrInUse and frees nothing. If the driver
-// refuses to free the memory, Close returns its error, once. The mapping and the
-// descriptors are gone then, and the driver frees the memory when this process
-// ends. Closing again does nothing.
+// Close unmaps the buffer, closes its descriptors and frees the memory. While
+// the buffer is held, Close answers dmabuf.ErrInUse and frees nothing. If the
+// driver refuses to free the memory, Close returns its error, once. The mapping
+// and the descriptors are gone then, and the driver frees the memory when this
+// process ends. A second Close does nothing.
 func (b *Buffer) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

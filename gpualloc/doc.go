@@ -3,16 +3,16 @@
 // Package gpualloc allocates memory and exports it as dma-bufs, on the GPUs of
 // every vendor.
 //
-// An allocator is chosen by a spec: "drm:renderD128", "drm:vgem",
-// "drm:0000:03:00.0", "udmabuf", "heap:system", or "auto". [Discover] lists
-// every allocator that this build knows on this machine, those that cannot be
-// used with the reason. [Open] opens one, and [Allocator] makes [Buffer]s.
+// A spec names an allocator: "drm:renderD128", "drm:vgem", "drm:0000:03:00.0",
+// "udmabuf", "heap:system", or "auto". [Discover] lists every allocator that
+// this build knows on this machine; for one that cannot be used, it gives the
+// reason. [Open] opens an [Allocator], which makes [Buffer]s.
 //
-// A Buffer is a list of segments, each a part of one dma-buf. It can be read
-// and written by the CPU through a view that no RDMA device has a part in,
-// which is how transfers are verified. A GPU's view is mapped through its DRM
-// node: it shows the buffer wherever the driver moves it, and does not itself
-// make it move.
+// A Buffer is a list of segments, each a part of one dma-buf. The CPU reads and
+// writes it through a view, in which no RDMA device has a part; so a program can
+// verify transfers by it. The view of a GPU's buffer is mapped through the DRM
+// node: it shows the buffer wherever the driver moves it, and does not make the
+// driver move it.
 //
 // # GPUs
 //
@@ -26,15 +26,16 @@
 //
 // # Lifetimes
 //
-// A user of a buffer's memory, such as an MR, holds it ([Buffer.Hold]): closing a
-// held buffer answers dmabuf.ErrInUse and frees nothing. The exported descriptors
-// can be closed earlier with [Buffer.CloseFDs], as applications do after
-// registration.
+// An object that uses a buffer's memory, such as an MR, holds the buffer
+// ([Buffer.Hold]): Close of a held buffer returns dmabuf.ErrInUse and frees
+// nothing. [Buffer.CloseFDs] closes the exported descriptors earlier, as
+// applications do after registration.
 //
 // # Limits
 //
-// A size that the exporter, the machine's free memory, the cgroup or the limit
-// of open files does not allow is refused before anything is allocated, with
-// dmabuf.ErrLimit: the kernel's own answer to too much memory is often the OOM
-// killer. [Options.Force] lets the kernel answer, except for descriptors.
+// Alloc compares a size with the limits of the exporter, the machine's free
+// memory, the cgroup and the limit of open files, and returns dmabuf.ErrLimit
+// before it allocates anything: the kernel often answers too large a size with
+// the OOM killer. With [Options.Force] the kernel decides, except about
+// descriptors.
 package gpualloc

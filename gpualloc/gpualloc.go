@@ -12,16 +12,17 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// What Open answers to a spec that names no allocator, or several.
+// The errors of Open for a spec that names no allocator, several, or one that
+// cannot be used.
 var (
 	ErrUnknownSpec   = errors.New("no such allocator")
 	ErrAmbiguousSpec = errors.New("more than one allocator fits")
 	ErrUnavailable   = errors.New("allocator not available")
 )
 
-// ErrNotInstalled is what a [Runtime] without its library answers
-// ([Found.Refuse]): nothing is wrong with it, and "auto" spends no words on it. It
-// is [fs.ErrNotExist], too.
+// ErrNotInstalled is the error of a Runtime whose library is not installed
+// ([Found.Refuse]). That is no fault, and Open("auto") does not mention it.
+// errors.Is also finds fs.ErrNotExist in it.
 var ErrNotInstalled error = notInstalled{}
 
 type notInstalled struct{}
@@ -29,8 +30,8 @@ type notInstalled struct{}
 func (notInstalled) Error() string        { return "is not installed" }
 func (notInstalled) Is(target error) bool { return target == fs.ErrNotExist }
 
-// Kind says which memory an allocator asks its driver for. It is a request,
-// not a proof of where the bytes lie: drivers move buffers.
+// Kind is the kind of memory that an allocator asks its driver for. It does not
+// prove where the bytes are: drivers move buffers.
 type Kind int
 
 // The kinds of memory.
@@ -67,8 +68,9 @@ func (k *Kind) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is not a kind of memory", text)
 }
 
-// Env says where the system's trees are. The zero value is the live system;
-// tests and offline analysis put them elsewhere.
+// Env says where the system's file trees are. The zero value is this machine;
+// tests and programs that read a copy of another machine name other
+// directories.
 type Env struct {
 	Sys  string // root of sysfs, "" for /sys
 	Proc string // root of procfs, "" for /proc
@@ -113,13 +115,14 @@ type Options struct {
 	// Name is given to the dma-bufs, at most 31 bytes: fdinfo, bufinfo and
 	// dmabuf.Inventory show it.
 	Name string
-	// Force skips the checks against MemAvailable, the cgroup, and the limits of
-	// exporter and GPU: the kernel is asked. A size that memory cannot hold
-	// then wakes the OOM killer, and what VRAM cannot hold is, by most drivers,
-	// made in system memory without a word.
+	// Force leaves out the checks of MemAvailable, the cgroup, and the limits
+	// of exporter and GPU: the kernel decides. If memory cannot hold the size,
+	// the kernel runs the OOM killer. If VRAM cannot, most drivers make the
+	// buffer in system memory and report success.
 	Force bool
-	// SegmentSize splits the buffer into dma-bufs of at most that many bytes,
-	// rounded up to pages. 0 makes one.
+	// SegmentSize is the largest size of a segment in bytes, rounded up to a
+	// size that the exporter supports; the buffer gets as many dma-bufs as it
+	// needs. 0 makes one.
 	SegmentSize int64
 }
 
@@ -128,12 +131,14 @@ type Options struct {
 type Allocator interface {
 	// Describe says what the allocator is.
 	Describe() Description
-	// Alloc allocates and exports size bytes, rounded up to what the exporter
-	// can do ([Buffer.Size]). All or nothing: after an error nothing stays
-	// allocated. The memory is zeroed. The buffers outlive the allocator.
+	// Alloc allocates and exports size bytes of zeroed memory, rounded up to a
+	// size that the exporter supports ([Buffer.Size]). After an error nothing
+	// stays allocated. The caller closes the Buffer, which does not need the
+	// Allocator any more. Errors: dmabuf.ErrRange for a size or an option that
+	// is out of range, dmabuf.ErrLimit.
 	Alloc(ctx context.Context, size int64, opt Options) (*Buffer, error)
-	// Close closes the device; a GPU's node stays open for as long as one of
-	// its buffers lives. Closing again does nothing.
+	// Close closes the device; a GPU's node stays open until its last buffer is
+	// closed. A second Close does nothing.
 	Close() error
 }
 
@@ -142,8 +147,9 @@ type Allocator interface {
 type Segment struct {
 	Buf          *dmabuf.Buf
 	Offset, Size int64
-	// Addr is the GPU's own address of the segment's first byte, where the
-	// exporter has one (CUDA, ROCm, Level Zero): the usual choice of an IOVA.
+	// Addr is the GPU's own address of the segment's first byte, which callers
+	// usually choose as the IOVA; 0 if the exporter has none. CUDA, ROCm and
+	// Level Zero have one.
 	Addr uint64
 
 	// view opens the CPU's view; nil stands for mmap of the dma-buf.

@@ -114,16 +114,16 @@ func (a *allocator) checkFDs(segments, need int64) (left int64, err error) {
 	return limit - open - need, nil
 }
 
-// MemoryLimits lists the present limits of system memory: the bytes that the kernel
-// believes it can free, and every level of this process's memory cgroup, v2 or v1.
-// It leaves out limits that cannot be read; the machine's own is always there.
+// MemoryLimits lists the present limits of system memory: MemAvailable, and each
+// level of this process's memory cgroup, v2 or v1. It leaves out limits that it
+// cannot read.
 //
-// Not every exporter's pages are charged to the cgroup (a dma-heap's are not).
-// They are bounded by it here all the same: it says what this process is meant
-// to use.
+// The kernel does not charge the pages of every exporter to the cgroup: those of a
+// dma-heap it does not. Alloc applies the cgroup's limits to them, too, because
+// they say how much memory this process is meant to use.
 //
-// Allocators look at it themselves. It is for callers whose use of an
-// allocation takes system memory of its own, as many registrations do.
+// Alloc checks these limits by itself. MemoryLimits is for callers whose use of a
+// buffer takes more system memory, as many registrations do.
 func MemoryLimits(env Env) []Limit {
 	fs := procfs.New(env.Proc)
 	var out []Limit

@@ -98,9 +98,10 @@ func inFamily(spec, family string) bool {
 	return name == family
 }
 
-// Discover lists every allocator that this build knows on this machine, best
-// for "auto" first. One that cannot be used is there too, with the reason and
-// what to change. DRM nodes are opened for a moment to ask their driver.
+// Discover lists every allocator that this build knows on this machine, the best
+// for "auto" first. The list includes allocators that cannot be used, with the
+// reason and what to change. Discover opens DRM nodes for a moment, to ask their
+// drivers.
 func Discover(env Env) []Description {
 	var out []Description
 	for _, c := range ranked(candidates(env, "")) {
@@ -127,10 +128,10 @@ func ranked(all []candidate) []candidate {
 // Open opens the allocator that spec names: the Spec or an alias of a
 // [Description], or "auto" for the best that works.
 //
-// Errors: [ErrUnknownSpec] and [ErrAmbiguousSpec] list the choices;
-// [ErrUnavailable] comes with the reason, and with the errno of a device that
-// could not be opened; of "auto", with EACCES if every device that is there
-// refuses this user.
+// Errors: [ErrUnknownSpec] and [ErrAmbiguousSpec] list the choices.
+// [ErrUnavailable] has the reason, and the errno of a device that could not be
+// opened; for "auto" it has EACCES if every device refuses this user. The caller
+// closes the Allocator.
 func Open(spec string, env Env) (Allocator, error) {
 	all := ranked(candidates(env, spec))
 	if spec == "auto" {

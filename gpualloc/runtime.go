@@ -11,14 +11,14 @@ import (
 	"sync"
 )
 
-// Runtime is a family of allocators that another package brings: a GPU
-// vendor's library, loaded at run time. gpualloc imports none of them; a
-// program that wants one imports its package for this effect, as with image
-// formats or database drivers:
+// Runtime is a family of allocators of another package, which loads a GPU
+// vendor's library at run time. gpualloc imports none of these packages. A
+// program imports the one that it needs, as for image formats or database
+// drivers:
 //
 //	import _ "github.com/gpurdma/gpurdma/gpualloc/cuda"
 type Runtime struct {
-	// Name begins the family's specs, before the colon: "cuda".
+	// Name is the part of the family's specs before the colon: "cuda".
 	Name string
 	// Discover lists the family's allocators. Where the library or the
 	// hardware is missing, it lists one that is not available and says why.
@@ -28,16 +28,18 @@ type Runtime struct {
 // Found is an allocator that a Runtime knows.
 type Found struct {
 	Description
-	// Err is what the library or device answered, if it is not available.
+	// Err is the error of the library or the device, if the allocator is not
+	// available.
 	Err error
-	// Last choice: "auto" takes another allocator of the same device.
+	// Alternative says that "auto" prefers the other allocators of the same
+	// device.
 	Alternative bool
-	// Open opens it.
+	// Open opens the allocator.
 	Open func(env Env) (Exporter, error)
 }
 
-// Refuse marks the allocator as not available because of err: its words become
-// Why and Remedy.
+// Refuse marks the allocator as not available because of err, and takes Why and
+// Remedy from err.
 func (f *Found) Refuse(err error) {
 	c := candidate{Description: f.Description}
 	c.refused(err)
@@ -45,46 +47,48 @@ func (f *Found) Refuse(err error) {
 	f.Available = false
 }
 
-// Exporter makes dma-bufs, one a call. Sizes, limits, several segments, names
-// and cleaning up are gpualloc's part.
+// Exporter makes a dma-buf with each call of Export. Package gpualloc rounds
+// sizes, checks limits, makes several segments, sets names and frees.
 type Exporter interface {
-	// Granule is what sizes are rounded up to, in bytes, a power of two and at
-	// least a page.
+	// Granule is the number of bytes of which sizes are made multiples: a power
+	// of two, and at least a page.
 	Granule() int64
-	// FDs is how many descriptors one export has open at its peak, and how
-	// many of these stay.
+	// FDs is the number of descriptors that one export has open at most, and
+	// how many of these stay open.
 	FDs() (peak, stay int64)
-	// Limits is what bounds an allocation now: the GPU's free memory, its BAR.
+	// Limits lists the present limits of an allocation: the GPU's free memory,
+	// its BAR.
 	Limits() []Limit
-	// Export allocates size bytes, zeroed, and exports them. It may be called
-	// from several goroutines at once.
+	// Export allocates size bytes of zeroed memory, and exports them. Several
+	// goroutines may call it at once.
 	Export(ctx context.Context, size int64, name string) (Exported, error)
-	// Close gives up the device. Exported memory lives on.
+	// Close closes the device. Exported memory stays valid.
 	Close() error
 }
 
 // Exported is one exported piece of memory.
 type Exported struct {
 	Segment
-	// View copies by the runtime's own means; offsets count from the
-	// segment's start. nil stands for mmap of the dma-buf.
+	// View copies bytes by the runtime's own calls, at offsets from the
+	// segment's start. If it is nil, the Buffer maps the dma-buf.
 	View View
-	// Free gives the memory back to the runtime, after the Buf was closed; nil
-	// if there is nothing to give back.
+	// Free gives the memory back to the runtime; it is called after the Buf was
+	// closed. It is nil if there is nothing to give back.
 	Free func() error
 	// Flush is Buffer.FlushWrites for all of the device's memory; nil if the
 	// runtime has no such call.
 	Flush func() error
 }
 
-// View is a CPU's way to a segment's bytes.
+// View reads and writes a segment's bytes by CPU.
 type View interface {
 	io.ReaderAt
 	io.WriterAt
 }
 
-// NewBuffer makes a Buffer of memory that is exported already: of memory that
-// the caller owns, for one. It takes the Bufs, and what Free frees.
+// NewBuffer makes a Buffer of memory that is exported already, such as memory
+// that the caller owns. The Buffer takes the Bufs: its Close closes them, and
+// calls Free of each part.
 func NewBuffer(desc Description, requested int64, parts []Exported) *Buffer {
 	b := &Buffer{desc: &desc, requested: requested}
 	for _, e := range parts {
@@ -112,8 +116,8 @@ var runtimes struct {
 	all []Runtime
 }
 
-// Register adds a family of allocators. It is meant for init functions, and
-// panics on a name that is taken or empty.
+// Register adds a family of allocators. Init functions call it. It panics if
+// the name is empty or taken.
 func Register(r Runtime) {
 	runtimes.Lock()
 	defer runtimes.Unlock()

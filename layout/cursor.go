@@ -20,8 +20,9 @@ type frame struct {
 	disp int64 // how far the repetitions above have moved the node
 }
 
-// Start puts the cursor on the byte at off of the layout's run, with length bytes to
-// go. The caller has checked that the layout has them.
+// Start puts the cursor on the byte at off of the layout's run; Next then returns
+// the blocks of length bytes. The caller must have checked that the layout has these
+// bytes.
 func (c *Cursor) Start(l Layout, off, length int64) {
 	c.left, c.top, c.cut = length, -1, 0
 	if length > 0 {
@@ -81,8 +82,8 @@ func (n *node) begin(i int) int64 {
 	return n.ends[i-1]
 }
 
-// Next is the next block; the first and the last may be cut, as the part begins or ends in
-// them. ok is false after the last.
+// Next returns the next block. The first and the last block are cut if the part
+// begins or ends inside of them. ok is false after the last one.
 func (c *Cursor) Next() (_ Extent, ok bool) {
 	if c.left == 0 {
 		return Extent{}, false

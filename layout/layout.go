@@ -12,14 +12,15 @@ import (
 	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
-// Layout is a shape: it takes bytes of one or more sources, in an order, for
-// one run of bytes. It is a value that never changes and that any number of
-// goroutines may use; the zero Layout has no bytes.
+// Layout takes bytes of one or more sources, in an order, as one run of bytes. It never
+// changes, so that any number of goroutines may use it. The zero Layout has no bytes.
+// Source numbers are 0 to 65,535, and Repeat and Concat may be nested 8 deep at most;
+// otherwise the functions that make layouts return dmabuf.ErrRange.
 //
-// A layout knows its sources by number only. Regions and remote buffers of
-// package gpurdma bind the numbers to memory, and check its bounds. Blocks may
-// overlap, and a layout may take a byte more than once; a transfer into a layout
-// that takes one byte twice leaves it undefined.
+// A layout has the numbers of its sources. The Views of package gpurdma bind the numbers
+// to memory, and check that the memory has the bytes. Blocks may overlap, so that a layout
+// takes a byte more than once; after a transfer into such a layout the value of this byte
+// is undefined.
 type Layout struct{ root *node }
 
 // Extent is Len bytes of a source from Off on.
@@ -32,18 +33,19 @@ type Extent struct {
 // before. Stride may be negative or zero.
 type Dim struct{ Count, Stride int64 }
 
-// Strand is an extent that moves on by Stride bytes each time its turn comes.
+// Strand is an extent for RoundRobin, which takes it again Stride bytes further on in each
+// turn.
 type Strand struct {
 	Extent
 	Stride int64
 }
 
-// Invalid is a layout without bytes that carries an error: Check, Repeat, Concat and
-// MarshalBinary return it. Programs that make layouts of numbers known to be valid can
-// so do without an error at each step.
+// Invalid returns a layout without bytes that carries an error: Err, Check, Repeat, Concat
+// and MarshalBinary return the error. So a program need not test for an error each time
+// that it makes a layout.
 func Invalid(err error) Layout { return Layout{&node{kind: kindList, err: err}} }
 
-// Err is the error that [Invalid] was given, or nil.
+// Err returns the error that Invalid was given; nil for other layouts.
 func (l Layout) Err() error {
 	if l.root == nil {
 		return nil
@@ -51,7 +53,7 @@ func (l Layout) Err() error {
 	return l.root.err
 }
 
-// ErrMalformed: bytes that a peer sent are no layout.
+// ErrMalformed means that the bytes that a peer has sent are no layout.
 var ErrMalformed = wire.ErrMalformed
 
 // The limits of a layout. They bound the memory and the time that a peer's layout costs.
@@ -60,21 +62,23 @@ const (
 	maxDepth   = 8
 )
 
-// SG is a list of extents, one after the other: the composite region of
-// ibv_rereg_mr_sg. It copies the list.
+// SG returns a layout of extents, one after the other: the composite region of
+// ibv_rereg_mr_sg. It copies the list. It returns dmabuf.ErrRange if an extent has a
+// negative offset, source or length, or no bytes.
 func SG(extents ...Extent) (Layout, error) {
 	n := &node{kind: kindList, extents: slices.Clone(extents)}
 	return n.layout()
 }
 
-// Contiguous is one extent of source 0.
+// Contiguous returns a layout of one extent of source 0.
 func Contiguous(off, length int64) (Layout, error) {
 	return Interleaved(Extent{Off: off, Len: length})
 }
 
-// Interleaved is a block repeated in any number of dimensions, the outermost
-// first: the base, block, stride and repeat of ibv_rereg_mr_interleaved. The
-// column of a matrix is its topmost cell and Dim{rows, bytes of a row}.
+// Interleaved returns a layout of a block that is repeated in any number of dimensions,
+// the outermost first: the base, block, stride and repeat of ibv_rereg_mr_interleaved. For
+// the column of a matrix, block is the column's first cell, and the dimension is Dim{rows,
+// bytes of a row}.
 func Interleaved(block Extent, dims ...Dim) (Layout, error) {
 	n := &node{kind: kindWeave, count: 1, strands: []Strand{{Extent: block}}}
 	if err := n.finish(); err != nil {
@@ -90,16 +94,17 @@ func Interleaved(block Extent, dims ...Dim) (Layout, error) {
 	return l, nil
 }
 
-// RoundRobin takes a block of each strand in turn, count times: what
-// mlx5dv_wr_mr_interleaved describes, such as payload from one buffer and a
-// checksum from another after each block.
+// RoundRobin returns a layout that takes a block of each strand in turn, count times, as
+// mlx5dv_wr_mr_interleaved does: such as payload from one buffer, and after each block a
+// checksum from another buffer.
 func RoundRobin(count int64, strands ...Strand) (Layout, error) {
 	n := &node{kind: kindWeave, count: count, strands: slices.Clone(strands)}
 	return n.layout()
 }
 
-// Repeat is the layout count times, each stride bytes further on in all its
-// sources.
+// Repeat returns a layout that takes this one count times, each time stride bytes further
+// on in all its sources. It returns dmabuf.ErrRange for the zero Layout, and for a count
+// or a stride that leads out of the range of int64 or below offset 0.
 func (l Layout) Repeat(count, stride int64) (Layout, error) {
 	if l.root == nil {
 		return Layout{}, badLayout("it repeats nothing")
@@ -118,7 +123,8 @@ func (l Layout) Repeat(count, stride int64) (Layout, error) {
 	return (&node{kind: kindRepeat, count: count, stride: stride, kids: []*node{l.root}}).layout()
 }
 
-// Concat is layouts one after the other.
+// Concat returns the layouts one after the other, as one layout. More than 2^63-1 bytes
+// are dmabuf.ErrRange.
 func Concat(layouts ...Layout) (Layout, error) {
 	n := &node{kind: kindConcat}
 	for _, l := range layouts {
@@ -138,7 +144,7 @@ func Concat(layouts ...Layout) (Layout, error) {
 	return n.layout()
 }
 
-// Size is how many bytes the layout takes.
+// Size returns the number of bytes that the layout takes.
 func (l Layout) Size() int64 {
 	if l.root == nil {
 		return 0
@@ -146,8 +152,8 @@ func (l Layout) Size() int64 {
 	return l.root.size
 }
 
-// Blocks is how many blocks the layout was described with; neighbours may
-// merge to fewer.
+// Blocks returns the number of blocks that the layout was made with. Extents may return
+// fewer, because it merges neighbours.
 func (l Layout) Blocks() int64 {
 	if l.root == nil {
 		return 0
@@ -155,8 +161,8 @@ func (l Layout) Blocks() int64 {
 	return l.root.blocks
 }
 
-// Single returns the extent of a layout that was described with one block; ok is false for
-// others.
+// Single returns the extent of a layout that was made with one block; ok is false for
+// other layouts.
 func (l Layout) Single() (_ Extent, ok bool) {
 	if l.root == nil || l.root.blocks != 1 {
 		return Extent{}, false
@@ -165,7 +171,7 @@ func (l Layout) Single() (_ Extent, ok bool) {
 	return Extent{Source: b.source, Off: b.low, Len: l.root.size}, true
 }
 
-// Sources is one more than the highest source number.
+// Sources returns the highest source number plus one; 0 for the zero Layout.
 func (l Layout) Sources() int {
 	if l.root == nil {
 		return 0
@@ -173,7 +179,7 @@ func (l Layout) Sources() int {
 	return l.root.bounds[len(l.root.bounds)-1].source + 1
 }
 
-// DistinctSources is how many sources the layout takes bytes of.
+// DistinctSources returns the number of sources of which the layout takes bytes.
 func (l Layout) DistinctSources() int {
 	if l.root == nil {
 		return 0
@@ -181,8 +187,8 @@ func (l Layout) DistinctSources() int {
 	return len(l.root.bounds)
 }
 
-// Bounds is the smallest extent of a source that holds all the bytes that the
-// layout takes of it. ok is false if the layout takes none.
+// Bounds returns the smallest extent of a source that has all bytes that the layout takes
+// of this source. ok is false if the layout takes none.
 func (l Layout) Bounds(source int) (_ Extent, ok bool) {
 	if l.root == nil {
 		return Extent{}, false
@@ -195,9 +201,10 @@ func (l Layout) Bounds(source int) (_ Extent, ok bool) {
 	return Extent{Source: source, Off: e.low, Len: e.high - e.low}, true
 }
 
-// Stride returns the lowest block of a layout that repeats one block, and a distance of which all
-// repetitions are multiples. The distance is at least the block's length; if there is no such one, or
-// the layout takes other blocks as well, ok is false.
+// Stride describes a layout that repeats one block: it returns the block at the lowest
+// offset, and a distance such that each repetition is a multiple of the distance away from
+// it. The distance is at least the block's length. If there is no such distance, or the
+// layout has other blocks, ok is false.
 func (l Layout) Stride() (block Extent, stride int64, ok bool) {
 	if l.root == nil {
 		return Extent{}, 0, false
@@ -210,11 +217,12 @@ func (l Layout) Stride() (block Extent, stride int64, ok bool) {
 	return Extent{Source: b.source, Off: b.low, Len: length}, stride, true
 }
 
-// Extents are the layout's bytes in order, neighbours merged.
+// Extents yields the layout's bytes in order. It merges extents that follow one another in
+// a source.
 func (l Layout) Extents() iter.Seq[Extent] { return l.Part(0, l.Size()) }
 
-// Part are the extents of length bytes of the layout's run from off on. Bytes
-// beyond its end are left out.
+// Part yields the extents of length bytes of the layout's run from off on, merged as by
+// Extents. It leaves out bytes beyond the end of the run.
 func (l Layout) Part(off, length int64) iter.Seq[Extent] {
 	return func(yield func(Extent) bool) {
 		var c Cursor
@@ -237,9 +245,9 @@ func (l Layout) Part(off, length int64) iter.Seq[Extent] {
 	}
 }
 
-// Check returns [dmabuf.ErrRange] unless every source has all the bytes that the
-// layout takes of it. sizes returns the size of a source, or false if there is no such
-// source. op is the operation that the error names.
+// Check returns [dmabuf.ErrRange] unless every source has all bytes that the layout takes
+// of it. sizes returns the size of a source, or false if there is no such source. op names
+// the operation in the error.
 func (l Layout) Check(op string, sizes func(source int) (int64, bool)) error {
 	if l.root == nil {
 		return nil
@@ -262,17 +270,17 @@ func (l Layout) Check(op string, sizes func(source int) (int64, bool)) error {
 	return nil
 }
 
-// FindSource finds a source for which want returns true, among the sources that the
-// layout takes the length bytes of its run from off on of. ok is false if there is none.
-// The caller has checked that the layout has these bytes. The time that it takes grows
-// with the layout's description, not with the number of its blocks.
+// FindSource finds a source for which want returns true. It looks among the sources of the
+// length bytes of the layout's run from off on. ok is false if there is none. The caller
+// must have checked that the layout has these bytes. The time grows with the layout's
+// description, not with the number of its blocks.
 func (l Layout) FindSource(off, length int64, want func(source int) bool) (source int, ok bool) {
 	source = l.root.source(off, length, want)
 	return source, source >= 0
 }
 
-// Weight is about how many bytes of memory the layout itself takes, however many
-// blocks it describes.
+// Weight returns about how many bytes of memory the layout's description takes. They do
+// not grow with the number of blocks of an interleaved layout.
 func (l Layout) Weight() int {
 	if l.root == nil {
 		return 0

@@ -29,12 +29,13 @@ const (
 	listFlags = listOneSource | listOneLength
 )
 
-// MaxWire is the longest layout that UnmarshalBinary takes, in bytes.
+// MaxWire is the length of the longest encoding that UnmarshalBinary accepts,
+// in bytes.
 const MaxWire = 256 << 10
 
 // AppendBinary appends the layout's encoding. An interleaved layout takes fewer
-// than 256 bytes, whatever the number of its blocks; a list takes some for each
-// extent.
+// than 256 bytes, whatever the number of its blocks; a list takes a few bytes
+// for each extent. An encoding of more than MaxWire bytes is dmabuf.ErrLimit.
 func (l Layout) AppendBinary(b []byte) ([]byte, error) {
 	if err := l.Err(); err != nil {
 		return b, err
@@ -54,7 +55,7 @@ func (l Layout) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// MarshalBinary is AppendBinary to nothing.
+// MarshalBinary returns the layout's encoding, as AppendBinary makes it.
 func (l Layout) MarshalBinary() ([]byte, error) { return l.AppendBinary(nil) }
 
 func (n *node) append(b []byte) []byte {
@@ -116,9 +117,10 @@ func (n *node) appendList(b []byte) []byte {
 	return b
 }
 
-// UnmarshalBinary decodes bytes of a peer, and trusts none of them: a layout that it
-// accepts has passed every check of the constructors, and for each byte of data it
-// allocates a bounded number of bytes.
+// UnmarshalBinary decodes a layout that a peer has encoded, of at most MaxWire
+// bytes. It trusts none of the bytes: it makes every check that the constructors
+// make, and returns ErrMalformed for a layout that fails one. For each byte of
+// data it allocates a bounded number of bytes.
 func (l *Layout) UnmarshalBinary(data []byte) error {
 	r := wire.NewReader("layout", data)
 	if len(data) > MaxWire {

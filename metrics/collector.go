@@ -15,9 +15,10 @@ import (
 // Collector is a prometheus.Collector of Fabrics.
 type Collector struct{ prometheus.Collector }
 
-// NewCollector returns a collector of Fabrics. NICs of the same name, of several Fabrics, count
-// together: to have them apart, register a collector for each Fabric by
-// prometheus.WrapRegistererWith, with a label. A Fabric that is closed keeps its counters.
+// NewCollector returns a collector of Fabrics. The counters of NICs that have the same
+// name in several Fabrics are added. To keep them apart, register a collector for each
+// Fabric by prometheus.WrapRegistererWith, with a label. A closed Fabric keeps its
+// counters.
 func NewCollector(fabrics ...*gpurdma.Fabric) *Collector {
 	fabrics = slices.Clone(fabrics)
 	return &Collector{nicmetrics.Collector(func() map[string]*workqueue.Sum {

@@ -22,7 +22,7 @@
 //	gpurdma_pinned_bytes{nic}                     host memory that is pinned
 //
 // Counters include connections that have ended. No label has an address or a text of a peer. A
-// collection reads the counters once: no operation waits for it.
+// collection reads the counters once. No operation waits for it.
 //
 // Package metrics/spans makes OpenTelemetry spans of blocking calls. It is a Go module of its own.
 package metrics

@@ -18,8 +18,8 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// ACSPlan is the ACS that the ports of a machine need, if its GPUs and ConnectX NICs are connected in a
-// way that needs a certain ACS.
+// ACSPlan returns the ACS that the ports of a machine need, if its GPUs and ConnectX NICs are connected
+// in a way that needs a certain ACS.
 func ACSPlan(m *machine.Machine) directnic.Plan {
 	return machine.Once(m, "ACS plan", func() directnic.Plan {
 		if !mayHavePlan(m) {
@@ -29,7 +29,7 @@ func ACSPlan(m *machine.Machine) directnic.Plan {
 	})
 }
 
-// GivenAway judges each pair of a NIC and a GPU that are given to guests.
+// GivenAway judges each pair of a NIC and a GPU that the machine gives to guests.
 func GivenAway(m *machine.Machine) []directnic.Finding {
 	return machine.Once(m, "pairs of guests", func() []directnic.Finding {
 		if !givesGPUs(m) {
@@ -49,7 +49,7 @@ func GivenAway(m *machine.Machine) []directnic.Finding {
 	})
 }
 
-// GuestNICs are the network functions that the machine gives to guests.
+// GuestNICs returns the PCI addresses of the network functions that the machine gives to guests.
 func GuestNICs(m *machine.Machine) []pciaddr.Addr {
 	return machine.Once(m, "NICs of guests", func() []pciaddr.Addr {
 		var out []pciaddr.Addr
@@ -192,8 +192,8 @@ func planned(m *machine.Machine, f pci.Function) directnic.Function {
 
 var errNoExtended = errors.New("256 bytes of the configuration can be read, and ACS lies behind them")
 
-// PlannedRemedy is the change for ports whose ACS the machine's plan decides; nil if the plan has none of
-// them. It never opens a port: that would undo the plan.
+// PlannedRemedy returns the change for ports whose ACS the machine's plan decides; nil if the plan has
+// none of them. It never stops a port from redirecting, because that would undo the plan.
 func PlannedRemedy(m *machine.Machine, ports []string) *chain.Remedy {
 	plan := ACSPlan(m)
 	if !slices.ContainsFunc(ports, func(port string) bool { return covered(plan, port) }) {
@@ -210,7 +210,8 @@ func PlannedRemedy(m *machine.Machine, ports []string) *chain.Remedy {
 	return fromPlan(plan.Remedy)
 }
 
-// GivenAwayRemedy is the change on the host for a pair of a guest; nil if there is none.
+// GivenAwayRemedy returns the change on the host for a pair that is given to a guest; nil if there is
+// none.
 func GivenAwayRemedy(f directnic.Finding) *chain.Remedy {
 	if f.Remedy.Change == "" {
 		return nil

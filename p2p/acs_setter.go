@@ -13,8 +13,8 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// ACSSetter says in words how the kernel's command line sets the bits by which a port redirects: "" if it
-// does not. sure is false where an entry may be for this port or for another.
+// ACSSetter says in words how the kernel's command line sets the bits by which a port redirects; ""
+// if it does not set them. sure is false if an entry may be for this port or for another one.
 func ACSSetter(m *machine.Machine, port machine.Function) (how string, sure bool) {
 	const config = "pci=config_acs= on the kernel's command line"
 	may := ""

@@ -29,8 +29,8 @@ func readAgain(m *machine.Machine, why error, change string) *chain.Remedy {
 	return &r
 }
 
-// AsRoot is the remedy where only root can read a file or a register, on this machine or for a copy
-// of another.
+// AsRoot is the remedy for a file or a register that only root can read, on this machine or for a
+// copy of another one.
 func AsRoot(m *machine.Machine, change string) chain.Remedy {
 	if m.Root != "/" {
 		return chain.Remedy{Change: "take the copy again, " + change}
@@ -38,8 +38,8 @@ func AsRoot(m *machine.Machine, change string) chain.Remedy {
 	return Again(m, change, os.Geteuid() == 0)
 }
 
-// Again is the remedy for this machine: run p2pcheck as root. Where p2pcheck already runs as root,
-// it names the capability or the namespace that keeps root from reading.
+// Again is the remedy to run p2pcheck as root on this machine. If p2pcheck already runs as root,
+// the remedy names the capability or the namespace that keeps root from reading.
 func Again(m *machine.Machine, change string, root bool) chain.Remedy {
 	if root {
 		return chain.Remedy{Change: lacking(m)}

@@ -29,8 +29,8 @@ func dataDirect(m *machine.Machine, e drivers.Exporter, i drivers.Importer) stri
 		dma, wayTo(m, *e.PCI, dma))
 }
 
-// DMAFunction is the function that moves the data of a NIC of mlx5 for programs that register with the Data
-// Direct flag: false if there is none that is known and usable.
+// DMAFunction returns the PCI function that moves the data of an mlx5 NIC for programs that
+// register with the Data Direct flag; false if no such function is known to exist and to be usable.
 func DMAFunction(m *machine.Machine, i drivers.Importer) (pciaddr.Addr, bool) {
 	if i.PCI == nil || i.Driver != "mlx5_core" || !hasMovers(m) {
 		return pciaddr.Addr{}, false

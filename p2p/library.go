@@ -73,8 +73,8 @@ func virtualGPU(m *machine.Machine, e drivers.Exporter) placement.Answer {
 	return placement.No
 }
 
-// Exports predicts whether the vendor's library exports dma-bufs of the GPU's memory. It reads
-// files only: the product and the loaded modules decide.
+// Exports predicts whether the vendor's library exports dma-bufs of the GPU's memory, by the
+// product and the loaded modules. It only reads files.
 func Exports(m *machine.Machine, e drivers.Exporter) chain.Answer {
 	e.Withheld, e.Given = "", false
 	switch a := library(m, e, false); {

@@ -10,7 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Pattern matches a line of the kernel's log about peer-to-peer.
+// Pattern matches a line of the kernel's log that concerns peer-to-peer.
 type Pattern struct {
 	Check  string // the check that reports it
 	Match  *regexp.Regexp
@@ -43,7 +43,8 @@ var Patterns = []Pattern{
 	{"PCIE-BAR-ASSIGNED", regexp.MustCompile(`BAR \d+.*(can't assign; no space|failed to assign)`), ResultFail, "a BAR found no room"},
 }
 
-// Command is the kernel's own proposal, if the line has one.
+// Command returns the parameter that the kernel proposes in the line; "" if it
+// proposes none.
 func (p Pattern) Command(line string) string {
 	if m := p.Match.FindStringSubmatch(line); len(m) == 2 && strings.HasPrefix(m[1], "pci=") {
 		return m[1]
@@ -51,15 +52,19 @@ func (p Pattern) Command(line string) string {
 	return ""
 }
 
-// Loggable reports a line of the kernel's log that a check or a link looks for.
+// Loggable reports whether a check or a link looks for a line of the kernel's
+// log.
 func Loggable(line string) bool {
 	return machine.EncryptionLine.MatchString(line) || slices.ContainsFunc(Patterns, func(p Pattern) bool { return p.Match.MatchString(line) })
 }
 
-// FaultAddress matches the address in a fault of an IOMMU: Intel's (DMAR), AMD's, Arm's (SMMU).
+// FaultAddress matches the address in the log line of an IOMMU's fault: Intel's
+// (DMAR), AMD's, Arm's (SMMU).
 var FaultAddress = regexp.MustCompile(`(?:fault addr |address=|iova: )(0x[0-9a-f]+)`)
 
+// PCIAddress matches a PCI address, with or without its domain.
 var PCIAddress = regexp.MustCompile(`(?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]`)
 
-// XidDevice is how NVIDIA's driver writes a GPU: without a function.
+// XidDevice matches a GPU's PCI address, without a function number, in an error
+// of NVIDIA's driver.
 var XidDevice = regexp.MustCompile(`NVRM: Xid \(PCI:([0-9a-f:]+)\)`)

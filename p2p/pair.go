@@ -22,7 +22,7 @@ type Pair struct {
 	Proof      *Proof        // nil if the pair was not tried
 }
 
-// Judge answers each link for a GPU and a NIC, and concludes.
+// Judge answers each link of the chain for a GPU and a NIC, and makes the verdict.
 func Judge(m *machine.Machine, g drivers.GPU, n drivers.NIC) Pair {
 	p := Pair{GPU: g, NIC: n}
 	p.Prediction, p.Verdict = judge(m, g.Exporter, n.Importer)
@@ -86,7 +86,7 @@ func (p Pair) remedy(m *machine.Machine) *chain.Remedy {
 	return p.Named(r)
 }
 
-// Named is a remedy whose command names the pair's NIC, where one of any NIC has a word for it.
+// Named returns the remedy with the name of the pair's NIC in place of the word that stands for any NIC.
 func (p Pair) Named(r *chain.Remedy) *chain.Remedy {
 	if r == nil {
 		return nil
@@ -102,8 +102,8 @@ func (p Pair) Named(r *chain.Remedy) *chain.Remedy {
 	return &named
 }
 
-// Prove adds a proof to a pair, and concludes again. A nil proof means that the pair should have been tried
-// and was not: such a pair is not direct.
+// Prove adds a proof to the pair, and makes the verdict again. A nil proof means that the pair should have
+// been tried and was not: such a pair is not direct.
 func (p *Pair) Prove(m *machine.Machine, proof *Proof) {
 	p.Proof = proof
 	c := p.proven(m, proof.Answer(), proof.last())
@@ -117,8 +117,9 @@ func (p *Pair) Prove(m *machine.Machine, proof *Proof) {
 	p.conclude(m, c.ConcludeProven())
 }
 
-// Heed takes the lines against a pair that the kernel has logged since the pair was tried, by a machine that
-// was opened since: another pair's proof may have caused them.
+// Heed reads the lines against the pair that the kernel has logged since the pair was tried, and makes the
+// verdict again. The proof of another pair may have caused these lines. m must have been opened after that
+// proof.
 func (p *Pair) Heed(m *machine.Machine) {
 	c := p.Verdict.Chain()
 	if p.Proof == nil || p.Proof.Watch.Last == nil || c[chain.Log].State == chain.Breaks {
@@ -130,9 +131,9 @@ func (p *Pair) Heed(m *machine.Machine) {
 	}
 }
 
-// Recall adds the answer of an earlier proof to a pair, and concludes again. lastLine is the number of the
-// last record that the kernel's log had when that proof ended; nil if it is not known: then each line of
-// the log counts as newer.
+// Recall adds the answer of an earlier proof to the pair, and makes the verdict again. lastLine is the
+// number of the last record of the kernel's log when that proof ended. If it is nil, it is not known, and
+// each line of the log counts as newer than the proof.
 func (p *Pair) Recall(m *machine.Machine, answer chain.Answer, lastLine *uint64) {
 	if last, ok := cachedLog(m).Last(); lastLine != nil && (!ok || last < *lastLine) {
 		lastLine = nil // no log of this boot has that record
@@ -165,8 +166,9 @@ func (p *Pair) against(m *machine.Machine, line string) (chain.Outcome, string) 
 	return against(m, line, p.GPU.Exporter, p.NIC.Importer, p.Prediction)
 }
 
-// Agrees says whether the proof shows the predicted outcome: No if the outcome differs, or if a refusal has
-// another errno.
+// Agrees says whether the proof shows the predicted outcome: No if the outcome differs, or if a refusal
+// has another errno; unknown if the proof or the prediction has no outcome, or if the prediction is Broken
+// and the proof is not direct.
 func (p Pair) Agrees() placement.Answer {
 	predicted := p.Prediction.Outcome
 	if p.Proof == nil || p.Proof.Outcome == chain.OutcomeUnknown {
@@ -181,10 +183,10 @@ func (p Pair) Agrees() placement.Answer {
 	return placement.Yes
 }
 
-// Real reports a pair of PCI functions that hardware moves data between.
+// Real reports whether GPU and NIC are PCI functions, and hardware moves the data.
 func (p Pair) Real() bool {
 	return p.GPU.Exporter.PCI != nil && p.NIC.Importer.PCI != nil && !p.NIC.Software
 }
 
-// Name names a pair: "GPU -> NIC".
+// Name returns the name of the pair: "GPU -> NIC".
 func (p Pair) Name() string { return p.GPU.Name + " -> " + p.NIC.Name }

@@ -32,6 +32,7 @@ const (
 
 var rungNames = [rungs]string{"allocated", "exported", "registered", "placed", "route", "written", "read", "ordered", "released"}
 
+// String returns the rung in one word: "registered".
 func (r Rung) String() string {
 	if r < 0 || r >= rungs {
 		return "invalid"
@@ -41,24 +42,25 @@ func (r Rung) String() string {
 
 // Step is the result of a rung.
 type Step struct {
-	Result Result // pass, fail, unknown; skip if it was not reached, or is not to be
+	Result Result // pass, fail or unknown; skip if the rung was not reached, or does not apply
 	Detail string
 }
 
 // Proof is the result of trying a pair. Package live makes proofs.
 type Proof struct {
-	// Outcome is the outcome that the proof shows: OutcomeUnknown without a trace.
+	// Outcome is the outcome that the proof shows; OutcomeUnknown without a trace, unless the registration
+	// was refused.
 	Outcome chain.Outcome
 	Errno   unix.Errno // of Refused
-	Stage   string     // of Refused: the stage that refused, by the trace or else by the errno
+	Stage   string     // of Refused: the stage that refused, by the trace, or by the errno without one
 	Why     string     // the evidence for the outcome, or why there is none
 	Steps   [rungs]Step
 
 	Placement *placement.Placement // nil without a trace, or if nothing was registered
 	Resident  *Resident            // nil if nothing was registered
 	Verified  int64                // bytes that were compared and found right
-	// WriteRate and ReadRate are bytes per second, one transfer at a time; 0 if
-	// there was none. The others are those of host memory, by the same NIC.
+	// WriteRate and ReadRate are bytes per second, of one transfer at a time; 0 if there was none.
+	// HostWriteRate and HostReadRate are those of host memory over the same NIC.
 	WriteRate, ReadRate         float64
 	HostWriteRate, HostReadRate float64
 	Uncompared                  string // why the rates of host memory are missing
@@ -70,7 +72,7 @@ type Proof struct {
 	Watch Watch
 }
 
-// NewProof is the proof of a pair for which no rung was reached.
+// NewProof returns the proof of a pair of which no rung was reached.
 func NewProof() *Proof {
 	p := &Proof{}
 	for i := range p.Steps {
@@ -79,10 +81,11 @@ func NewProof() *Proof {
 	return p
 }
 
-// NotReached is a step of a proof that ended before it.
+// NotReached is the step of a proof that ended before this step.
 var NotReached = Step{ResultSkip, "not reached"}
 
-// Failed reports a rung that broke: a refusal, wrong bytes, something left.
+// Failed reports whether a rung failed: the registration was refused, bytes were wrong, or something was
+// not released.
 func (p *Proof) Failed() bool {
 	for _, s := range p.Steps {
 		if s.Result == ResultFail {
@@ -92,13 +95,14 @@ func (p *Proof) Failed() bool {
 	return false
 }
 
-// Void takes a proof's outcome away: the pair may be judged by another machine than the one that was tried.
+// Void makes the proof's outcome unknown, for the reason that the arguments format: the machine has
+// changed between the proof and the verdict.
 func (p *Proof) Void(format string, args ...any) {
 	p.Outcome, p.Errno, p.Stage = chain.OutcomeUnknown, 0, ""
 	p.Why = fmt.Sprintf(format, args...)
 }
 
-// String is the outcome, and the evidence for it.
+// String returns the outcome, and the evidence for it.
 func (p *Proof) String() string {
 	outcome := p.Outcome.String()
 	if p.Outcome == chain.Refused {
@@ -116,8 +120,9 @@ func (p *Proof) last() *uint64 {
 	return p.Watch.Last
 }
 
-// SizeClass is the class of a size, for which a proof holds. What bounds a mapping differs between them:
-// a huge page, and the smallest BAR that GPUs have.
+// SizeClass returns the class of a size in bytes: up to 2 MiB (a huge page), up to 256 MiB (the smallest
+// BAR of GPUs), or above. A proof holds for the sizes of its class, because other limits apply to the
+// others.
 func SizeClass(n int64) string {
 	switch {
 	case n <= 2<<20:
@@ -128,8 +133,8 @@ func SizeClass(n int64) string {
 	return "above 256 MiB"
 }
 
-// Answer is the answer of the chain's link of proofs. A buffer in the GPU's memory proves no traffic if no
-// bytes were moved.
+// Answer returns the answer to the link chain.Proof. If no bytes were moved, a buffer in the GPU's memory
+// does not prove that traffic arrives.
 func (p *Proof) Answer() chain.Answer {
 	switch {
 	case p == nil:

@@ -15,9 +15,9 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// RemedyOf is the change for an importer that does not reach the memory, or whose prediction is unknown;
-// nil for an importer that reaches it. Where the kernel or its configuration decide, RemedyOf tries the
-// change: it predicts again for a machine that differs in this one respect.
+// RemedyOf returns the change for an importer that does not reach the memory, or whose prediction is
+// unknown; nil for an importer that reaches it. If the kernel or its configuration decides, RemedyOf
+// tries the change: it predicts again for a machine that differs in this one fact.
 func RemedyOf(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
 	p, v := judge(m, e, i)
 	switch {
@@ -101,7 +101,7 @@ func configDecides(m *machine.Machine, i drivers.Importer) bool {
 // anyNIC stands for a NIC's name in a command. Pair puts it there.
 const anyNIC = "NIC"
 
-// TakeSnapshot is the remedy where a dump of another tool lacks a file.
+// TakeSnapshot is the remedy if the dump of another tool lacks a file.
 const TakeSnapshot = "take a snapshot on the node itself: it has the drivers and the kernel as well"
 
 // GoneGPU is the remedy for a GPU that does not answer on PCI.
@@ -182,7 +182,8 @@ func passDMA(m *machine.Machine) *chain.Remedy {
 	return &chain.Remedy{Change: "let the IOMMU pass DMA through", Command: m.CPU.PassThrough(), Weakens: "a device can reach all memory of the host"}
 }
 
-// XeRemedy names the other driver of Intel's GPUs.
+// XeRemedy returns the remedy to let xe drive a GPU of i915. It has a command if the GPU's device ID is
+// known.
 func XeRemedy(m *machine.Machine, e drivers.Exporter) *chain.Remedy {
 	r := &chain.Remedy{
 		Change:  "let the driver xe have the GPU, if it knows it: i915 exports system memory only",
@@ -213,12 +214,13 @@ func openWay(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i dri
 	return &r
 }
 
-// OpenPorts is the kernel's parameter that stops ports from redirecting. The kernel uses only the
-// last list on its command line, and reads it up to the first entry that it does not understand:
-// the new list has the new ports first, then the ports that are on the command line already. The
-// kernel separates ports by ";", which ends a command in GRUB.
+// OpenPorts returns the remedy with the kernel's parameter that stops ports from redirecting. The kernel
+// uses only the last list on its command line, and reads it up to the first entry that it does not
+// understand. So the list has the new ports first, and then the ports that are on the command line
+// already. The kernel separates ports by ";", which ends a command in GRUB.
 //
-// Ports that need a certain ACS on this machine are not opened: see [PlannedRemedy].
+// If the machine's plan decides the ACS of one of the ports, OpenPorts returns PlannedRemedy instead. If
+// the command line has all ports already, the remedy has no command.
 func OpenPorts(m *machine.Machine, ports []string) chain.Remedy {
 	if r := PlannedRemedy(m, ports); r != nil {
 		return *r
@@ -260,7 +262,7 @@ func allOpened(ports, opened []string) bool {
 	return true
 }
 
-// Redirecting are the ports that redirect the traffic of any pair, each once.
+// Redirecting returns the ports that redirect the traffic of any pair, each once.
 func Redirecting(pairs []Pair) []string {
 	var out []string
 	for _, p := range pairs {
@@ -273,8 +275,8 @@ func Redirecting(pairs []Pair) []string {
 	return out
 }
 
-// Gains reports a pair that is better with open ports: its traffic passes them, or they keep the pair from
-// being direct, perhaps together with another cause.
+// Gains reports whether a pair is better if ports do not redirect: its traffic passes such ports, or they
+// keep the pair from being direct, perhaps together with another cause.
 func Gains(m *machine.Machine, p Pair) bool {
 	switch {
 	case len(p.Prediction.Decision.Redirects) == 0:
@@ -287,7 +289,8 @@ func Gains(m *machine.Machine, p Pair) bool {
 	return registers(newer, e, i)
 }
 
-// Combine gives all pairs whose remedy opens ports the same parameter, with the ports of all of them.
+// Combine gives all pairs whose remedy stops ports from redirecting the same parameter, with the ports of
+// all these pairs.
 func Combine(m *machine.Machine, pairs []Pair) {
 	var bad []Pair
 	for _, p := range pairs {
@@ -304,11 +307,12 @@ func Combine(m *machine.Machine, pairs []Pair) {
 	}
 }
 
-// Opens reports a pair whose remedy opens ports.
+// Opens reports whether the pair's remedy stops ports from redirecting (pci=disable_acs_redir=).
 func (p Pair) Opens() bool {
 	return p.Remedy != nil && strings.HasPrefix(p.Remedy.Command, OpenParameter)
 }
 
+// OpenParameter is the kernel's parameter that stops ports from redirecting. A list of ports follows it.
 const OpenParameter = "pci=disable_acs_redir="
 
 // otherKernel tries the same kernel with other options, then the newest one

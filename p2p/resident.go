@@ -10,14 +10,15 @@ import (
 // needs no privileges.
 type Resident struct {
 	Size          int64 // of the buffer
-	Without       int64 // before the buffer was allocated
+	Without       int64 // the count before the buffer was allocated
 	Before, After int64 // the registration
-	Err           error // why the numbers are not known
+	Err           error // why the counts are not known
 }
 
-// Judge says whether the buffer stayed. The result is unknown if the driver does not count the
-// buffer, as amdgpu does not before a program uses it, or if other memory was freed. The count is
-// the whole process's: it speaks for the buffer only if it grew when the buffer was allocated.
+// Judge says whether the buffer stayed in the GPU's memory. The count is that of the whole
+// process: it is evidence about the buffer only if it grew when the buffer was allocated. The
+// result is unknown if the driver does not count the buffer, as amdgpu does not before a program
+// uses it, or if other memory was freed.
 func (r *Resident) Judge() (Result, string) {
 	switch {
 	case r == nil:

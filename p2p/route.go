@@ -11,15 +11,15 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Route is the way of traffic at a port, by mlx5's table (mlx5_umem_needs_ats(), mlx5_ib.h). It depends on
-// the port's redirect bits and on the NIC's ATS and relaxed ordering.
+// Route says which way traffic takes at a port, by mlx5's table (mlx5_umem_needs_ats(), mlx5_ib.h). It
+// depends on the port's redirect bits and on the NIC's ATS and relaxed ordering.
 type Route int
 
 // The routes, the worst last.
 const (
 	RouteGood       Route = iota
-	RouteTranslated       // requests go the short way because the NIC has translated them
-	RouteOpen             // it depends on whether the application registers with relaxed ordering
+	RouteTranslated       // requests take the short way, because they have translated addresses
+	RouteOpen             // the way depends on whether the application registers with relaxed ordering
 	RouteSlow             // all of it goes to the root
 	RouteLost             // requests and completions take different ways
 )
@@ -29,7 +29,7 @@ const redirecting = pci.ACSRequestRedirect | pci.ACSCompletionRedirect | pci.ACS
 // order is how a NIC sends requests.
 type order struct{ ats, relaxed bool }
 
-// Sends reads how a NIC sends requests: with ATS on, and with relaxed ordering.
+// Sends reads whether a NIC may send requests with translated addresses (ATS), and with relaxed ordering.
 func Sends(m *machine.Machine, nic pciaddr.Addr) (ats, relaxed bool, err error) {
 	o, err := nicOrder(m, nic)
 	return o.ats, o.relaxed, err
@@ -63,8 +63,9 @@ func routeOfPort(c pci.ACSBits, nic order) Route {
 	return RouteOf(c&pci.ACSCompletionRedirect != 0, c&pci.ACSRequestRedirect != 0, c&pci.ACSDirectTranslated != 0, nic.ats, nic.relaxed)
 }
 
-// RouteOf is the route by a port's bits for redirection and translated requests, and by the NIC's address
-// translation (ATS) and relaxed ordering.
+// RouteOf returns the route at a port that redirects completions and requests, and lets translated
+// requests pass, as the first three arguments say, for a NIC with ATS and relaxed ordering on, as the
+// last two say.
 func RouteOf(completions, requests, translated, ats, relaxed bool) Route {
 	switch {
 	case !completions && !requests:
@@ -88,8 +89,8 @@ func RouteOf(completions, requests, translated, ats, relaxed bool) Route {
 	return RouteSlow
 }
 
-// RouteRemedy names the settings that send requests and completions the same way, and that are not on
-// already.
+// RouteRemedy returns a remedy with the settings that send requests and completions the same way, without
+// those that are on already.
 func RouteRemedy(bits pci.ACSBits, ats, relaxed bool) *chain.Remedy {
 	good := func(ats, relaxed bool) bool { return routeOfPort(bits, order{ats, relaxed}) <= RouteOpen }
 	const off = "turn the port's redirection off"
@@ -104,5 +105,5 @@ func RouteRemedy(bits pci.ACSBits, ats, relaxed bool) *chain.Remedy {
 	return &chain.Remedy{Change: off, Weakens: "devices below it reach each other past the IOMMU"}
 }
 
-// Relaxing is the cost of relaxed ordering.
+// Relaxing describes what relaxed ordering costs.
 const Relaxing = "a later write may arrive before an earlier one; where the kernel turned it off for a faulty root port (Xeon E5 v3 and v4), leave it off"

@@ -12,14 +12,15 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Translating is the kernel's parameter for an IOMMU that translates, and UndoesPT its cost.
+// Translating is the kernel's parameter for an IOMMU that translates. UndoesPT describes what the
+// parameter costs.
 const (
 	Translating = "iommu.passthrough=0"
 	UndoesPT    = "it undoes iommu=pt: all DMA is translated then, and ISO-IOMMU-MODE warns about that"
 )
 
-// Translate is the remedy for a NIC whose address bits do not reach a BAR. If no IOMMU is on, the way to
-// turn it on depends on the processor.
+// Translate returns the remedy for a NIC that has too few address bits for a BAR: an IOMMU that
+// translates. If no IOMMU is on, the way to turn it on depends on the processor.
 func Translate(m *machine.Machine, nic pciaddr.Addr) chain.Remedy {
 	const lower = "let the firmware place the BARs lower, or "
 	r := chain.Remedy{Change: lower + "let the IOMMU translate", Command: Translating, Weakens: UndoesPT}

@@ -17,10 +17,11 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Watch is the record of the kernel's log and of error counters while a pair was tried.
+// Watch has the new lines of the kernel's log and the changes of error counters while a pair was
+// tried.
 type Watch struct {
-	// Lines are the lines of the kernel's log that name a device on the way, or that a check looks for.
-	// Others is the number of other lines.
+	// Lines are the new lines of the kernel's log that name a device on the way, or that a check
+	// looks for. Others is the number of the other new lines.
 	Lines  []string
 	Others int
 	LogErr error // why a part of the log is missing
@@ -29,7 +30,7 @@ type Watch struct {
 	// Losses are the NIC's counters of lost packets that grew: "mlx5_0/1: 3 out_of_sequence". The
 	// traffic of a proof does not leave its port: other traffic can make them grow.
 	Losses []string
-	// Counted says that the kernel counts the errors of a device on the way.
+	// Counted says that the kernel counts link errors of at least one device on the way.
 	Counted bool
 	Fatal   bool // a counter of uncorrectable errors grew
 
@@ -37,7 +38,7 @@ type Watch struct {
 	// it is not known.
 	Last *uint64
 
-	Speed float64 // the highest of the GPU's link in GT/s that Look saw; 0 if it saw none
+	Speed float64 // the highest speed of the GPU's link that Look has seen, in GT/s; 0 if Look has seen none
 }
 
 // Watcher watches the kernel's log, and the counters of link errors and lost packets.
@@ -140,8 +141,8 @@ func (w *Watcher) Stop() Watch {
 	return out
 }
 
-// Look reads the speed of the GPU's link. The caller calls it while bytes move: an idle GPU may have
-// slowed its link down.
+// Look reads the speed of the GPU's link. The caller calls it while bytes move, because an idle
+// GPU may slow its link down.
 func (w *Watcher) Look() {
 	if w.gpu == nil {
 		return
@@ -203,7 +204,8 @@ func (w *Watcher) counters() map[string]uint64 {
 	return out
 }
 
-// Judged reports lines that checks look for: faults of the IOMMU, and others.
+// Judged reports whether Lines has faults of the IOMMU, and whether it has other lines that checks
+// look for.
 func (w Watch) Judged() (faults, hits bool) {
 	for _, line := range w.Lines {
 		for _, p := range Patterns {
@@ -216,5 +218,5 @@ func (w Watch) Judged() (faults, hits bool) {
 	return faults, hits
 }
 
-// Where is the file with the log.
+// Where returns the name of the log's file.
 func (w Watch) Where() []string { return []string{"/dev/kmsg"} }

@@ -11,25 +11,26 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Way is the highest rate from a GPU to a NIC that the slowest link between the two allows. A root
-// complex, the link between sockets or the devices themselves can be slower.
+// Way is the highest rate between a GPU and a NIC that the links between the two allow. A root complex,
+// the link between sockets or the devices themselves may be slower.
 type Way struct {
 	Rate    uint64       // bytes a second in each direction; 0 if no link's is known
-	Slowest pciaddr.Addr // the link from this function upwards
+	Slowest pciaddr.Addr // the PCI function below the slowest link
 	Ends    uint64       // the lower of the two rates of the GPU's and the NIC's own links; 0 if not known
-	// Narrow reports that a link between those two carries less than they can,
-	// although it is as fast as its own ends.
+	// Narrow says that a link between those two carries less than they do, although it is as fast as
+	// its own ends allow.
 	Narrow bool
 }
 
-// WayOf follows the links of a pair, by functions that read returns. It is false where the links are not
-// known: off PCI, in a guest, where the kind of a port cannot be read, as without root, and where it is
-// not known whether a port redirects and that changes the rate.
+// WayOf follows the links between the two devices of a pair; read returns the PCI functions on the way.
+// It returns false if the links are not known: for a device that is on no PCI bus, in a guest, if the
+// kind of a port cannot be read, as without root, or if it is not known whether a port redirects and
+// the rate depends on it.
 func WayOf(m *machine.Machine, p Pair, read func(pciaddr.Addr) (machine.Function, error)) (Way, bool) {
 	return wayOf(m, p, read, false)
 }
 
-// BestWay is Way with all links as fast as both of their ends could have them.
+// BestWay is WayOf for links at the highest speed and width that both of their ends support.
 func BestWay(m *machine.Machine, p Pair, read func(pciaddr.Addr) (machine.Function, error)) (Way, bool) {
 	return wayOf(m, p, read, true)
 }

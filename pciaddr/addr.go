@@ -16,7 +16,8 @@ type Addr struct {
 	Function uint8 // 0 to 7
 }
 
-// Parse reads "0000:03:00.0", and "03:00.0" as of domain 0.
+// Parse reads an address such as "0000:03:00.0". Without a domain, as in
+// "03:00.0", the domain is 0.
 func Parse(s string) (Addr, error) {
 	var a Addr
 	bad := func() (Addr, error) {
@@ -56,7 +57,7 @@ func (a Addr) String() string {
 // MarshalText makes an Addr a string in JSON.
 func (a Addr) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText reads an address as Parse does.
 func (a *Addr) UnmarshalText(text []byte) error {
 	parsed, err := Parse(string(text))
 	if err != nil {

@@ -7,30 +7,30 @@ import (
 	"strings"
 )
 
-// Inputs is what was seen of one mapping. The zero value of a field means that
-// it was not seen.
+// Inputs has what a watcher has seen of one mapping. The zero value of a field means
+// that the watcher has not seen it.
 type Inputs struct {
-	Mapped bool // the kernel returned a scatter list
-	Errno  int  // why it did not, as a positive number
+	Mapped bool // the kernel has returned a scatter list
+	Errno  int  // if not Mapped: the kernel's error, as a positive number
 
-	DMA   View // addresses given to the device
+	DMA   View // the addresses that the kernel has given to the device
 	Pages View // physical addresses of the pages in the scatter list
-	// PagesOpaque is how many bytes have page structures whose addresses
-	// could not be told.
+	// PagesOpaque is the number of bytes whose pages have addresses that the watcher
+	// could not read.
 	PagesOpaque uint64
 	Resources   View // physical addresses given to dma_map_resource, or in the exporter's vector
 
 	BusFlag     bool    // an entry has SG_DMA_BUS_ADDRESS
 	SwiotlbFlag bool    // an entry has SG_DMA_SWIOTLB
-	Displaced   uint64  // bytes whose DMA address is not their page's, with nothing translating
+	Displaced   uint64  // bytes whose DMA address is not that of their page, although nothing translates
 	MapType     MapType // the kernel's decision, if it was seen
-	Reach       MapType // which way the kernel told the exporter that there is
+	Reach       MapType // the answer that the kernel gave to the exporter about the way
 	Translation Translation
 
 	PeerAllowed Answer // dma_buf_attachment.peer2peer after the exporter's attach
 	Exporter    string // the exporter's driver: "amdgpu"
 	Importer    string // the importer's PCI function, "" if it has none
-	Moved       bool   // move_notify or invalidate_mappings since
+	Moved       bool   // the exporter has moved the buffer since: move_notify or invalidate_mappings
 	Lost        string // the events that the watcher lost, in words; "" if it lost none
 	Preexisting bool   // mapped before the watcher began
 }
@@ -42,10 +42,10 @@ var vetoes = map[string]bool{"amdgpu": true, "xe": true}
 
 // Decide says where the bytes are. m is the machine's memory map.
 //
-// It reads its inputs in this order: the mapping failed; something was lost;
-// the buffer moved; bounce buffers; physical addresses that the exporter handed
-// in; bus addresses; pages; addresses that nothing translates. If none of these
-// decides, the answer is Unknown.
+// The first of these inputs that applies decides: the mapping failed; the watcher lost
+// events; the buffer moved; bounce buffers; physical addresses that the exporter has
+// passed to the kernel; bus addresses; pages; addresses that nothing translates. If
+// none applies, the answer is Unknown.
 func Decide(in Inputs, m *Machine) Placement {
 	p := decide(in, m)
 	p.Evidence = in

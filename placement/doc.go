@@ -4,11 +4,11 @@
 // evidence.
 //
 // A successful registration proves nothing about placement: drivers move a
-// buffer to system memory and report success. This package holds the answer's
-// type ([Placement]), the rule that makes it from what the kernel was seen to
-// do ([Decide], a pure function), and the interface through which a tracer
-// gives it to a program ([Prover]). It imports nothing of this module, so that
-// a program that moves data does not carry a tracer.
+// buffer to system memory and report success. This package has the type of the
+// answer ([Placement]), the rule that makes the answer from what a watcher has
+// seen of the kernel ([Decide], a pure function), and the interface by which a
+// program gets it from a tracer ([Prover]). It imports nothing of this module,
+// so that a program that moves data does not link a tracer.
 //
 // # Memory and route
 //

@@ -23,7 +23,7 @@ func (r Range) End() uint64 {
 	return ^uint64(0)
 }
 
-// Contains reports whether all of other lies in r.
+// Contains reports whether all of other is in r.
 func (r Range) Contains(other Range) bool {
 	return other.Start >= r.Start && other.End() <= r.End() && other.Start+other.Size >= other.Start
 }
@@ -31,7 +31,7 @@ func (r Range) Contains(other Range) bool {
 // String writes the range as "0x1000+0x200".
 func (r Range) String() string { return fmt.Sprintf("%#x+%#x", r.Start, r.Size) }
 
-// Kind is what lies at a physical address.
+// Kind is the kind of memory at a physical address.
 type Kind int
 
 // The kinds of memory. The kernel programs count in the same order.
@@ -51,7 +51,7 @@ var kindNames = []string{"other", "RAM", "BAR", "coherent GPU memory"}
 // String returns the kind in words.
 func (k Kind) String() string { return name(kindNames, int(k)) }
 
-// MarshalText makes a Kind its words in JSON.
+// MarshalText makes a Kind a string in JSON: that of String.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
@@ -95,7 +95,7 @@ type Place struct {
 	High   uint64 `json:"high"` // first address behind the highest
 }
 
-// MarshalJSON leaves out the index if the place is no BAR, or several.
+// MarshalJSON leaves out the index unless the place is one BAR.
 func (p Place) MarshalJSON() ([]byte, error) {
 	type plain Place
 	v := struct {

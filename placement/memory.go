@@ -14,7 +14,7 @@ type Memory int
 // The verdicts on memory.
 const (
 	Unknown           Memory = iota // not proven; Placement.Reason says why
-	NotMapped                       // the kernel refused or has not mapped it yet
+	NotMapped                       // the kernel has refused the mapping, or has not made it yet
 	SystemMemory                    // all bytes in the host's RAM
 	PeerToPeer                      // all bytes behind a PCI BAR
 	Mixed                           // some behind a BAR, some in RAM
@@ -28,7 +28,7 @@ var memoryNames = []string{
 	"coherent GPU memory", "bounced", "stale",
 }
 
-// Proof is what a verdict rests on.
+// Proof is the kind of evidence for a verdict.
 type Proof int
 
 // The kinds of evidence, strongest first.
@@ -63,7 +63,7 @@ type MapType int
 
 // The decisions.
 const (
-	MapTypeUnseen         MapType = iota // the kernel was not seen deciding
+	MapTypeUnseen         MapType = iota // the watcher has not seen a decision
 	MapTypeNone                          // no peer-to-peer memory
 	MapTypeNotSupported                  // refused
 	MapTypeBusAddr                       // bus addresses, below a common switch
@@ -72,7 +72,8 @@ const (
 
 var mapTypeNames = []string{"unseen", "none", "not supported", "bus address", "through the host bridge"}
 
-// Translation says what lies between the importer's addresses and the bytes.
+// Translation says whether an IOMMU translates the addresses that the importer
+// uses.
 type Translation int
 
 // The states of the importer's IOMMU.
@@ -113,7 +114,7 @@ func parse(names []string, text []byte) (int, error) {
 // String returns the verdict in words, "peer-to-peer".
 func (m Memory) String() string { return name(memoryNames, int(m)) }
 
-// MarshalText makes a Memory its words in JSON.
+// MarshalText makes a Memory a string in JSON: that of String.
 func (m Memory) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
@@ -126,7 +127,7 @@ func (m *Memory) UnmarshalText(text []byte) error {
 // String returns the evidence in words, "physical address".
 func (p Proof) String() string { return name(proofNames, int(p)) }
 
-// MarshalText makes a Proof its words in JSON.
+// MarshalText makes a Proof a string in JSON: that of String.
 func (p Proof) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
@@ -139,7 +140,7 @@ func (p *Proof) UnmarshalText(text []byte) error {
 // String returns the route in words.
 func (r Route) String() string { return name(routeNames, int(r)) }
 
-// MarshalText makes a Route its words in JSON.
+// MarshalText makes a Route a string in JSON: that of String.
 func (r Route) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
@@ -152,7 +153,7 @@ func (r *Route) UnmarshalText(text []byte) error {
 // String returns the decision in words.
 func (m MapType) String() string { return name(mapTypeNames, int(m)) }
 
-// MarshalText makes a MapType its words in JSON.
+// MarshalText makes a MapType a string in JSON: that of String.
 func (m MapType) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
@@ -165,7 +166,7 @@ func (m *MapType) UnmarshalText(text []byte) error {
 // String returns the state in words.
 func (t Translation) String() string { return name(translationNames, int(t)) }
 
-// MarshalText makes a Translation its words in JSON.
+// MarshalText makes a Translation a string in JSON: that of String.
 func (t Translation) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
@@ -178,7 +179,7 @@ func (t *Translation) UnmarshalText(text []byte) error {
 // String returns "yes", "no" or "unknown".
 func (a Answer) String() string { return name(answerNames, int(a)) }
 
-// MarshalText makes an Answer its words in JSON.
+// MarshalText makes an Answer a string in JSON: that of String.
 func (a Answer) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
@@ -197,7 +198,8 @@ var (
 	_ encoding.TextUnmarshaler = (*Answer)(nil)
 )
 
-// Any asks about each of a list: Yes if one answer is Yes, No if all are No.
+// Any asks about each of a list, and returns Yes if one answer is Yes, No if
+// all are No, and otherwise AnswerUnknown.
 func Any[T any](list []T, ask func(T) Answer) Answer {
 	out := No
 	for _, x := range list {

@@ -11,11 +11,11 @@ import (
 type Placement struct {
 	Memory Memory  `json:"memory"`
 	Proof  Proof   `json:"proof"`
-	Places []Place `json:"places,omitempty"` // what lies where, with bytes
+	Places []Place `json:"places,omitempty"` // the number of bytes in each place
 	Errno  int     `json:"errno,omitempty"`  // of NotMapped, positive
 	// Reason is why Memory is Unknown, Stale, Bounced or NotMapped.
 	Reason string `json:"reason,omitempty"`
-	// Likely is what an Unknown suggests, and is never proof.
+	// Likely is what the evidence of an Unknown suggests. It is never proof.
 	Likely Memory `json:"likely,omitzero"`
 
 	Route       Route  `json:"route"`
@@ -39,8 +39,9 @@ func (p Placement) Direct() Answer {
 	return AnswerUnknown
 }
 
-// GPU reports whether all bytes behind BARs belong to GPUs. Peer-to-peer with
-// a BAR of the importer itself or of some other device is not GPU memory.
+// GPU reports whether all bytes behind BARs are in BARs of GPUs. The BAR of a
+// peer-to-peer placement may also be the importer's own, or that of another
+// device.
 func (p Placement) GPU() bool {
 	if p.Memory != PeerToPeer && p.Memory != Mixed {
 		return false
@@ -57,7 +58,7 @@ func (p Placement) GPU() bool {
 	return found
 }
 
-// String says the verdict, what it rests on and the route:
+// String returns the verdict, its evidence and the route in one line:
 //
 //	peer-to-peer: 0000:03:00.0 BAR 2 (physical address), through the root complex
 //	mixed: 65536 bytes in 0000:03:00.0 BAR 2, 4096 bytes in RAM (struct page)

@@ -9,19 +9,20 @@ type Count struct {
 	High  uint64 `json:"high"` // first address behind the highest
 }
 
-// View is one look at a mapping's addresses: those given to the device, those
-// of the pages, or those that the exporter asked to have mapped.
+// View has the addresses of a mapping of one kind: those given to the device,
+// those of the pages, or those that the exporter asked the kernel to map.
 type View struct {
 	// Ranges are the first merged ranges, in order.
 	Ranges []Range `json:"ranges,omitempty"`
-	// Dropped says that there were more ranges than were kept. Counts then
-	// has the sums of all.
+	// Dropped says that Ranges lacks some ranges, because there were too many.
+	// Counts and Bytes are of all of them.
 	Dropped bool `json:"dropped,omitempty"`
-	// Counts are sums over everything that was looked at, by Kind.
+	// Counts are sums over all addresses that the watcher has read, by Kind.
 	Counts [Kinds]Count `json:"counts"`
-	// Bytes is the total over everything that was looked at.
+	// Bytes is the sum over all addresses that the watcher has read.
 	Bytes uint64 `json:"bytes"`
-	// Unread says that the walk ended early: nothing is known of the rest.
+	// Unread says that the watcher has not read all addresses. Nothing is known
+	// of the others.
 	Unread bool `json:"unread,omitempty"`
 }
 
@@ -34,7 +35,7 @@ func ViewOf(ranges ...Range) View {
 	return v
 }
 
-// Empty reports that nothing was seen.
+// Empty reports a view without addresses.
 func (v View) Empty() bool { return v.Bytes == 0 }
 
 // places sums the view up by place. If ranges were dropped, the counts that

@@ -37,7 +37,7 @@ func TestVMConnectTraced(t *testing.T) {
 			if d.Remote.Why != local.Path+": "+local.Why || d.Remote.Staged {
 				t.Errorf("connect says of serve: %+v", d.Remote)
 			}
-			if d.Local.Path != "direct" || d.Local.Placement != nil || !strings.Contains(d.Local.Why, "was not looked at (--trace does)") {
+			if d.Local.Path != "direct" || d.Local.Placement != nil || !strings.Contains(d.Local.Why, "is not known (--trace shows it)") {
 				t.Errorf("connect, which nobody watched: %+v", d.Local)
 			}
 			// bench calls what it measures by the same name.

@@ -292,7 +292,7 @@ func (a *app) confine() (release func(), err error) {
 // directory that the files seem to have.
 func (a *app) openCopy() (done func(), err error) {
 	if a.source.Root+a.source.Sys+a.source.Proc != "" {
-		return nil, errors.New("--snapshot and --lspci have a machine each: leave out --root, --sysfs and --proc")
+		return nil, errors.New("--snapshot and --lspci describe a machine of their own: leave out --root, --sysfs and --proc")
 	}
 	var dir string
 	if a.lspciFile != "" {

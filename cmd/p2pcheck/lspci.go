@@ -21,11 +21,11 @@ func (a *app) inputs() error {
 	}
 	switch {
 	case a.lspciFile != "" && a.snapshotFile != "":
-		return errors.New("--lspci and --snapshot: each has a machine, give one of them")
+		return errors.New("--lspci and --snapshot each describe a machine: give one of them")
 	case a.lspciTree != "" && a.lspciFile == "":
 		return fmt.Errorf("--lspci-tree has the tree only: give --lspci FILE beside it, of `%s`", lspci.Command)
 	case standards > 1:
-		return errors.New("--snapshot -, --lspci -, --lspci-tree - and --baseline -: the standard input is one file")
+		return errors.New("only one of --snapshot -, --lspci -, --lspci-tree - and --baseline - can read the standard input")
 	}
 	return nil
 }

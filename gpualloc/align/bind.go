@@ -4,30 +4,31 @@ package align
 
 // Descriptor is what an export returned.
 type Descriptor struct {
-	// Size is the dma-buf's own size, from lseek(2), in bytes: not what was
-	// asked for.
+	// Size is the dma-buf's own size in bytes, from lseek(2). It may differ
+	// from the size that was asked for.
 	Size uint64
-	// Offset is where in the dma-buf the runtime says the exported range
-	// begins. Reported tells an offset of 0 from none.
+	// Offset is the offset in the dma-buf at which the exported range begins,
+	// as the runtime reports it. Reported is false if the runtime reports none.
 	Offset   uint64
 	Reported bool
-	// Proven: the runtime was asked for another address of the allocation, and
-	// the offset it reported moved along.
+	// Proven says that for another address of the allocation the runtime
+	// reported an offset that differs by as much as the address.
 	Proven bool
 }
 
-// MR is what to register: Length bytes of the dma-buf from Offset on, at IOVA.
+// MR says what to register: Length bytes of the dma-buf from Offset on, at
+// IOVA.
 type MR struct {
 	Offset, Length, IOVA uint64
-	// Lead is how many bytes before the memory the MR begins, less than a
-	// page. It is 0 unless the importer demands a page-aligned IOVA.
+	// Lead is the number of bytes of the MR that lie before the memory, less
+	// than a page. It is 0 unless the rule is PageAligned.
 	Lead uint64
 }
 
-// Bind places the piece's MR in the descriptor that the export returned.
+// Bind returns the piece's MR in the descriptor that the export has returned.
 //
-// Errors: [ErrShort] if the descriptor ends too early, [ErrOffset] if its size
-// contradicts the offset, [ErrAlignment] if the kernel would refuse the
+// Errors: [ErrShort] if the descriptor ends before the memory does, [ErrOffset]
+// if the offset is not certain, [ErrAlignment] if the kernel would refuse the
 // offset.
 func (p Piece) Bind(d Descriptor) (MR, error) {
 	begin, err := p.begin(d)

@@ -4,12 +4,12 @@
 // already owns: the ranges to ask the GPU's runtime for, the offset of the memory
 // in each descriptor, and the IOVA and length of the MR on it.
 //
-// It computes and does nothing else. [Solve] answers which exports to make,
-// one [Piece] each. After an export, [Piece.Bind] compares the plan with what
-// really came back, the descriptor's size above all, before any ioctl sees it:
-// a descriptor that covers only the first of many segments, or a whole block
-// although a part was asked for, registers without an error and then moves the
-// wrong bytes.
+// The package only computes. [Solve] returns which exports to make: a [Piece]
+// for each. After an export, [Piece.Bind] compares the plan with the
+// descriptor, above all with its size, before the descriptor is registered. A
+// descriptor of only the first of many segments, or of a whole block where a
+// part was asked for, would register without an error, and the NIC would move
+// the wrong bytes.
 //
 // The rules come from the CUDA driver API (cuMemGetHandleForAddressRange:
 // address and size are multiples of the host's page size), the ROCm runtime

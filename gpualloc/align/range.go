@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// Range is Length bytes of an address space from Addr on. It may end at the
-// very top of the address space and not wrap around it.
+// Range is Length bytes of an address space from Addr on. It may reach the last
+// address, but not wrap around.
 type Range struct{ Addr, Length uint64 }
 
 // last is the address of the last byte. The range must not be empty.
@@ -17,7 +17,7 @@ func (r Range) last() uint64 { return r.Addr + (r.Length - 1) }
 // valid: not empty, and no wrap around the top.
 func (r Range) valid() bool { return r.Length > 0 && r.Length-1 <= math.MaxUint64-r.Addr }
 
-// Contains reports whether all of o lies in r.
+// Contains reports whether all of o is in r.
 func (r Range) Contains(o Range) bool {
 	return r.valid() && o.valid() && o.Addr >= r.Addr && o.last() <= r.last()
 }

@@ -11,76 +11,79 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
-// What [Solve] and [Piece.Bind] refuse for, beside dmabuf.ErrRange. All come
-// in a *dmabuf.Error with the numbers.
+// The errors of Solve and Piece.Bind, besides dmabuf.ErrRange. Each is in a
+// *dmabuf.Error with the numbers.
 var (
-	// ErrShort: the descriptor ends before the memory does.
+	// ErrShort means that the descriptor ends before the memory does.
 	ErrShort = errors.New("the descriptor does not cover the memory")
-	// ErrOffset: where in the descriptor the memory begins cannot be known.
+	// ErrOffset means that the offset of the memory in the descriptor is not
+	// certain.
 	ErrOffset = errors.New("the memory's offset in the descriptor is not certain")
-	// ErrAlignment: offset and IOVA disagree below the page size.
+	// ErrAlignment means that offset and IOVA differ modulo the page size.
 	ErrAlignment = errors.New("offset and IOVA are aligned differently")
 )
 
-// Rule is what a runtime's export call returns a descriptor of.
+// Rule says of which memory a runtime's export call returns a descriptor.
 type Rule int
 
 // The rules.
 const (
-	// Exact: of the range that was asked for, which is a multiple of the
-	// granule at both ends (cuMemGetHandleForAddressRange).
+	// Exact is a descriptor of the range that was asked for, whose two ends are
+	// multiples of the granule (cuMemGetHandleForAddressRange).
 	Exact Rule = iota
-	// Whole: of the allocation that holds the address, or of something larger
-	// around it. The runtime reports the offset (hsa_amd_portable_export_dmabuf),
-	// or the descriptor begins where the allocation does
-	// (zeMemGetAllocProperties).
+	// Whole is a descriptor of the allocation that holds the address, or of a
+	// larger buffer that holds the allocation. The runtime reports the offset
+	// (hsa_amd_portable_export_dmabuf), or the descriptor begins where the
+	// allocation does (zeMemGetAllocProperties).
 	Whole
 )
 
-// IOVARule is what the importer demands of an MR's IOVA.
+// IOVARule says which IOVAs the importer accepts for an MR.
 type IOVARule int
 
 // The rules.
 const (
-	// SameAddress: any IOVA does, so it is the memory's own address.
+	// SameAddress means that the importer accepts any IOVA. The IOVA is then
+	// the memory's own address.
 	SameAddress IOVARule = iota
-	// PageAligned: the IOVA is a multiple of the page size (mlx5's data-direct
-	// path). The MR then begins up to a page before the memory.
+	// PageAligned means that the IOVA must be a multiple of the page size
+	// (mlx5's data-direct path). The MR then begins less than a page before the
+	// memory.
 	PageAligned
 )
 
-// Request is a question to [Solve].
+// Request says what Solve is to solve.
 type Request struct {
-	// Memory is what the caller owns and wants registered.
+	// Memory is the memory that the caller owns, and is to be registered.
 	Memory Range
-	// Allocations hold it: one for ordinary allocations, one per mapping for
-	// the virtual memory APIs, in any order. Those that do not touch Memory are
-	// left out of the answer. Empty stands for not known, which [Whole] cannot
-	// work with.
+	// Allocations are those that hold Memory, in any order: one for ordinary
+	// memory, one for each mapping of the virtual memory APIs. Solve ignores
+	// those that do not overlap Memory. Empty means that they are not known;
+	// the rule Whole needs them.
 	Allocations []Range
-	// Page is the host's page size, Granule what exports are multiples of; 0
-	// stands for Page. Both are powers of two, in bytes.
+	// Page is the host's page size. Exports are multiples of Granule; 0 stands
+	// for Page. Both are powers of two, in bytes.
 	Page, Granule uint64
 	Rule          Rule
 	IOVA          IOVARule
-	// Join: one export may span neighbouring allocations.
+	// Join says that one export may span neighbouring allocations.
 	Join bool
-	// MaxLength splits what is longer into pieces with an export of their own,
-	// in bytes, rounded down to the granule; 0 does not. An IOMMU that
+	// MaxLength is the longest piece in bytes, rounded down to the granule; 0
+	// is no limit. Each piece has an export of its own, because an IOMMU that
 	// translates maps all of a descriptor, however little of it an MR covers.
-	// [Whole] cannot split an export: there, it only splits MRs.
+	// With the rule Whole, MaxLength splits only the MRs.
 	MaxLength uint64
 }
 
 // Piece is one export and one MR.
 type Piece struct {
-	// Memory is the part of the request's memory that the piece serves.
+	// Memory is the part of the request's memory that the piece covers.
 	Memory Range
-	// Export is what to ask the runtime for.
+	// Export is the range to export by the runtime.
 	Export Range
-	// Spill is how many bytes of Export belong to none of the allocations
-	// given: neighbours of the memory that share its first or last page. The
-	// MR does not cover them.
+	// Spill is the number of bytes of Export that belong to none of the
+	// request's allocations: bytes of other allocations in the first or the
+	// last page of the memory. The MR does not cover them.
 	Spill uint64
 
 	page, granule uint64
@@ -92,8 +95,10 @@ func refuse(err error, remedy, format string, args ...any) error {
 	return &dmabuf.Error{Op: "align", Detail: fmt.Sprintf(format, args...), Remedy: remedy, Err: err}
 }
 
-// Solve answers which exports and MRs serve the memory, in address order.
-// Together the pieces' Memory is exactly the request's.
+// Solve returns the exports and MRs for the memory, in the order of addresses.
+// The Memory of all pieces together is the request's. Errors: dmabuf.ErrRange
+// for memory that the allocations do not hold, and for sizes that are not
+// valid.
 func Solve(r Request) ([]Piece, error) {
 	if r.Granule == 0 {
 		r.Granule = r.Page

@@ -10,17 +10,17 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Device is a GPU as CUDA sees it: CUDA_VISIBLE_DEVICES chooses and orders.
+// Device is a GPU in CUDA's list, which CUDA_VISIBLE_DEVICES selects and orders.
 type Device struct {
-	Ordinal       int          `json:"ordinal"` // what "cuda:0" counts
+	Ordinal       int          `json:"ordinal"` // the number in the spec "cuda:0"
 	Name          string       `json:"name"`    // "NVIDIA H100 80GB HBM3"
 	UUID          string       `json:"uuid"`    // "GPU-01234567-89ab-cdef-0123-456789abcdef", of a MIG instance "MIG-…"
 	PCI           pciaddr.Addr `json:"pci"`
 	TotalMem      int64        `json:"total_mem"`  // bytes
 	Compute       [2]int       `json:"compute"`    // compute capability: 9, 0
-	Integrated    bool         `json:"integrated"` // shares the machine's memory (Tegra)
-	VMM           bool         `json:"vmm"`        // has the virtual memory API
-	VMMRDMA       bool         `json:"vmm_rdma"`   // and it can ask for memory that RDMA devices reach
+	Integrated    bool         `json:"integrated"` // the GPU uses the machine's memory (Tegra)
+	VMM           bool         `json:"vmm"`        // the GPU has the virtual memory API
+	VMMRDMA       bool         `json:"vmm_rdma"`   // the virtual memory API has memory that RDMA devices reach
 	DriverVersion int          `json:"driver_version"`
 	DMABuf        Support      `json:"dma_buf"`
 	// GPUDirectRDMA is the attribute GPU_DIRECT_RDMA_SUPPORTED; nil where the driver does not
@@ -38,8 +38,9 @@ type Support struct {
 	Remedy string   `json:"remedy,omitempty"`
 }
 
-// Devices lists the GPUs. The zero Env is the live system; its trees tell why
-// a GPU exports no dma-bufs.
+// Devices lists the GPUs. The zero Env is this machine: Devices reads in its file
+// trees why a GPU exports no dma-bufs. Without the library it returns an error that
+// is fs.ErrNotExist.
 func Devices(env gpualloc.Env) ([]Device, error) {
 	s, err := start()
 	if err != nil {

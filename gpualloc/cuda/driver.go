@@ -4,7 +4,7 @@ package cuda
 
 import "errors"
 
-// ErrNotBuilt is the answer of a build without cgo.
+// ErrNotBuilt is the error of a build without cgo.
 var ErrNotBuilt = errors.New("built without cgo: no CUDA")
 
 // device is a CUdevice, contextHandle a CUcontext, pointer a CUdeviceptr.

@@ -23,8 +23,8 @@ func (r Result) Name() string {
 // Error returns name and number: "CUDA_ERROR_NOT_SUPPORTED (801)".
 func (r Result) Error() string { return fmt.Sprintf("%s (%d)", r.Name(), int32(r)) }
 
-// Is makes results comparable with the errors that Go programs branch on:
-// errors.ErrUnsupported, fs.ErrPermission, fs.ErrNotExist and unix.ENOMEM.
+// Is reports whether the result means one of errors.ErrUnsupported,
+// fs.ErrPermission, fs.ErrNotExist and unix.ENOMEM.
 func (r Result) Is(target error) bool {
 	switch r {
 	case NotSupported, CompatNotSupported, StubLibrary:

@@ -22,15 +22,16 @@ type ExportOptions struct {
 	Name string
 	// Mapping says how the descriptors address the memory.
 	Mapping Mapping
-	// PageAlignedIOVA: the importer wants IOVAs that are multiples of the page
-	// size (mlx5's data-direct path). The MRs then begin up to a page early.
+	// PageAlignedIOVA is for an importer that needs IOVAs that are multiples of the
+	// page size (mlx5's data-direct path). The MRs then begin less than a page before
+	// the memory.
 	PageAlignedIOVA bool
-	// MaxLength splits the memory into exports of at most that many bytes; 0
-	// does not. An IOMMU that translates maps all of a descriptor.
+	// MaxLength is the longest export in bytes; longer memory gets several. 0 is no
+	// limit. An IOMMU that translates maps all of a descriptor.
 	MaxLength int64
 }
 
-// Exported is memory of the caller, exported.
+// Exported is exported memory of the caller.
 type Exported struct {
 	// Buffer is the memory, one segment for each export. Its Close closes the
 	// descriptors; the memory stays the caller's.
@@ -38,23 +39,24 @@ type Exported struct {
 	// MRs says what to register of each segment's dma-buf: offset, length and
 	// IOVA in bytes. Without PageAlignedIOVA it is the segment.
 	MRs []align.MR
-	// Mapping is what the descriptors have.
+	// Mapping is the mapping that the descriptors have.
 	Mapping Mapping
 }
 
-// Export exports length bytes of device memory at ptr, which the caller owns:
-// from cuMemAlloc, the virtual memory API (any number of mappings) or whatever
-// a framework uses of these, at any address and length. The memory must stay
-// allocated and mapped until the buffer is closed and every MR on it too. A
-// mapping that changes needs a new export.
+// Export exports length bytes of device memory at ptr, which the caller owns: from
+// cuMemAlloc, the virtual memory API (any number of mappings) or a framework that uses
+// one of these, at any address and length. The memory must stay allocated and mapped
+// until the Buffer and every MR on it are closed. If a mapping changes, export the
+// memory again. The caller closes the Exported.
 //
-// What takes more than BAR 1 has is refused. How much of BAR 1 is free only NVML knows:
-// nvml.CheckBAR1 tells, of the buffer and before it is registered, whether it fits.
+// Export refuses memory that is larger than BAR 1 (dmabuf.ErrLimit). It does not know
+// how much of BAR 1 is free: before the buffer is registered, nvml.CheckBAR1 says
+// whether the buffer fits.
 //
-// It refuses managed memory, whose pages migrate, memory of the host, memory of
-// several GPUs, memory that is not allocated as a whole, and pointers that CUDA
-// does not know, such as freed ones. Errors are *dmabuf.Error with a [Result],
-// dmabuf.ErrRange or dmabuf.ErrLimit, or those of package align.
+// It also refuses managed memory, whose pages migrate, memory of the host or of several
+// GPUs, a range of which a part is not allocated, and pointers that CUDA does not know,
+// such as freed ones. Errors are *dmabuf.Error with a [Result], dmabuf.ErrRange or
+// dmabuf.ErrLimit, or those of package align.
 func Export(ptr uintptr, length int64, opt ExportOptions) (*Exported, error) {
 	s, err := start()
 	if err != nil {

@@ -4,25 +4,23 @@ package cuda
 
 import "fmt"
 
-// Mapping says how an exported descriptor addresses the memory. Everything in this
-// module asks for MappingDefault, whichever the NIC: ordinary registrations need it. The
-// others are for the data-direct path, mlx5dv_reg_dmabuf_mr.
+// Mapping says how an exported descriptor addresses the memory. The packages of this
+// module use MappingDefault for every NIC, because ordinary registrations need it.
+// The others are for the data-direct path, mlx5dv_reg_dmabuf_mr.
 type Mapping int
 
 // The mappings.
 const (
-	// MappingDefault leaves it to the driver: the PCIe BAR on machines where
-	// there is no other way, the CPU's link on coherent ones. Every importer
-	// can use it.
+	// MappingDefault is the driver's choice: the link to the CPU on coherent
+	// machines, the PCIe BAR on others. Every importer can use it.
 	MappingDefault Mapping = iota
-	// MappingPCIe demands the PCIe BAR (CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE,
-	// driver 12.8 on) and fails where it is not to be had. On a coherent
-	// machine only mlx5's data-direct path (mlx5dv_reg_dmabuf_mr) can use it;
-	// an ordinary registration of it fails with errno 524.
+	// MappingPCIe is the PCIe BAR (CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE,
+	// driver 12.8 on). If the driver does not give it, Export fails. On a coherent
+	// machine only mlx5's data-direct path (mlx5dv_reg_dmabuf_mr) can use it; an
+	// ordinary registration of it fails with errno 524.
 	MappingPCIe
-	// MappingDataDirect is for an importer known to be the data-direct path:
-	// MappingPCIe where the driver has it, otherwise MappingDefault.
-	// Exported.Mapping says which of the two it was.
+	// MappingDataDirect is for the data-direct path: MappingPCIe if the driver has
+	// it, otherwise MappingDefault. Exported.Mapping is the one that was used.
 	MappingDataDirect
 )
 

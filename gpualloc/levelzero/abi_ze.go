@@ -16,7 +16,7 @@ const (
 // Result is a ze_result_t. It is an error; the zero value is success.
 type Result int32
 
-// The results that this package or its callers tell apart.
+// The results that this package and its callers test for.
 const (
 	Success                 Result = 0
 	DeviceLost              Result = 0x70000001

@@ -10,10 +10,10 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Device is a GPU as Level Zero sees it: ZE_AFFINITY_MASK chooses and
-// ZE_FLAT_DEVICE_HIERARCHY says whether tiles count.
+// Device is a GPU in Level Zero's list, which ZE_AFFINITY_MASK selects.
+// ZE_FLAT_DEVICE_HIERARCHY says whether each tile is a device.
 type Device struct {
-	Ordinal    int          `json:"ordinal"` // what "ze:0" counts, over all drivers
+	Ordinal    int          `json:"ordinal"` // the number in the spec "ze:0", over all drivers
 	Name       string       `json:"name"`
 	UUID       string       `json:"uuid"` // "01234567-89ab-cdef-0123-456789abcdef"
 	PCI        pciaddr.Addr `json:"pci"`
@@ -29,7 +29,8 @@ type Device struct {
 // String names the GPU for messages.
 func (d Device) String() string { return fmt.Sprintf("ze:%d (%s, %v)", d.Ordinal, d.Name, d.PCI) }
 
-// Devices lists the GPUs.
+// Devices lists the GPUs. Without the library it returns an error that is
+// fs.ErrNotExist.
 func Devices() ([]Device, error) {
 	s, err := start()
 	if err != nil {

@@ -4,7 +4,7 @@ package levelzero
 
 import "errors"
 
-// ErrNotBuilt is the answer of a build without cgo.
+// ErrNotBuilt is the error of a build without cgo.
 var ErrNotBuilt = errors.New("built without cgo: no Level Zero")
 
 // Handles of the library, and device addresses.

@@ -18,14 +18,15 @@ import (
 type ExportOptions struct {
 	// Name is given to the dma-bufs, at most 31 bytes.
 	Name string
-	// PageAlignedIOVA: the importer wants IOVAs that are multiples of the page
-	// size. The MRs then begin up to a page early.
+	// PageAlignedIOVA is for an importer that needs IOVAs that are multiples of
+	// the page size. The MRs then begin less than a page before the memory.
 	PageAlignedIOVA bool
-	// MaxLength splits MRs that are longer, in bytes; 0 does not.
+	// MaxLength is the longest MR in bytes; longer memory gets several. 0 is no
+	// limit.
 	MaxLength int64
 }
 
-// Exported is memory of the caller, exported.
+// Exported is exported memory of the caller.
 type Exported struct {
 	// Buffer is the memory, one segment for each MR. Its Close closes the
 	// descriptors; the memory stays the caller's.
@@ -36,16 +37,18 @@ type Exported struct {
 }
 
 // Export exports length bytes of device memory at ptr, which the caller owns,
-// of the context (a ze_context_handle_t) that it was allocated in. It must have
-// been allocated with an export descriptor for dma-bufs, and stay allocated
-// until the buffer is closed and every MR on it too.
+// of the context (a ze_context_handle_t) that it was allocated in. The memory
+// must have been allocated with an export descriptor for dma-bufs, and must
+// stay allocated until the Buffer and every MR on it are closed. The caller
+// closes the Exported.
 //
-// The dma-buf is of the whole allocation: one that is larger than BAR 2 of the GPU,
-// through which alone other devices reach it, is refused.
+// The dma-buf is of the whole allocation. Other devices reach it only through
+// BAR 2 of the GPU: Export refuses an allocation that is larger
+// (dmabuf.ErrLimit).
 //
-// It refuses memory of the host, shared memory, whose pages migrate, memory
-// that is not allocated as a whole, and pointers that the context does not
-// know, such as freed ones and those of another context. Errors are
+// It also refuses memory of the host, shared memory, whose pages migrate, a
+// range of which a part is not allocated, and pointers that the context does
+// not know, such as freed ones and those of another context. Errors are
 // *dmabuf.Error with a [Result], dmabuf.ErrRange or dmabuf.ErrLimit, or those
 // of package align.
 func Export(context, ptr uintptr, length int64, opt ExportOptions) (*Exported, error) {

@@ -13,50 +13,51 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// What GPUs answers instead of a list.
+// The errors of GPUs.
 var (
-	// ErrNotBuilt: the program was built without cgo.
+	// ErrNotBuilt means that the program was built without cgo.
 	ErrNotBuilt = errors.New("built without cgo: NVML cannot be loaded")
-	// ErrNoDriver: there is no NVML, or no NVIDIA driver below it.
+	// ErrNoDriver means that there is no NVML, or no NVIDIA driver for it.
 	ErrNoDriver = errors.New("no NVIDIA driver")
 )
 
-// Error is a refusal of NVML's own.
+// Error is an error of NVML.
 type Error struct {
 	Code int    // nvmlReturn_t
 	Text string // nvmlErrorString
 }
 
+// Error returns the text and the code.
 func (e *Error) Error() string { return fmt.Sprintf("%s (NVML %d)", e.Text, e.Code) }
 
-// GPU is one GPU.
+// GPU is a GPU in NVML's list.
 type GPU struct {
-	Index  int          `json:"index"` // NVML's, in the order of PCI addresses
+	Index  int          `json:"index"` // NVML's number, in the order of PCI addresses
 	Name   string       `json:"name"`  // "NVIDIA H100 80GB HBM3"
 	UUID   string       `json:"uuid"`  // "GPU-…", as CUDA's, which is another for a MIG instance
 	PCI    pciaddr.Addr `json:"pci"`
 	Memory Usage        `json:"memory"`
-	// BAR1 is the window through which NICs reach the GPU's memory. Everything
-	// that is registered takes a part of it (Window), with all processes together. A GPU
-	// without one, or a driver that does not say, leaves nil.
+	// BAR1 is the window through which NICs reach the GPU's memory. The
+	// registrations of all processes take parts of it (Window). It is nil if the
+	// GPU has none, or the driver does not report it.
 	BAR1 *Usage `json:"bar1,omitempty"`
 }
 
-// Usage is of all processes, in bytes.
+// Usage is the use of a memory by all processes, in bytes.
 type Usage struct {
 	Total int64 `json:"total"`
 	Used  int64 `json:"used"`
 }
 
-// Free is what is left.
+// Free is Total less Used, in bytes.
 func (u Usage) Free() int64 { return max(0, u.Total-u.Used) }
 
 // gpuPage is what the driver maps in BAR 1 at least.
 const gpuPage = 64 << 10
 
-// Window is how much of BAR 1 dma-bufs of these sizes take, in bytes. The driver
-// maps a dma-buf when the first device registers any part of it: all of it, in pages
-// of 64 KiB, and once, however many registrations and devices there are then.
+// Window is the part of BAR 1 that dma-bufs of these sizes take, in bytes. When a
+// device registers any part of a dma-buf, the driver maps all of the dma-buf, in
+// pages of 64 KiB, unless it is mapped already for another registration or device.
 func Window(sizes ...int64) int64 {
 	var sum int64
 	for _, n := range sizes {
@@ -68,9 +69,9 @@ func Window(sizes ...int64) int64 {
 	return sum
 }
 
-// CheckBAR1 refuses beforehand what the free part of BAR 1 cannot hold: dma-bufs of
-// these sizes, in bytes, of which nothing is registered yet. Without BAR 1 there is
-// nothing to check. Errors: dmabuf.ErrLimit.
+// CheckBAR1 returns dmabuf.ErrLimit if the free part of BAR 1 is too small for
+// dma-bufs of these sizes, in bytes, none of which is registered yet. If BAR1 is
+// nil, it returns nil.
 func (g GPU) CheckBAR1(sizes ...int64) error {
 	need := Window(sizes...)
 	if g.BAR1 == nil || need <= g.BAR1.Free() {
@@ -83,13 +84,13 @@ func (g GPU) CheckBAR1(sizes ...int64) error {
 	return &dmabuf.Error{
 		Op: "register", Device: fmt.Sprintf("%s at %v", g.Name, g.PCI), Err: dmabuf.ErrLimit,
 		Detail: fmt.Sprintf("%s %s, where BAR 1 has %s free of %s", what, bytesize.Format(need), bytesize.Format(g.BAR1.Free()), bytesize.Format(g.BAR1.Total)),
-		Remedy: "close MRs of other programs, enable resizable BAR in the firmware, register less at a time, or force it: the driver then answers",
+		Remedy: "close MRs of other programs, enable resizable BAR in the firmware, register less at a time, or leave out this check (--force): the driver then decides",
 	}
 }
 
-// CheckBAR1 is [GPU.CheckBAR1] for buffers of any GPUs, none of them registered yet.
-// Buffers of other drivers need no BAR 1 that NVML knows; where it does not answer,
-// the registration will. Errors: dmabuf.ErrLimit.
+// CheckBAR1 is [GPU.CheckBAR1] for buffers of any GPUs, none of which is registered
+// yet. It ignores buffers of GPUs that NVML does not list. Without NVML it returns
+// nil, and the registration shows whether the buffers fit. Errors: dmabuf.ErrLimit.
 func CheckBAR1(bufs ...*gpualloc.Buffer) error {
 	sizes := map[pciaddr.Addr][]int64{}
 	seen := map[uint64]bool{} // inodes
@@ -120,30 +121,30 @@ func CheckBAR1(bufs ...*gpualloc.Buffer) error {
 	return nil
 }
 
-// Peer is what NVML says of two GPUs: whether the one reads and writes the
-// other's memory over PCIe or NVLink. It says nothing of NICs.
+// Peer says whether GPU A reads and writes the memory of GPU B over PCIe or NVLink,
+// by NVML. It says nothing about NICs.
 type Peer struct {
 	A, B        pciaddr.Addr
 	Read, Write string // "OK", or why not: "chipset not supported"
 }
 
-// OK reports that both ways work.
+// OK reports whether both reads and writes work.
 func (p Peer) OK() bool { return p.Read == peerOK && p.Write == peerOK }
 
 const peerOK = "OK"
 
-// Confidential reports whether confidential computing is on. GPUs that have
-// none are no error.
+// Confidential reports whether confidential computing is on: false for GPUs that do
+// not have it.
 //
 // Errors: as of [GPUs].
 func Confidential() (on bool, err error) { return confidential("") }
 
-// Peers asks of each two GPUs of this machine.
+// Peers asks NVML about each two GPUs of this machine.
 //
 // Errors: as of [GPUs].
 func Peers() ([]Peer, error) { return peers("") }
 
 // GPUs lists the GPUs of this machine.
 //
-// Errors: [ErrNotBuilt]; [ErrNoDriver]; what NVML refuses, with its [Error].
+// Errors: [ErrNotBuilt], [ErrNoDriver], and NVML's own as an [*Error].
 func GPUs() ([]GPU, error) { return list("") }

@@ -13,7 +13,7 @@ const (
 // Status is an hsa_status_t. It is an error; the zero value is success.
 type Status int32
 
-// The statuses that this package or its callers tell apart.
+// The statuses that this package and its callers test for.
 const (
 	Success            Status = 0
 	Error              Status = 0x1000

@@ -12,9 +12,10 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Device is a GPU as ROCm sees it: ROCR_VISIBLE_DEVICES chooses and orders.
+// Device is a GPU in ROCm's list, which ROCR_VISIBLE_DEVICES selects and
+// orders.
 type Device struct {
-	Ordinal  int          `json:"ordinal"` // what "rocm:0" counts
+	Ordinal  int          `json:"ordinal"` // the number in the spec "rocm:0"
 	Name     string       `json:"name"`    // "gfx942"
 	Product  string       `json:"product"` // "AMD Instinct MI300X"
 	UUID     string       `json:"uuid"`    // "GPU-0123456789abcdef", "" where the GPU has none
@@ -29,7 +30,8 @@ type Device struct {
 // String names the GPU for messages.
 func (d Device) String() string { return fmt.Sprintf("rocm:%d (%s, %v)", d.Ordinal, d.Product, d.PCI) }
 
-// Devices lists the GPUs.
+// Devices lists the GPUs. The zero Env is this machine. Without the library it
+// returns an error that is fs.ErrNotExist.
 func Devices(env gpualloc.Env) ([]Device, error) {
 	s, err := start(env)
 	if err != nil {

@@ -9,22 +9,23 @@
 // lists the GPUs.
 //
 // libhsa-runtime64.so.1 is loaded when it is first needed; the variable
-// GPURDMA_LIBHSA names another file. dma-bufs need a runtime with
-// hsa_amd_portable_export_dmabuf (ROCm 5.6 on); an older one is refused with
-// runtimelib's "too old". A build without cgo answers [ErrNotBuilt].
+// GPURDMA_LIBHSA names another file. Exports need a runtime with
+// hsa_amd_portable_export_dmabuf (ROCm 5.6 on); an older one is refused as too
+// old. In a build without cgo, functions return [ErrNotBuilt].
 //
 // # Offsets
 //
-// The runtime exports whole buffer objects, which many small allocations
-// share, and reports the offset of the address that was asked for. The offset
-// is taken from there, checked against the dma-buf's real size, and an offset
-// of 0 into something larger than the allocation is believed only after a
-// second address of it was asked for.
+// The runtime exports whole buffer objects, which many small allocations share,
+// and reports the offset of the address that was asked for. This package
+// compares the offset with the dma-buf's real size. If the offset is 0 and the
+// dma-buf is larger than the allocation, the package asks for a second address,
+// and uses the offset only if the second one differs by as much.
 //
 // # Where the memory lies
 //
-// The export says nothing about it. amdgpu moves a buffer to system memory when
-// an importer cannot reach the GPU, and reports success: see p2p.
+// An export does not say where the bytes are: amdgpu moves a buffer to system
+// memory when an importer cannot reach the GPU, and reports success. See
+// package p2p.
 //
 // Sources of the rules: hsa.h, hsa_ext_amd.h.
 package rocm

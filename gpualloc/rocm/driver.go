@@ -4,7 +4,7 @@ package rocm
 
 import "errors"
 
-// ErrNotBuilt is the answer of a build without cgo.
+// ErrNotBuilt is the error of a build without cgo.
 var ErrNotBuilt = errors.New("built without cgo: no ROCm")
 
 type (

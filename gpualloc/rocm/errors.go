@@ -21,8 +21,8 @@ func (s Status) Name() string {
 // Error returns name and number.
 func (s Status) Error() string { return fmt.Sprintf("%s (%#x)", s.Name(), int32(s)) }
 
-// Is makes a lack of memory comparable with unix.ENOMEM. The runtime has no
-// status that means "not supported" or "no permission".
+// Is reports whether the status means unix.ENOMEM. The runtime has no status
+// that means "not supported" or "no permission".
 func (s Status) Is(target error) bool {
 	return s == OutOfResources && target == unix.ENOMEM
 }

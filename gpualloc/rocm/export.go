@@ -18,17 +18,18 @@ import (
 type ExportOptions struct {
 	// Name is given to the dma-bufs, at most 31 bytes.
 	Name string
-	// PCIe demands the mapping over PCIe (HSA_AMD_DMABUF_MAPPING_TYPE_PCIE,
-	// ROCm 7.1 on) and fails where it is not to be had.
+	// PCIe asks for the mapping over PCIe (HSA_AMD_DMABUF_MAPPING_TYPE_PCIE, ROCm
+	// 7.1 on). If the runtime does not give it, Export fails.
 	PCIe bool
-	// PageAlignedIOVA: the importer wants IOVAs that are multiples of the page
-	// size. The MRs then begin up to a page early.
+	// PageAlignedIOVA is for an importer that needs IOVAs that are multiples of the
+	// page size. The MRs then begin less than a page before the memory.
 	PageAlignedIOVA bool
-	// MaxLength splits MRs that are longer, in bytes; 0 does not.
+	// MaxLength is the longest MR in bytes; longer memory gets several. 0 is no
+	// limit.
 	MaxLength int64
 }
 
-// Exported is memory of the caller, exported.
+// Exported is exported memory of the caller.
 type Exported struct {
 	// Buffer is the memory, one segment for each MR. Its Close closes the
 	// descriptors; the memory stays the caller's.
@@ -38,18 +39,19 @@ type Exported struct {
 	MRs []align.MR
 }
 
-// Export exports length bytes of device memory at ptr, which the caller owns:
-// from an HSA memory pool or from HIP, at any address and length, in any number
-// of allocations next to each other. The memory must stay allocated until the
-// buffer is closed and every MR on it too.
+// Export exports length bytes of device memory at ptr, which the caller owns: from
+// an HSA memory pool or from HIP, at any address and length, in any number of
+// allocations next to each other. The memory must stay allocated until the Buffer
+// and every MR on it are closed. The caller closes the Exported.
 //
-// The dma-bufs are of the whole allocations: those that are larger than what the GPU's
-// BAR shows are refused, as amdgpu would move them to system memory and say nothing.
+// The dma-bufs are of whole allocations. Export refuses those that are larger than
+// the part of the memory behind the GPU's BAR (dmabuf.ErrLimit), because amdgpu
+// would move them to system memory and report success.
 //
-// It refuses memory of the host, memory that is not allocated as a whole, and
-// pointers that the runtime does not know, such as freed ones. Errors are
-// *dmabuf.Error with a [Status], dmabuf.ErrRange or dmabuf.ErrLimit, or those
-// of package align.
+// It also refuses memory of the host, a range of which a part is not allocated,
+// and pointers that the runtime does not know, such as freed ones. Errors are
+// *dmabuf.Error with a [Status], dmabuf.ErrRange or dmabuf.ErrLimit, or those of
+// package align.
 func Export(ptr uintptr, length int64, opt ExportOptions) (*Exported, error) {
 	s, err := start(gpualloc.Env{})
 	if err != nil {

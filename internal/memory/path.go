@@ -83,10 +83,13 @@ func (b *Buffer) GPUDirect() bool {
 // ErrStaged is the error of calls that need a direct Buffer.
 var ErrStaged = errors.New("the buffer is staged")
 
+// errHost is the error of Prove for host memory that the core has allocated.
+var errHost = errors.New("the buffer is host memory: the NIC uses no dma-buf whose place could be proven")
+
 // Prove asks a prover where the bytes are, and keeps the answer for Path. The prover must have
 // been started before the Buffer was registered. The Buffer is Proven if every one of its MRs is;
-// otherwise the answer is that of the first MR that is not. For a staged or a missing Buffer Prove
-// returns an error.
+// otherwise the answer is that of the first MR that is not. For host memory, a staged or a missing Buffer
+// Prove returns an error.
 func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Placement, error) {
 	if err := b.Use(); err != nil {
 		return placement.Placement{}, err
@@ -98,8 +101,11 @@ func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Place
 	if c.missing() {
 		return placement.Placement{}, b.NotReached("prove a path")
 	}
-	if c.staging != nil || c.source() == nil {
+	switch {
+	case c.staging != nil:
 		return placement.Placement{}, ErrStaged
+	case c.source() == nil:
+		return placement.Placement{}, errHost
 	}
 	inodes := b.Inodes()
 	direct := Proven

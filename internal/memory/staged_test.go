@@ -177,6 +177,12 @@ func TestProve(t *testing.T) {
 	if _, err := staged.Prove(t.Context(), p); !errors.Is(err, ErrStaged) || len(p.asked) != 0 || staged.Path().Direct != Staged || staged.GPUDirect() {
 		t.Errorf("a staged buffer: %v, asked for %v, %v", err, p.asked, staged.Path())
 	}
+
+	host := must(b.core.nic.AllocHost(64))(t)
+	closing(t, host)
+	if _, err := host.Prove(t.Context(), p); err == nil || errors.Is(err, ErrStaged) || len(p.asked) != 0 {
+		t.Errorf("host memory, which is not staged: %v, asked for %v", err, p.asked)
+	}
 }
 
 func TestPathString(t *testing.T) {

@@ -299,7 +299,7 @@ func TestGreetings(t *testing.T) {
 	}
 	silent.Close()
 	n.stop()
-	for _, want := range []string{"version 9", "speaks TLS", "a message of 1195725856 bytes", "is gone after 0 measurements"} {
+	for _, want := range []string{"version 9", "speaks TLS", "a message of 1195725856 bytes", "has ended after 0 measurements"} {
 		if got := n.said.String(); !strings.Contains(got, want) {
 			t.Errorf("no %q in %q", want, got)
 		}

@@ -25,6 +25,7 @@ const (
 
 var stateNames = []string{"unknown", "holds", "costs", "not asked", "breaks"}
 
+// String returns the state in words.
 func (s State) String() string {
 	if s < 0 || int(s) >= len(stateNames) {
 		return fmt.Sprintf("invalid (%d)", int(s))
@@ -32,7 +33,7 @@ func (s State) String() string {
 	return stateNames[s]
 }
 
-// Good reports a state that keeps no pair from being direct.
+// Good reports whether a pair with a link in this state may be direct.
 func (s State) Good() bool { return s == Holds || s == Costs || s == NotAsked }
 
 // Evidence is a source of an answer: a file of the machine, a library or a command, and the
@@ -42,6 +43,7 @@ type Evidence struct {
 	Value string
 }
 
+// String returns the file and the value in one line.
 func (e Evidence) String() string {
 	if e.Value == "" {
 		return e.File
@@ -55,54 +57,58 @@ type Answer struct {
 	// Why is the chain of reasons, the conclusion last.
 	Why      []string
 	Evidence []Evidence
-	// Remedy is a change that makes the link hold, or known; nil if there is none.
+	// Remedy is a change that makes the link hold, or makes its state known; nil if there
+	// is none.
 	Remedy *Remedy
-	// Outcome is the outcome of a registration if the link breaks: Staged, Refused or Lost, or
-	// Broken where it is not predicted. Errno and Stage belong to Refused.
+	// Outcome is the outcome for the pair if the link breaks: Staged, Refused or Lost, or
+	// Broken if it is not predicted. Errno and Stage are of Refused; 0 and "" if they are
+	// not known.
 	Outcome Outcome
 	Errno   unix.Errno
 	Stage   Stage
 }
 
-// Text is the reasons in one line.
+// Text returns the reasons in one line.
 func (a Answer) Text() string { return strings.Join(a.Why, "; ") }
 
-// With adds evidence.
+// With returns the answer with one more piece of evidence: a file, and the value in it.
 func (a Answer) With(file, format string, args ...any) Answer {
 	a.Evidence = append(a.Evidence, Evidence{human.Short(file, MostText), human.Short(fmt.Sprintf(format, args...), MostText)})
 	return a
 }
 
-// Fix sets the remedy.
+// Fix returns the answer with a remedy.
 func (a Answer) Fix(r *Remedy) Answer {
 	a.Remedy = r
 	return a
 }
 
-// MostText is how long a reason or a value is at most, in bytes. A value may come from the files of a machine
-// that is not trusted.
+// MostText is the greatest length of a reason or a value, in bytes: longer ones are cut. A
+// value may come from the files of a machine that is not trusted.
 const MostText = 2000
 
-// Hold is the answer of a link that holds.
+// Hold returns the answer of a link that holds.
 func Hold(format string, args ...any) Answer { return answer(Holds, format, args) }
 
-// Cost is the answer of a link that holds and costs speed.
+// Cost returns the answer of a link that holds and costs speed.
 func Cost(format string, args ...any) Answer { return answer(Costs, format, args) }
 
-// Open is the answer of a link for which a deciding fact is not known.
+// Open returns the answer of a link for which a deciding fact is not known.
 func Open(format string, args ...any) Answer { return answer(Unknown, format, args) }
 
-// Skip is the answer of a link that the pair does not depend on.
+// Skip returns the answer of a link that the pair does not depend on.
 func Skip(format string, args ...any) Answer { return answer(NotAsked, format, args) }
 
-// Break is the answer of a link that does not hold, with the outcome for the pair.
+// Break returns the answer of a link that does not hold, with the outcome for the pair.
+// The format is of the reason, as in the functions below.
 func Break(o Outcome, format string, args ...any) Answer {
 	a := answer(Breaks, format, args)
 	a.Outcome = o
 	return a
 }
 
-// Refuse is the answer of a link that makes the registration fail.
+// Refuse returns the answer of a link that makes the registration fail, at a stage, with
+// an errno.
 func Refuse(e unix.Errno, s Stage, format string, args ...any) Answer {
 	a := Break(Refused, format, args...)
 	a.Errno, a.Stage = e, s

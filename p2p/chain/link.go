@@ -41,6 +41,7 @@ var questions = [Links]string{
 	"a live proof has shown it",
 }
 
+// String returns the name of the link: "attach".
 func (l Link) String() string {
 	if l < 0 || l >= Links {
 		return fmt.Sprintf("invalid (%d)", int(l))
@@ -48,7 +49,7 @@ func (l Link) String() string {
 	return linkNames[l]
 }
 
-// Claim is the statement that is true if the link holds.
+// Claim returns the statement that is true if the link holds.
 func (l Link) Claim() string {
 	if l < 0 || l >= Links {
 		return l.String()
@@ -56,7 +57,7 @@ func (l Link) Claim() string {
 	return questions[l]
 }
 
-// ParseLink reads what String writes.
+// ParseLink reads the name of a link, as String writes it.
 func ParseLink(s string) (Link, error) {
 	for l, name := range linkNames {
 		if s == name {

@@ -22,6 +22,7 @@ const (
 
 var outcomeNames = []string{"unknown", "direct", "staged", "refused", "lost", "broken"}
 
+// String returns the outcome: "direct".
 func (o Outcome) String() string {
 	if o < 0 || int(o) >= len(outcomeNames) {
 		return fmt.Sprintf("invalid (%d)", int(o))
@@ -29,7 +30,7 @@ func (o Outcome) String() string {
 	return outcomeNames[o]
 }
 
-// ParseOutcome reads what String writes.
+// ParseOutcome reads the name of an outcome, as String writes it.
 func ParseOutcome(s string) (Outcome, error) {
 	for i, name := range outcomeNames {
 		if s == name {
@@ -39,10 +40,10 @@ func ParseOutcome(s string) (Outcome, error) {
 	return OutcomeUnknown, fmt.Errorf("chain: %q is none of the outcomes %v", s, outcomeNames)
 }
 
-// Bad reports an outcome that is known not to be direct.
+// Bad reports whether the outcome is known not to be direct.
 func (o Outcome) Bad() bool { return o == Staged || o == Refused || o == Lost || o == Broken }
 
-// Stage is the stage that refuses, by the names of ibvfd's stages.
+// Stage is the stage of a registration that refuses, by the names of package ibvfd.
 type Stage string
 
 // The stages. Up to 6.12 attach calls the map method of a static exporter. If the exporter
@@ -55,17 +56,19 @@ const (
 	StageDriver Stage = "driver" // the NIC's driver, after it has got addresses
 )
 
-// Remedy is the one thing to change.
+// Remedy is one change.
 type Remedy struct {
 	Change  string // in words
 	Command string // a command, or a parameter of the kernel; "" if there is none
 	Weakens string // the protection that the change gives up; "" if none
-	// Direct says that with this change alone the prediction is direct. Otherwise the
-	// change makes an unknown answer known, or more has to change.
+	// Direct says that with this change alone the prediction is direct. If it is
+	// false, the change makes an unknown answer known, or the pair needs other
+	// changes, too.
 	Direct bool
 }
 
-// OfAll removes the NIC from the command, for findings about all pairs of a GPU.
+// OfAll returns a copy of the remedy without the NIC in the command, for findings
+// about all pairs of a GPU; nil for nil.
 func (r *Remedy) OfAll() *Remedy {
 	if r == nil {
 		return nil

@@ -27,7 +27,7 @@ type conclusion struct {
 	by      bool // link decided; false if all links hold
 }
 
-// Conclude makes the verdict of a chain.
+// Conclude returns the verdict of the chain.
 func (c Chain) Conclude() Verdict {
 	v := Verdict{chain: &c, predicted: c.predict()}
 	v.final = v.predicted
@@ -43,8 +43,8 @@ func (c Chain) Conclude() Verdict {
 	return v
 }
 
-// ConcludeProven is Conclude for a pair that a proof had to cover: without a proof that holds,
-// the pair is not direct.
+// ConcludeProven is Conclude for a pair that was to be proven: if the link Proof does not
+// hold, the pair is not direct.
 func (c Chain) ConcludeProven() Verdict {
 	v := c.Conclude()
 	if p := c[Proof]; v.final.outcome == Direct && !(p.State == Holds || p.State == Costs) {
@@ -98,20 +98,20 @@ func contrary(o Outcome) Outcome {
 	return OutcomeUnknown
 }
 
-// Outcome is the outcome of the pair, by all of its links.
+// Outcome returns the outcome of the pair, by all of its links.
 func (v Verdict) Outcome() Outcome { return v.final.outcome }
 
-// Predicted is the outcome by the links up to Fabric, without log and proof.
+// Predicted returns the outcome by the links up to Fabric, without log and proof.
 func (v Verdict) Predicted() Outcome { return v.predicted.outcome }
 
-// Decides is the link that decided the outcome. It is false if the pair is direct because all
-// links hold, and for the zero value.
+// Decides returns the link that has decided the outcome; false if the pair is direct because
+// all links hold, and for the zero Verdict.
 func (v Verdict) Decides() (Link, bool) { return v.final.link, v.final.by }
 
-// PredictedBy is the link that decided the prediction; false where all links hold.
+// PredictedBy returns the link that has decided the prediction; false if all links hold.
 func (v Verdict) PredictedBy() (Link, bool) { return v.predicted.link, v.predicted.by }
 
-// Link is the answer of one link.
+// Link returns the answer of one link.
 func (v Verdict) Link(l Link) Answer {
 	if v.chain == nil {
 		return Answer{}
@@ -119,7 +119,7 @@ func (v Verdict) Link(l Link) Answer {
 	return v.chain[l]
 }
 
-// Chain has all answers.
+// Chain returns the answers of all links.
 func (v Verdict) Chain() Chain {
 	if v.chain == nil {
 		return Chain{}
@@ -127,7 +127,8 @@ func (v Verdict) Chain() Chain {
 	return *v.chain
 }
 
-// Deciding is the answer that decided. It is zero if the pair is direct because all links hold.
+// Deciding returns the answer of the link that has decided the outcome; the zero Answer if
+// the pair is direct because all links hold.
 func (v Verdict) Deciding() Answer {
 	if l, ok := v.Decides(); ok {
 		return v.Link(l)
@@ -135,7 +136,7 @@ func (v Verdict) Deciding() Answer {
 	return Answer{}
 }
 
-// Errno is the errno of a refusal. It is 0 for other outcomes, and if it is not known.
+// Errno returns the errno of a refusal; 0 for other outcomes, and if it is not known.
 func (v Verdict) Errno() unix.Errno {
 	if v.Outcome() != Refused {
 		return 0
@@ -143,7 +144,7 @@ func (v Verdict) Errno() unix.Errno {
 	return v.Deciding().Errno
 }
 
-// Stage is the stage that refuses. It is "" for other outcomes, and if it is not known.
+// Stage returns the stage that refuses; "" for other outcomes, and if it is not known.
 func (v Verdict) Stage() Stage {
 	if v.Outcome() != Refused {
 		return ""
@@ -151,7 +152,7 @@ func (v Verdict) Stage() Stage {
 	return v.Deciding().Stage
 }
 
-// Costs are the reasons why a direct pair is slower than it could be.
+// Costs returns the reasons why a direct pair is slower than it could be.
 func (v Verdict) Costs() []string {
 	var out []string
 	if v.Outcome() != Direct {
@@ -165,8 +166,8 @@ func (v Verdict) Costs() []string {
 	return out
 }
 
-// Why is the chain of reasons up to the link that decides, the conclusion last. If a proof
-// shows the predicted outcome, the proof comes after the reasons of the prediction.
+// Why returns the chain of reasons up to the link that decides, the conclusion last. If a
+// proof shows the predicted outcome, the proof's reasons follow those of the prediction.
 func (v Verdict) Why() []string {
 	l, by := v.Decides()
 	switch {
@@ -195,7 +196,7 @@ func (v Verdict) why(c conclusion) []string {
 	return out
 }
 
-// Short is the outcome, with the errno of a refusal.
+// Short returns the outcome, with the errno of a refusal.
 func (v Verdict) Short() string {
 	text := v.Outcome().String()
 	if e := v.Errno(); e != 0 {
@@ -204,7 +205,7 @@ func (v Verdict) Short() string {
 	return text
 }
 
-// String is the outcome and the reason that decided it.
+// String returns the outcome, and the reason that has decided it.
 func (v Verdict) String() string {
 	text := v.Short()
 	if s := v.Stage(); s != "" {

@@ -22,7 +22,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Check is one thing that has to hold for NICs to reach the memory of GPUs.
+// Check is one condition for NICs to reach the memory of GPUs.
 type Check struct {
 	ID     string       // "PCIE-LINK"; an ID never changes
 	Title  string       // the statement that holds if the check passes
@@ -44,7 +44,7 @@ func (c Check) Family() string {
 	return family
 }
 
-// Finding is what one check found, of the devices in Scope.
+// Finding is one result of one check, about the devices in Scope.
 type Finding struct {
 	Check  *Check
 	Result p2p.Result
@@ -53,38 +53,39 @@ type Finding struct {
 	Where  []string      // the files with the value, by their names on that machine
 	Expect string        // the value that the check expects
 	Remedy *chain.Remedy // nil if the finding passes, or if there is no remedy
-	// Aside says that an unknown finding decides nothing: no library could be asked, as in every
-	// copy of a machine, or the kernel no longer keeps the lines, as on every machine that has run
-	// for long.
+	// Aside says that an unknown finding does not decide about the machine: there was no library to
+	// ask, as for every copy of a machine, or the kernel has dropped the older lines of its log, as
+	// on every machine that has run for long.
 	Aside bool
 }
 
-// Hides reports that the finding may stand for a failure: it is unknown, and
-// its check can fail. A machine with such a finding is not known to be good.
+// Hides reports whether the finding may hide a failure: it is unknown, and its check can fail. A
+// machine with such a finding is not known to be good.
 func (f Finding) Hides() bool { return f.Result == p2p.ResultUnknown && f.Decides() }
 
-// Decides reports that the finding says whether the machine is good.
+// Decides reports whether the finding decides about the machine.
 func (f Finding) Decides() bool { return f.Check.Worst == p2p.ResultFail && !f.Aside }
 
-// Subject is the machine's part that the checks look at.
+// Subject has the devices that the checks look at, and the options of the checks.
 type Subject struct {
 	GPUs  []drivers.GPU
 	NICs  []drivers.NIC
 	Pairs []p2p.Pair // each of the GPUs with each of the NICs
-	// Skip has the IDs of checks to leave out, and families of them ("NET"); "all" leaves out all.
+	// Skip has the IDs of checks, and of families of checks ("NET"), that are left out; "all" leaves
+	// out all.
 	Skip []string
-	Live Live // asks this machine itself; zero for a copy
-	// Containers replace the process: the checks judge their variables. Spec is the file that
-	// describes them.
+	Live Live // asks this machine itself; the zero value for a copy
+	// Containers, if there are any, are judged in place of the process's environment. Spec is the
+	// name of the file that describes them.
 	Containers []variables.Container
 	Spec       string
-	// Wanted ends the checks early when its callers have left; nil does not.
+	// Wanted, if not nil, ends the checks early when it is done.
 	Wanted context.Context
 }
 
-// Live asks this machine itself, through libraries and system calls. A function that is nil is not
-// called. The functions that ask NVIDIA's libraries are called only where NVIDIA's driver has a GPU;
-// a build or a machine without the library answers ErrNotAsked.
+// Live has functions that ask this machine itself, by libraries and system calls. A function that is
+// nil is not called. Those that ask NVIDIA's libraries are called only if NVIDIA's driver has a GPU.
+// Without the library they return ErrNotAsked.
 type Live struct {
 	// DMABuf asks CUDA for each GPU whether it exports dma-bufs.
 	DMABuf func() (map[pciaddr.Addr]Export, error)
@@ -107,19 +108,20 @@ type Live struct {
 	Opens func(path string) error
 }
 
-// ErrNotAsked says that only a library knows the answer, and that this machine or build has no such
-// library.
+// ErrNotAsked means that only a library knows the answer, and that this machine or build does not
+// have the library.
 var ErrNotAsked = errors.New("there is no library to be asked")
 
-// Export is whether a driver exports dma-bufs, and why not.
+// Export says whether a driver exports dma-bufs of a GPU, and why not.
 type Export struct {
 	OK          bool
 	Why, Remedy string
-	// RDMA is the attribute GPU_DIRECT_RDMA_SUPPORTED, unknown where the driver does not know it.
+	// RDMA is the attribute GPU_DIRECT_RDMA_SUPPORTED, unknown if the driver does not have it.
 	RDMA placement.Answer
 }
 
-// Peer is two GPUs, and whether each can read and write the other's memory.
+// Peer says whether GPU A can read and write the memory of GPU B, in NVML's words; OK if it can do
+// both.
 type Peer struct {
 	A, B        pciaddr.Addr
 	OK          bool
@@ -129,8 +131,8 @@ type Peer struct {
 // Usage is the size of a window and the part of it that is taken, in bytes.
 type Usage struct{ Total, Used uint64 }
 
-// WithoutGPU reports a machine that is known to have no GPU with memory of its own. Checks fail only
-// where a NIC may not reach a GPU.
+// WithoutGPU reports whether the machine is known to have no GPU with memory of its own. On such a
+// machine the checks of NICs do not fail, because no GPU needs the NICs.
 func WithoutGPU(l *Look) bool {
 	if len(l.GPUs) > 0 {
 		return false
@@ -142,13 +144,14 @@ func WithoutGPU(l *Look) bool {
 	return err == nil
 }
 
-// Excuse turns a failure into a skip, for a machine without a GPU that needs the NIC.
+// Excuse changes a failure into a skip, for a machine without a GPU that needs the NIC.
 func (f *Finding) Excuse() {
 	f.Result, f.Expect, f.Remedy = p2p.ResultSkip, "", nil
 	f.Read = "no GPU needs it here: " + f.Read
 }
 
-// Join adds a finding to all, or adds its devices to an equal finding about other devices.
+// Join adds a finding to all. If all has an equal finding about other devices, Join adds the devices
+// to that one.
 func Join(all []Finding, f Finding) []Finding {
 	for i := len(all) - 1; i >= 0 && all[i].Check == f.Check; i-- {
 		g := &all[i]
@@ -166,7 +169,8 @@ func Join(all []Finding, f Finding) []Finding {
 	return append(all, f)
 }
 
-// ShownFiles is the number of files that a finding names, if they all have the same text.
+// ShownFiles is the number of names that a finding lists, such as those of files with the same text.
+// It counts the others.
 const ShownFiles = 4
 
 func sameRemedy(a, b *chain.Remedy) bool { return a == b || a != nil && b != nil && *a == *b }
@@ -175,11 +179,11 @@ func sameRemedy(a, b *chain.Remedy) bool { return a == b || a != nil && b != nil
 type Look struct {
 	Machine *machine.Machine
 	Subject Subject
-	GPUs    []drivers.GPU // those with memory of their own
-	Pairs   []p2p.Pair    // theirs
+	GPUs    []drivers.GPU // the GPUs with memory of their own
+	Pairs   []p2p.Pair    // the pairs of these GPUs
 
 	Functions map[pciaddr.Addr]*Function
-	Memo      map[string]any // what once has read
+	Memo      map[string]any // the results of Once
 
 	// The remedies that open ports: for the pairs that need it, and for all pairs that gain by it.
 	parameters struct{ needed, all *chain.Remedy }
@@ -208,30 +212,32 @@ func (l *Look) Say(r p2p.Result, scope string, where []string, format string, ar
 	return f
 }
 
-// Pass reports that scope, or the machine, has the value that the check expects.
+// Pass adds a pass: scope, or the machine if scope is empty, has the value that the check expects.
 func (l *Look) Pass(scope string, where []string, format string, args ...any) *Finding {
 	return l.Say(p2p.ResultPass, scope, where, format, args...)
 }
 
-// Warn reports a fault of scope, or of the machine, that costs speed, or a value that may be a fault.
+// Warn adds a warning about scope, or about the machine if scope is empty: a fault that costs speed,
+// or a value that may be a fault.
 func (l *Look) Warn(scope string, where []string, format string, args ...any) *Finding {
 	return l.Say(p2p.ResultWarn, scope, where, format, args...)
 }
 
-// Fail reports a fault of scope, or of the machine.
+// Fail adds a failure of scope, or of the machine if scope is empty.
 func (l *Look) Fail(scope string, where []string, format string, args ...any) *Finding {
 	return l.Say(p2p.ResultFail, scope, where, format, args...)
 }
 
-// Unknown reports that the value that decides could not be read, for scope or for the machine.
+// Unknown adds an unknown: the value that decides about scope, or about the machine if scope is
+// empty, could not be read.
 func (l *Look) Unknown(scope string, where []string, format string, args ...any) *Finding {
 	return l.Say(p2p.ResultUnknown, scope, where, format, args...)
 }
 
-// Skip reports that the check does not apply, and why.
+// Skip adds a skip: the check does not apply, for the reason given.
 func (l *Look) Skip(format string, args ...any) { l.Say(p2p.ResultSkip, "", nil, format, args...) }
 
-// SetAside says that this unknown finding decides nothing.
+// SetAside sets Aside of an unknown finding, and returns the finding.
 func (f *Finding) SetAside() *Finding {
 	f.Aside = true
 	return f
@@ -253,7 +259,7 @@ type Function struct {
 	Dir    string // "bus/pci/devices/0000:03:00.0"
 }
 
-// Once calls read for the first check that asks, and returns its result to the others.
+// Once calls read the first time that a check uses the key, and returns the same result each time.
 func Once[T any](l *Look, key string, read func() T) T {
 	if v, ok := l.Memo[key]; ok {
 		return v.(T)
@@ -263,7 +269,7 @@ func Once[T any](l *Look, key string, read func() T) T {
 	return v
 }
 
-// Function reads a PCI function, once.
+// Function returns a PCI function, which it reads once.
 func (l *Look) Function(a pciaddr.Addr) *Function {
 	if f := l.Functions[a]; f != nil {
 		return f
@@ -278,7 +284,7 @@ func (l *Look) Function(a pciaddr.Addr) *Function {
 	return f
 }
 
-// GPUFunctions are those of the GPUs on PCI.
+// GPUFunctions returns the PCI functions of the GPUs.
 func (l *Look) GPUFunctions() []*Function {
 	var out []*Function
 	for _, g := range l.GPUs {
@@ -289,7 +295,7 @@ func (l *Look) GPUFunctions() []*Function {
 	return out
 }
 
-// NICFunctions are those of the NICs on PCI, each once.
+// NICFunctions returns the PCI functions of the NICs, each once.
 func (l *Look) NICFunctions() []*Function {
 	var out []*Function
 	for _, n := range l.Subject.NICs {
@@ -305,10 +311,10 @@ func (l *Look) NICFunctions() []*Function {
 	return out
 }
 
-// Endpoints are GPUs and NICs.
+// Endpoints returns the PCI functions of the GPUs and the NICs.
 func (l *Look) Endpoints() []*Function { return append(l.GPUFunctions(), l.NICFunctions()...) }
 
-// Ports are the bridges above them.
+// Ports returns the bridges above the GPUs and the NICs.
 func (l *Look) Ports() []*Function {
 	var out []*Function
 	seen := map[pciaddr.Addr]bool{}
@@ -323,10 +329,10 @@ func (l *Look) Ports() []*Function {
 	return out
 }
 
-// All are endpoints and ports.
+// All returns Endpoints and Ports.
 func (l *Look) All() []*Function { return append(l.Endpoints(), l.Ports()...) }
 
-// Driven are the GPUs of drivers.
+// Driven returns the GPUs that one of the drivers drives.
 func (l *Look) Driven(names ...string) []drivers.GPU {
 	var out []drivers.GPU
 	for _, g := range l.GPUs {
@@ -337,7 +343,7 @@ func (l *Look) Driven(names ...string) []drivers.GPU {
 	return out
 }
 
-// Imported are the NICs whose PCI function has one of the drivers.
+// Imported returns the NICs whose PCI function has one of the drivers.
 func (l *Look) Imported(names ...string) []drivers.NIC {
 	var out []drivers.NIC
 	for _, n := range l.Subject.NICs {

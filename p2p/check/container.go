@@ -10,7 +10,8 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// InContainer looks for the signs of a container.
+// InContainer says whether this program runs in a container, by which sign, and
+// in which files the sign is.
 func InContainer(l *Look) (placement.Answer, string, []string) {
 	for _, name := range []string{".dockerenv", "run/.containerenv"} {
 		if there, where := l.There(name); there == placement.Yes {

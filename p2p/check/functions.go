@@ -14,7 +14,8 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// ReadFunction is Function without its configuration space.
+// ReadFunction returns a PCI function as Function does, without the configuration space, and
+// the error of reading it.
 func (l *Look) ReadFunction(a pciaddr.Addr) (machine.Function, error) {
 	f := l.Function(a)
 	return f.Function, f.Err
@@ -24,7 +25,7 @@ func (l *Look) ReadFunction(a pciaddr.Addr) (machine.Function, error) {
 // functions ("VF BAR 0") do not count.
 var unplaced = regexp.MustCompile(`([0-9a-f]{4,}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]): BAR ([0-5])[ :].*(?:can't assign; no space|failed to assign)`)
 
-// BarAssigned reports BARs that have no address.
+// BarAssigned is the check of PCIE-BAR-ASSIGNED: it reports BARs that have no address.
 func BarAssigned(l *Look) {
 	all := l.Endpoints()
 	if len(all) == 0 {
@@ -75,7 +76,7 @@ func BarAssigned(l *Look) {
 	}
 }
 
-// NodeOf is a function's NUMA node, negative if it is not known.
+// NodeOf returns a function's NUMA node; negative if it is not known.
 func NodeOf(l *Look, a pciaddr.Addr) int {
 	if f := l.Function(a); f.Err == nil {
 		return f.NUMANode
@@ -83,5 +84,5 @@ func NodeOf(l *Look, a pciaddr.Addr) int {
 	return -1
 }
 
-// OneNode reports a machine that is known to have a single NUMA node.
+// OneNode reports whether the machine is known to have a single NUMA node.
 func OneNode(l *Look) bool { return l.Read("sys/devices/system/node/online").Text == "0" }

@@ -16,7 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// LAG is whether an RDMA device stands for several ports, and how that is known.
+// LAG says whether an RDMA device stands for several ports, and by which evidence.
 type LAG struct {
 	Is     placement.Answer
 	Why    string
@@ -24,9 +24,9 @@ type LAG struct {
 	Others []string // PCI functions of the other ports, as far as they are known
 }
 
-// LAGOf asks mlx5's debugfs, which answers for certain, then the network devices of the device's
-// GIDs, then the other functions of the card. A name is proof in one direction only: udev can give
-// a LAG another one (rdma_rename of rdma-core).
+// LAGOf reads mlx5's debugfs, which is certain, then the network devices of the device's GIDs,
+// then the other functions of the card. The device's name is evidence for a LAG, and another name
+// is no evidence against one, because udev may rename a LAG (rdma_rename of rdma-core).
 func LAGOf(l *Look, n drivers.NIC) LAG {
 	return Once(l, "LAG of "+n.Name, func() LAG { return readLAG(l, n) })
 }

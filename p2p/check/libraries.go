@@ -10,10 +10,10 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 )
 
-// IBDir is the directory of an RDMA device.
+// IBDir returns the directory of an RDMA device, without the first slash.
 func IBDir(n drivers.NIC) string { return path.Join("sys/class/infiniband", n.Name) }
 
-// VerbsDirs are where distributions put libraries.
+// VerbsDirs are the directories in which distributions have libraries, without the first slash.
 var VerbsDirs = []string{"usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib", "usr/local/lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"}
 
 // providerNames matches the format by which a libibverbs names its providers' libraries: the number
@@ -23,8 +23,9 @@ var providerNames = regexp.MustCompile(`((?:/[\w.+@-]+)*/)?lib%s-rdmav(\d+)\.so`
 // mostProviders is more than any library names: there are two.
 const mostProviders = 16
 
-// ProvidersIn are all matches of providerNames. The expression is slow on a library's hundred thousand
-// bytes: it gets only the strings that may match.
+// ProvidersIn finds, in the bytes of a libibverbs, the names by which it loads providers'
+// libraries. For each it returns the name, the directory ("" without one), and the number of the
+// private interface.
 func ProvidersIn(library string) (out [][]string) {
 	for {
 		at := strings.Index(library, "lib%s-rdmav")
@@ -44,7 +45,7 @@ func ProvidersIn(library string) (out [][]string) {
 	}
 }
 
-// ProviderNames are the names of providers' libraries in a libibverbs, one a line.
+// ProviderNames returns the names of providers' libraries in the bytes of a libibverbs, one a line.
 func ProviderNames(library []byte) []byte {
 	var out []byte
 	for _, m := range ProvidersIn(string(library)) {

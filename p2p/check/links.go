@@ -12,26 +12,27 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Reached reports a link that was evaluated. Links behind one that does not hold are not evaluated.
+// Reached reports whether a link was evaluated. After a link that does not hold, the later ones are not
+// evaluated.
 func Reached(a chain.Answer) bool { return a.State != chain.Unknown || len(a.Why) > 0 }
 
-// AllDirect reports that there are pairs, and that each is direct.
+// AllDirect reports whether there are pairs, and each of them is direct.
 func AllDirect(pairs []p2p.Pair) bool {
 	return len(pairs) > 0 && !slices.ContainsFunc(pairs, func(p p2p.Pair) bool { return p.Verdict.Outcome() != chain.Direct })
 }
 
-// AllCoherent reports that there are pairs, and that the CPU caches the GPU's memory in each: NVIDIA's driver
-// maps it in the IOMMU as system memory is.
+// AllCoherent reports whether there are pairs, and the CPU caches the GPU's memory in each of them: NVIDIA's
+// driver maps such memory in the IOMMU like system memory.
 func AllCoherent(pairs []p2p.Pair) bool {
 	return len(pairs) > 0 && !slices.ContainsFunc(pairs, func(p p2p.Pair) bool { return p.GPU.Exporter.Class != drivers.ClassNVIDIACoherent })
 }
 
-// Breaking are the pairs whose link is known not to hold.
+// Breaking returns the pairs whose link is known not to hold.
 func Breaking(pairs []p2p.Pair, link chain.Link) []p2p.Pair {
 	return Select(pairs, func(p p2p.Pair) bool { return p.Verdict.Link(link).State == chain.Breaks })
 }
 
-// Select are the pairs for which is returns true.
+// Select returns the pairs for which is returns true.
 func Select(pairs []p2p.Pair, is func(p2p.Pair) bool) []p2p.Pair {
 	var out []p2p.Pair
 	for i, p := range pairs {
@@ -45,18 +46,18 @@ func Select(pairs []p2p.Pair, is func(p2p.Pair) bool) []p2p.Pair {
 	return out
 }
 
-// OfGPU are the pairs of a GPU.
+// OfGPU returns the pairs of a GPU.
 func (l *Look) OfGPU(g drivers.GPU) []p2p.Pair {
 	return Select(l.Pairs, func(p p2p.Pair) bool { return p.GPU.Name == g.Name })
 }
 
-// OfDriver are the pairs of all GPUs of some drivers.
+// OfDriver returns the pairs of all GPUs that one of the drivers drives.
 func (l *Look) OfDriver(names ...string) []p2p.Pair {
 	return Select(l.Pairs, func(p p2p.Pair) bool { return slices.Contains(names, p.GPU.Exporter.Driver) })
 }
 
-// Common is the bridge above both functions of a pair, whatever the kernel decides; nil if there is
-// none or if it is not known.
+// Common returns the nearest bridge above both functions of a pair, whatever the kernel decides; nil if
+// there is none or if it is not known.
 func Common(l *Look, p p2p.Pair) *pciaddr.Addr {
 	if p.GPU.Exporter.PCI == nil || p.NIC.Importer.PCI == nil {
 		return nil
@@ -92,9 +93,8 @@ func pairsByName(l *Look) map[string][]*p2p.Pair {
 	})
 }
 
-// Settled sets aside an unknown finding if all pairs that it concerns are direct: the links that the
-// check answers hold without it. A direct pair does not settle the answers of the vendor's library,
-// the log or a proof.
+// Settled sets aside an unknown finding if all its pairs are direct: the links that the check answers
+// hold without the finding. The links Library, Log and Proof are not settled in this way.
 func Settled(l *Look, f *Finding) {
 	if f.Result != p2p.ResultUnknown || len(f.Check.Links) == 0 || slices.ContainsFunc(f.Check.Links, func(link chain.Link) bool { return link == chain.Library || link > chain.Fabric }) {
 		return
@@ -105,7 +105,7 @@ func Settled(l *Look, f *Finding) {
 	}
 }
 
-// Proven makes a failure about a pair that a proof shows to be direct a warning: the proof
+// Proven makes a failure a warning if a proof shows the pair of the finding to be direct: the proof
 // decides, and ACT-PREDICTION reports the contradiction.
 func Proven(l *Look, f *Finding) {
 	if f.Result != p2p.ResultFail || slices.Contains(f.Check.Links, chain.Proof) || slices.Contains(f.Check.Links, chain.Log) || len(f.Check.Links) == 0 {
@@ -129,7 +129,8 @@ func Proven(l *Look, f *Finding) {
 	}
 }
 
-// LostBehindIOMMU are pairs whose traffic the IOMMU blocks, and whose memory the vendor's library gives out.
+// LostBehindIOMMU returns the pairs whose traffic the IOMMU blocks, although the vendor's library exports
+// the memory.
 func LostBehindIOMMU(pairs []p2p.Pair) []p2p.Pair {
 	return Select(Breaking(pairs, chain.Addresses), func(p p2p.Pair) bool {
 		return p.Verdict.Link(chain.Addresses).Outcome == chain.Lost && p.Verdict.Link(chain.Library).State != chain.Breaks

@@ -10,7 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// LockdownMode is the kernel's lockdown mode; "" if the text is not understood.
+// LockdownMode returns the kernel's lockdown mode; "" if the text is not understood.
 func LockdownMode(l *Look) (string, machine.Reading) {
 	r := l.Read("sys/kernel/security/lockdown")
 	_, rest, _ := strings.Cut(r.Text, "[")
@@ -27,8 +27,8 @@ func lockedDown(l *Look) bool {
 	return r.Err == nil && mode != "" && mode != "none"
 }
 
-// Unlocked adds a remedy whose command changes a device's registers. Under lockdown the kernel refuses
-// that: the remedy is then instead, without the command.
+// Unlocked sets a remedy whose command changes a device's registers. If the kernel is locked
+// down, it refuses such a command: the remedy is then the change in instead, without a command.
 func Unlocked(l *Look, f *Finding, change, command, weakens, instead string) {
 	if lockedDown(l) {
 		change, command = instead+": the kernel is locked down, and refuses "+strings.Fields(command)[0], ""
@@ -36,7 +36,7 @@ func Unlocked(l *Look, f *Finding, change, command, weakens, instead string) {
 	f.Fix(change, command, weakens)
 }
 
-// UnreadLog reports a kernel log that this process may not read.
+// UnreadLog adds an unknown finding about a kernel log that this process may not read.
 func UnreadLog(l *Look, log *machine.KernelLog) {
 	f := l.Unread("", machine.Reading{Where: log.Where, Err: log.Err})
 	if errors.Is(log.Err, machine.ErrNotCopied) {
@@ -49,7 +49,7 @@ func UnreadLog(l *Look, log *machine.KernelLog) {
 	f.AsRoot(l.Machine)
 }
 
-// Plural is "1 line", "2 lines".
+// Plural returns a number with a noun: "1 line", "2 lines".
 func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -14,8 +14,8 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Quiet reports a log without any line that the check looks for. If the kernel has overwritten older
-// lines, the finding is unknown: one of them may have been such a line.
+// Quiet adds a finding about a log without a line that the check looks for: a pass, or unknown if
+// the kernel has overwritten older lines, because one of these may have been such a line.
 func (l *Look) Quiet(log *machine.KernelLog, read string) {
 	if log.Cut {
 		l.Unknown("", log.At(), "%s; older lines are overwritten", read).SetAside().
@@ -25,7 +25,7 @@ func (l *Look) Quiet(log *machine.KernelLog, read string) {
 	l.Pass("", log.At(), "%s", read)
 }
 
-// FaultedIn says whose BAR a fault's address is in.
+// FaultedIn says in whose BAR the address of an IOMMU's fault is; "" if it is in none.
 func FaultedIn(l *Look, line string) string {
 	m := p2p.FaultAddress.FindStringSubmatch(line)
 	if m == nil {
@@ -54,8 +54,8 @@ type hit struct {
 // shownLines is the number of lines that a check quotes.
 const shownLines = 3
 
-// Of are the lines that a check looks for, the latest of each pattern. Lines about other devices than
-// the GPUs, the NICs and their ports do not count.
+// Of returns the lines of the kernel's log that a check looks for: the latest of each pattern. It
+// ignores lines about other devices than the GPUs, the NICs and the ports above them.
 func Of(k *machine.KernelLog, l *Look, check string) []hit {
 	var out []hit
 	seen := map[*regexp.Regexp]bool{}
@@ -77,7 +77,7 @@ func Of(k *machine.KernelLog, l *Look, check string) []hit {
 	return out
 }
 
-// Contrary is the line of the log that breaks a pair's link; "" for other pairs.
+// Contrary returns the line of the kernel's log that breaks the pair's link Log; "" if no line does.
 func Contrary(p p2p.Pair) string {
 	a := p.Verdict.Link(chain.Log)
 	if a.State != chain.Breaks || len(a.Evidence) == 0 {
@@ -86,7 +86,7 @@ func Contrary(p p2p.Pair) string {
 	return a.Evidence[len(a.Evidence)-1].Value
 }
 
-// Says reports a line that a check looks for.
+// Says reports whether the check with an ID looks for a line of the kernel's log.
 func Says(line, check string) bool {
 	for _, p := range p2p.Patterns {
 		if p.Match.MatchString(line) {
@@ -130,7 +130,7 @@ func (l *Look) matter() map[pciaddr.Addr]bool {
 	})
 }
 
-// Log is the kernel's log, read once.
+// Log returns the kernel's log, which it reads once.
 func (l *Look) Log() *machine.KernelLog {
 	return Once(l, "kernel log", l.Machine.KernelLog)
 }

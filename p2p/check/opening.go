@@ -14,10 +14,10 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
 
-// Opening is the remedy for ports that redirect a pair's traffic. If open ports are enough for the pair to
-// reach the memory, the remedy is the parameter that p2p.Combine gives to all such pairs. If open ports help
-// the pair in another way, the parameter also has the pair's own ports, because the kernel uses one list
-// only. If open ports do not help, it is the pair's own remedy.
+// Opening returns the remedy for ports that redirect a pair's traffic. If it is enough for the pair that
+// the ports stop redirecting, the remedy is the parameter that p2p.Combine gives to all such pairs. If
+// that only helps, the parameter also has the pair's own ports, because the kernel uses one list only. If
+// it does not help, Opening returns the pair's own remedy.
 func Opening(l *Look, p p2p.Pair) *chain.Remedy {
 	var some func(p2p.Pair) bool
 	at := &l.parameters.all
@@ -37,8 +37,8 @@ func Opening(l *Look, p p2p.Pair) *chain.Remedy {
 	return &r
 }
 
-// Opened reports whether a device file can be opened: a file that cannot be opened gets the result bad.
-// missing is the text for a file that does not exist.
+// Opened tries to open a device file, and adds a finding about it, which it returns. If the file cannot
+// be opened, the finding has the result bad; missing says that the file does not exist.
 func Opened(l *Look, bad p2p.Result, scope, name string) (f *Finding, missing bool) {
 	file, where, _ := l.Machine.Locate(name)
 	at := []string{where}

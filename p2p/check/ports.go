@@ -12,8 +12,9 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// OwnNetwork is the kernel's word for a link layer that is neither InfiniBand nor Ethernet, as EFA's.
-// The checks of networks do not apply to such a port.
+// OwnNetwork is the kernel's word for a link layer that is neither InfiniBand
+// nor Ethernet, such as EFA's. The checks of networks do not apply to such a
+// port.
 const OwnNetwork = "Unknown"
 
 // iWARP is the beginning of node_type for iWARP devices.
@@ -22,15 +23,17 @@ const iWARP = "4:"
 // Kind reads the node type of an RDMA device.
 func Kind(l *Look, n drivers.NIC) machine.Reading { return l.Read(IBDir(n), "node_type") }
 
-// IsIWARP reports the node type of an iWARP device.
+// IsIWARP reports whether a node type is that of an iWARP device.
 func IsIWARP(r machine.Reading) bool { return strings.HasPrefix(r.Text, iWARP) }
 
-// PortDir is a file below the directory of a port.
+// PortDir returns the name of a file below the directory of a port, without the
+// first slash.
 func PortDir(n drivers.NIC, p ibdev.Port, elem ...string) string {
 	return path.Join(append([]string{IBDir(n), "ports", strconv.Itoa(p.Num)}, elem...)...)
 }
 
-// Table says whether a port's GID table can be read.
+// Table reads whether a port's GID table can be read: the Err of the Reading
+// says why not.
 func Table(l *Look, n drivers.NIC, p ibdev.Port) machine.Reading {
 	entries, r := l.List(PortDir(n, p, "gids"))
 	if r.Err == nil && len(entries) == 0 {

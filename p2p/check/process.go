@@ -9,8 +9,9 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// OfProcess reads a file of the process that --pid names. Nothing is known about a process that has
-// ended, even if its file is missing or still has old values, as some files of a zombie have.
+// OfProcess reads a file of the process that --pid names. If the process has ended, the Reading
+// has an error, even if the file is missing or still has old values, as some files of a zombie
+// have.
 func (l *Look) OfProcess(name string) machine.Reading {
 	r := l.Read(l.Machine.ProcessDir(), name)
 	if l.Machine.PID == 0 {
@@ -24,8 +25,8 @@ func (l *Look) OfProcess(name string) machine.Reading {
 	return r
 }
 
-// Ended is the error if the process is a zombie. The caller asks after it has read a file, since the
-// process can end during the read.
+// Ended returns an error if the process that --pid names is a zombie. The caller calls it after it
+// has read a file, because the process may end during the read.
 func (l *Look) Ended() error {
 	state, _ := l.Read(l.Machine.ProcessDir(), "status").Line("State:")
 	if strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X") {

@@ -8,7 +8,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/variables"
 )
 
-// Processor is the first processor, with the fields that the libraries' tables compare.
+// Processor describes the first processor by the fields that the libraries'
+// tables compare.
 func Processor(l *Look) variables.CPU {
 	r := l.Read("proc/cpuinfo")
 	number := func(key string) int {

@@ -15,7 +15,7 @@ import (
 // TraceAgain is the command that traces a pair that failed.
 const TraceAgain = "dmabuf-reg verify --trace --gpu GPU --nic NIC"
 
-// OfProof reports a check that judges proofs only.
+// OfProof reports whether the check with an ID only judges proofs.
 func OfProof(id string) bool {
 	return strings.HasPrefix(id, "ACT-") || id == "GPU-EXPORT" || id == "GPU-BO-LOCATION" || id == "NET-LOOPBACK"
 }
@@ -25,7 +25,8 @@ func OfProof(id string) bool {
 // kinds that could not be read, stay.
 var answered = []string{"P2P-VERDICT", "P2P-NV-GATE", "GPU-DRIVER", "GPU-EXPORTER-OPS", "NIC-DRIVER-DMABUF"}
 
-// Answer makes an unknown finding a pass if all pairs that it concerns are proven to be direct.
+// Answer changes an unknown finding into a pass if a proof shows all pairs of the finding to be
+// direct, and the check is one that a proof answers.
 func Answer(l *Look, f *Finding) {
 	if f.Result != p2p.ResultUnknown || !slices.Contains(answered, f.Check.ID) || len(f.Scope) == 0 {
 		return
@@ -52,8 +53,8 @@ func Answer(l *Look, f *Finding) {
 // unproven is the reason of skipped checks of proofs.
 const unproven = "nothing was allocated or registered: --live does that"
 
-// PerProof runs f for each pair that was tried. If f reports nothing at all, the check is skipped for
-// the reason why.
+// PerProof calls f for each pair that was tried. If f reports nothing at all, PerProof skips the
+// check for the reason why.
 func PerProof(l *Look, why string, f func(name string, p p2p.Pair)) {
 	tried := false
 	for _, p := range l.Pairs {
@@ -70,8 +71,8 @@ func PerProof(l *Look, why string, f func(name string, p p2p.Pair)) {
 	}
 }
 
-// Climbed reports a rung of each proof that reached it. Other pairs are left out, with the proof's
-// reason if it has one.
+// Climbed reports a rung of each proof that has reached it. If there is none, the check is skipped:
+// for the reason of a proof that has left out the rung, or for why.
 func Climbed(l *Look, r p2p.Rung, why string) {
 	for _, p := range l.Pairs {
 		if p.Proof != nil && p.Proof.Steps[r].Result == p2p.ResultSkip && p.Proof.Steps[r] != p2p.NotReached {
@@ -120,7 +121,7 @@ func ProveExport(l *Look) {
 // ProveRegister reports the registration of a proof.
 func ProveRegister(l *Look) { Climbed(l, p2p.RungRegister, "nothing was exported") }
 
-// Cut is the beginning of a list, in a line.
+// Cut returns the first elements of a list in one line, and the number of the others.
 func Cut(all []string) string {
 	if more := len(all) - shownLines; more > 0 {
 		return fmt.Sprintf("%s; and %d more", strings.Join(all[:shownLines], "; "), more)
@@ -128,7 +129,7 @@ func Cut(all []string) string {
 	return strings.Join(all, "; ")
 }
 
-// PerPair runs f for each pair that counts, and skips where there is none.
+// PerPair calls f for each pair that counts. Without such a pair it skips the check.
 func PerPair(l *Look, f func(p2p.Pair)) {
 	if len(l.Pairs) == 0 {
 		l.Skip("no pair of a GPU and a NIC")
@@ -138,7 +139,7 @@ func PerPair(l *Look, f func(p2p.Pair)) {
 	}
 }
 
-// Registered reports a NIC that registered the memory of some GPU in a proof.
+// Registered reports whether a NIC has registered the memory of some GPU in a proof.
 func Registered(l *Look, n drivers.NIC) bool {
 	return slices.ContainsFunc(l.Pairs, func(p p2p.Pair) bool {
 		return p.NIC.Name == n.Name && p.Proof != nil && p.Proof.Steps[p2p.RungRegister].Result == p2p.ResultPass

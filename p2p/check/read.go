@@ -16,13 +16,14 @@ import (
 // Read reads a file by its name on the machine, without the first slash.
 func (l *Look) Read(elem ...string) machine.Reading { return l.Machine.Read(elem...) }
 
-// There asks whether a file of any kind exists.
+// There says whether a file of any kind exists, and its name.
 func (l *Look) There(elem ...string) (placement.Answer, []string) {
 	there, where := l.Machine.There(elem...)
 	return there, []string{where}
 }
 
-// List lists a directory; nil with an error that says why.
+// List lists a directory. If it cannot, it returns nil, and the Reading has the
+// error.
 func (l *Look) List(elem ...string) ([]string, machine.Reading) {
 	name, where, anchor := l.Machine.Locate(path.Join(elem...))
 	entries, err := files.ReadDir(name)
@@ -34,7 +35,8 @@ func (l *Look) List(elem ...string) ([]string, machine.Reading) {
 	return out, r
 }
 
-// Option is the value of an option in the kernel's configuration.
+// Option returns the value of an option in the kernel's configuration, and the
+// file that has it.
 func (l *Look) Option(name string) (value string, where []string) {
 	if l.Machine.Config == nil {
 		return "", nil
@@ -47,7 +49,7 @@ func (l *Look) Option(name string) (value string, where []string) {
 	return value, where
 }
 
-// Unread reports a file that could not be read.
+// Unread adds an unknown about a file that could not be read.
 func (l *Look) Unread(scope string, r machine.Reading) *Finding {
 	f := l.Unknown(scope, r.At(), "%s", r.Why())
 	if errors.Is(r.Err, fs.ErrPermission) {
@@ -56,12 +58,13 @@ func (l *Look) Unread(scope string, r machine.Reading) *Finding {
 	return f
 }
 
-// AsRoot sets the remedy to look again as root.
+// AsRoot sets the remedy to run p2pcheck again as root.
 func (f *Finding) AsRoot(m *machine.Machine) *Finding {
 	fix := p2p.AsRoot(m, "as root")
 	f.Remedy = &fix
 	return f
 }
 
-// Link reads the text of a symbolic link. A link to itself marks a link that a snapshot could not read.
+// Link reads the target of a symbolic link. If the link leads to itself, a
+// snapshot could not read it: the Reading has an error.
 func (l *Look) Link(elem ...string) machine.Reading { return l.Machine.Link(elem...) }

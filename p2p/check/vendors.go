@@ -10,7 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// OnAMD skips where there is no GPU of amdgpu.
+// OnAMD reports whether amdgpu drives a GPU. If not, it skips the check.
 func OnAMD(l *Look) bool {
 	if len(l.Driven("amdgpu")) == 0 {
 		l.Skip("no GPU of amdgpu")
@@ -19,7 +19,7 @@ func OnAMD(l *Look) bool {
 	return true
 }
 
-// OnNVIDIA skips where there is no GPU of NVIDIA's driver.
+// OnNVIDIA reports whether NVIDIA's driver drives a GPU. If not, it skips the check.
 func OnNVIDIA(l *Look) bool {
 	if len(l.Driven("nvidia")) == 0 {
 		l.Skip("no GPU of NVIDIA's driver")
@@ -28,13 +28,13 @@ func OnNVIDIA(l *Look) bool {
 	return true
 }
 
-// Coherent reports a processor that caches the memory of NVIDIA's GPUs.
+// Coherent reports whether the processor caches the memory of NVIDIA's GPUs.
 func Coherent(l *Look) placement.Answer {
 	return l.Machine.CachesGPUs()
 }
 
-// OneGroup compares the IOMMU groups of two functions as NVIDIA's driver does: it compares pointers, so
-// that two functions without a group are equal.
+// OneGroup says whether two functions are in one IOMMU group, as NVIDIA's driver does: the driver
+// compares pointers, so that two functions without a group are equal.
 func OneGroup(l *Look, a, b pciaddr.Addr) (one placement.Answer, g, n machine.Reading) {
 	g, n = l.Link("sys/bus/pci/devices", a.String(), "iommu_group"), l.Link("sys/bus/pci/devices", b.String(), "iommu_group")
 	switch {
@@ -50,13 +50,13 @@ func OneGroup(l *Look, a, b pciaddr.Addr) (one placement.Answer, g, n machine.Re
 // kinds share the last two.
 var mlx5Virtual = []uint16{0x1012, 0x1014, 0x1016, 0x1018, 0x101a, 0x101c, 0x101e, 0xa2d3}
 
-// VirtualFunctions are the NICs that are virtual functions.
+// VirtualFunctions returns the PCI functions of the NICs that are virtual functions.
 func VirtualFunctions(l *Look) []*Function {
 	return slices.DeleteFunc(l.NICFunctions(), func(f *Function) bool { return !l.Machine.Sys.Exists(f.Dir + "/physfn") })
 }
 
-// IsVirtual reports a virtual function. A guest has no link to the physical function; mlx5's virtual
-// functions are recognized by their device IDs.
+// IsVirtual reports whether a function is a virtual function. A guest has no link to the physical
+// function; there, mlx5's virtual functions are recognized by their device IDs.
 func IsVirtual(l *Look, f *Function) bool {
 	return l.Machine.Sys.Exists(f.Dir+"/physfn") || f.Err == nil && f.Vendor == machine.VendorMellanox && slices.Contains(mlx5Virtual, f.Device)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Some names a few functions.
+// Some returns the first names in one line, and the number of the others.
 func Some(names []string) string {
 	if n := len(names) - ShownFiles; n > 0 {
 		return strings.Join(names[:ShownFiles], ", ") + " and " + strconv.Itoa(n) + " more"
@@ -18,10 +18,10 @@ func Some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// SmallBAR is what a GPU shows without resizable BAR.
+// SmallBAR is the size of a GPU's BAR without resizable BAR, in bytes.
 const SmallBAR = 256 << 20
 
-// OrText is the error of reading a number, or the text that is not a number.
+// OrText returns the error of reading a number, or the text that is no number.
 func OrText(r machine.Reading) string {
 	if r.Err != nil {
 		return r.Why()
@@ -29,11 +29,11 @@ func OrText(r machine.Reading) string {
 	return fmt.Sprintf("%q", r.Text)
 }
 
-// Base is the last element of a link.
+// Base returns the last element of a symbolic link's target.
 func Base(link string) string { return link[strings.LastIndexByte(link, '/')+1:] }
 
-// Copied is the shell command that copies a kernel's configuration, without the target. /proc/config.gz
-// is compressed.
+// Copied returns the shell command that copies a kernel's configuration,
+// without the target. It unpacks /proc/config.gz.
 func Copied(source string) string {
 	if strings.HasSuffix(source, ".gz") {
 		return "zcat " + source + " > "

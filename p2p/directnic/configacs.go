@@ -23,7 +23,7 @@ type Entry struct {
 // String writes the entry as the kernel reads it.
 func (e Entry) String() string { return e.Flags.String() + "@" + e.Device }
 
-// FormatConfigACS writes the value of pci=config_acs=.
+// FormatConfigACS returns the value of pci=config_acs= with these entries.
 func FormatConfigACS(entries []Entry) string {
 	words := make([]string, len(entries))
 	for i, e := range entries {
@@ -65,7 +65,8 @@ func ParseConfigACS(value string) ([]Entry, error) {
 
 // Setting finds the flags that config_acs= has for a port. The kernel takes the first
 // entry that names the port (drivers/pci/pci.c, __pci_config_acs). The answer is
-// Unknown if an entry may name the port and may not, and no earlier one does.
+// Unknown if it is not known whether an entry names the port, and no earlier entry
+// names it.
 func Setting(entries []Entry, port Function) (Flags, Tri) {
 	for _, e := range entries {
 		switch is, err := e.names(port); {
@@ -163,8 +164,8 @@ func namesIDs(ids []string, port Function) (Tri, error) {
 	return Yes, nil
 }
 
-// Join makes one list of two, because the kernel keeps one config_acs=, the last. The
-// entries of there follow, without those for an address that first has, too.
+// Join returns one list of two, because the kernel uses only the last config_acs=: the
+// entries of first, and then those of there for other addresses.
 func Join(first, there []Entry) []Entry {
 	out := slices.Clone(first)
 	for _, e := range there {

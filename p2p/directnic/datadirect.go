@@ -137,7 +137,8 @@ func sameGroup(dma, gpu *node) Rule {
 type Mover struct {
 	DMA pciaddr.Addr // set if Has is Yes
 	Has Tri          // whether the NIC's card has exactly one DMA function
-	// Usable says whether a registration can use it: mlx5_ib must be bound to it.
+	// Usable says whether a registration can use the DMA function: mlx5_ib must be
+	// bound to it.
 	Usable Tri
 	Why    string
 }
@@ -185,7 +186,7 @@ func (p Plan) Mover(nic pciaddr.Addr) Mover {
 	return Mover{Why: fmt.Sprintf("%d DMA functions are of this card: it is not known which of them mlx5_ib takes", len(own))}
 }
 
-// Movers are the DMA functions of ConnectX cards that the machine has.
+// Movers returns the DMA functions of the machine's ConnectX cards.
 func (p Plan) Movers() []pciaddr.Addr {
 	if p.tree == nil {
 		return nil

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package directnic knows the machines whose PCI ports need an ACS of their own
-// for GPUDirect RDMA, and judges the ports, IOMMU groups and ATS of such a machine.
+// Package directnic has the rules for machines whose PCI ports need a certain ACS for
+// GPUDirect RDMA. It judges the ports, IOMMU groups and ATS of such a machine.
 //
 // New PCI IDs go to kinds.go. The shapes of machines, and the ACS that each port of a
 // shape needs, are in datadirect.go, inline.go and numa.go. The rules for a host that
 // gives GPUs and NICs to guests are in passthrough.go.
 //
-// The package reads nothing. The caller reads all PCI functions and marks each fact
+// The package reads no files. The caller reads all PCI functions, and marks each fact
 // that it could not read. Such a fact makes an answer Unknown, never Yes.
 //
 // The rules are those of rdma_topo (rdma-core, kernel-boot/rdma_topo at commit

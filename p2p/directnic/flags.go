@@ -9,9 +9,9 @@ import (
 	"github.com/gpurdma/gpurdma/internal/pci"
 )
 
-// Flags are the ACS bits that a port should have. The kernel's config_acs= writes them
-// with one letter for each bit, the lowest bit last: "1" turns the bit on, "0" turns
-// it off, and "x" leaves it as the firmware set it.
+// Flags are the ACS bits that a port should have. config_acs= has one letter for each
+// bit, the lowest bit last: "1" turns the bit on, "0" turns it off, and "x" leaves it
+// as the firmware has set it.
 type Flags struct {
 	Mask  pci.ACSBits // the bits that are decided
 	Value pci.ACSBits // those of them that are on
@@ -58,13 +58,13 @@ func (f Flags) String() string {
 	return b.String()
 }
 
-// Holds reports whether a control register is as the flags want it.
+// Holds reports whether a control register has the bits that the flags decide.
 func (f Flags) Holds(control pci.ACSBits) bool { return control&f.Mask == f.Value }
 
-// Apply is the control register that the kernel writes for a port with these flags.
-// Bits that the flags leave open come from the firmware: neither the kernel's default
-// nor disable_acs_redir= counts for such a port (drivers/pci/pci.c, __pci_config_acs,
-// from commit 9cf8a952d57b on).
+// Apply returns the value of the control register that the kernel writes for a port
+// with these flags. Bits that the flags leave open keep the firmware's value: the
+// kernel's default and disable_acs_redir= have no effect on such a port
+// (drivers/pci/pci.c, __pci_config_acs, from commit 9cf8a952d57b on).
 func (f Flags) Apply(firmware pci.ACSBits) pci.ACSBits { return firmware&^f.Mask | f.Value }
 
 // missing are the bits that have to be turned on, and surplus those to turn off.

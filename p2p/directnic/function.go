@@ -7,7 +7,7 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Tri is an answer that can be open. Its values are those of placement.Answer.
+// Tri is yes, no or unknown. Its values are those of placement.Answer.
 type Tri int
 
 // The answers.
@@ -58,10 +58,10 @@ func all(answers ...Tri) Tri {
 type ATS struct {
 	Known   bool
 	Capable bool // the function has the capability
-	Enabled bool // and the IOMMU's driver has turned it on
+	Enabled bool // the IOMMU's driver has turned it on
 }
 
-// Function is what the caller read about a PCI function.
+// Function has the facts that the caller has read about a PCI function.
 type Function struct {
 	Addr     pciaddr.Addr
 	Vendor   uint16
@@ -69,12 +69,13 @@ type Function struct {
 	Class    uint32         // 24 bits: base class, subclass, programming interface
 	Upstream []pciaddr.Addr // the bridges above, nearest first; none of a root port
 
-	// Port is the PCI Express type of a bridge. Any other than a root, upstream
-	// or downstream port counts as not read.
+	// Port is the PCI Express type of a bridge. Another type than a root,
+	// upstream or downstream port counts as not read.
 	Port pci.Port
 	ACS  pci.ACS
-	// ACSErr says why ACS is not known: without privileges a reader gets 64 bytes
-	// of the configuration space, and a machine without ECAM has 256.
+	// ACSErr says why ACS is not known: a process without privileges can read
+	// only 64 bytes of the configuration space, and a machine without ECAM has
+	// only 256.
 	ACSErr error
 	ATS    ATS
 
@@ -83,7 +84,8 @@ type Function struct {
 	Node       int // the NUMA node; negative if the firmware names none
 	Driver     string
 
-	// VPDRead says that the vital product data were read. Root alone reads them.
+	// VPDRead says that the vital product data were read, which only root can
+	// do.
 	VPDRead bool
 	Card    string // keyword V3, which is the same in all functions of one card
 	VU      string // keyword VU, by which mlx5_ib finds the NIC of a DMA function

@@ -25,7 +25,8 @@ const (
 	// anyVirtual is the virtual function of ConnectX-4 and all later cards, by
 	// the table of mlx5_core (drivers/net/ethernet/mellanox/mlx5/core/main.c).
 	anyVirtual = 0x101e
-	// DMAFunction is the device number of a ConnectX card's DMA function: the one entry of mlx5_data_direct_pci_table
+	// DMAFunction is the PCI device ID of a ConnectX card's DMA function: the only
+	// entry of mlx5_data_direct_pci_table
 	// (drivers/infiniband/hw/mlx5/data_direct.c).
 	DMAFunction = 0x2100
 )

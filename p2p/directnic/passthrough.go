@@ -11,8 +11,8 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Finding says whether a NIC of a guest reaches the memory of a GPU of this guest
-// through the switch above both, as far as the host decides it.
+// Finding says whether the host's settings let a NIC that is given to a guest reach
+// the memory of the guest's GPU through the switch above both.
 //
 // The NIC asks the IOMMU for translated addresses (ATS), and marks requests that use
 // them. The switch sends marked requests straight to the GPU (ACS direct translated)
@@ -26,8 +26,8 @@ type Finding struct {
 	ATS      Tri           // whether ATS is on in the NIC
 	Ports    []PortPlan    // the ports on the way, and the root port
 	OK       Tri
-	Off      []string // the settings that are wrong
-	Unread   []string // the facts that are not known
+	Off      []string // the settings that are wrong, in words
+	Unread   []string // the facts that are not known, in words
 	Entries  []Entry  // of config_acs=, for the ports that are wrong
 	Remedy   Remedy
 }
@@ -35,8 +35,8 @@ type Finding struct {
 // Passthrough judges each pair of a NIC and a GPU that both have a driver of VFIO.
 // noATS says whether the kernel's command line has pci=noats.
 //
-// Yes is about the host alone: the hypervisor must also map the GPU's memory for the
-// NIC, and show the guest a tree in which the two are close.
+// An answer Yes is about the host's settings. The hypervisor must also map the GPU's
+// memory for the NIC, and show the guest a tree in which the two are close.
 func Passthrough(functions []Function, noATS Tri) []Finding {
 	t := grow(functions)
 	var nics, gpus []*node
@@ -75,8 +75,8 @@ func Passthrough(functions []Function, noATS Tri) []Finding {
 	return out
 }
 
-// GivenAway reports a driver that gives functions to guests: vfio-pci and its
-// variants (drivers/vfio/pci), whose names end in the same way.
+// GivenAway reports whether a driver gives functions to guests: vfio-pci, or one of
+// its variants (drivers/vfio/pci), whose names end in the same way.
 func GivenAway(driver string) bool {
 	return strings.HasSuffix(strings.ReplaceAll(driver, "_", "-"), "vfio-pci")
 }
@@ -281,8 +281,8 @@ func (f *Finding) close() {
 	}
 }
 
-// Together makes one parameter for all findings, because the kernel keeps one
-// config_acs=. there has the entries that its command line has already.
+// Together returns one parameter for all findings, because the kernel uses only one
+// config_acs=. there has the entries of the present command line.
 func Together(findings []Finding, there []Entry) string {
 	var out []Entry
 	for _, f := range findings {

@@ -15,7 +15,7 @@ type Shape int
 
 // The shapes.
 const (
-	// None is a machine whose ports need no value of their own.
+	// None is a machine whose ports need no certain ACS.
 	None Shape = iota
 	// DataDirect has DMA functions of ConnectX beside the GPUs, below Grace.
 	DataDirect
@@ -45,10 +45,10 @@ type Role int
 // The roles.
 const (
 	OtherPort Role = iota
-	DMAPort        // of the switch that DMA function and GPU share, toward the DMA function
-	NICPort        // of the switch that NIC and GPU share, toward the NIC
-	GPUPort        // of that switch, toward the GPU
-	RootPort       // above that switch
+	DMAPort        // the port toward the DMA function, of the switch that DMA function and GPU share
+	NICPort        // the port toward the NIC, of the switch that NIC and GPU share
+	GPUPort        // the port of that switch toward the GPU
+	RootPort       // the root port above that switch
 )
 
 var roleNames = []string{"other port", "port toward the DMA function", "port toward the NIC", "port toward the GPU", "root port"}
@@ -66,8 +66,8 @@ type PortPlan struct {
 	Addr pciaddr.Addr
 	Role Role
 	Want Flags
-	// Decided is false where Want is not known: the machine is Unsupported, or
-	// whether it is for guests is not known.
+	// Decided is false if Want is not known: the machine is Unsupported, or it is
+	// not known whether it is for guests.
 	Decided bool
 	Have    pci.ACSBits // 0 if it could not be read
 	OK      Tri
@@ -77,7 +77,8 @@ type PortPlan struct {
 	Default bool
 }
 
-// Complex is a group of functions that belong together.
+// Complex is a group of NICs, GPUs and the ports between them, which the plan sets up
+// together.
 type Complex struct {
 	DMA    *pciaddr.Addr // the DMA function; nil in other shapes than DataDirect
 	NICs   []pciaddr.Addr
@@ -88,7 +89,7 @@ type Complex struct {
 	Node   int // the NUMA node, of shape NUMA
 }
 
-// OK is whether ports and rules of the complex are as they should be.
+// OK says whether the ports and rules of the complex are as they should be.
 func (c Complex) OK() Tri {
 	var answers []Tri
 	for _, p := range c.Ports {
@@ -109,7 +110,7 @@ const (
 	ATSRule                   // the ATS capability of NICs
 )
 
-// Rule is a condition beside ACS.
+// Rule is a condition of the plan besides the ACS of ports.
 type Rule struct {
 	Kind      RuleKind
 	Functions []pciaddr.Addr
@@ -118,7 +119,7 @@ type Rule struct {
 	Why       string // the difference, or the reason for Unknown; "" if OK is Yes
 }
 
-// Plan says how a machine should be set up, and how it differs from that.
+// Plan says how a machine should be set up, and in what the machine differs.
 type Plan struct {
 	Shape     Shape
 	Why       string     // the reason for the shape, or the first deviation from it
@@ -130,9 +131,10 @@ type Plan struct {
 	tree *tree
 }
 
-// Look makes the plan of a machine from all its PCI functions. guests says whether
-// the devices of a machine of shape Inline are for guests; if that is Unknown, the
-// ATS capability of the NICs decides, as in rdma_topo.
+// Look returns the plan of a machine with these PCI functions, which must be all of
+// the machine. guests says whether the devices of a machine of shape Inline are for
+// guests; if that is Unknown, the ATS capability of the NICs decides, as in
+// rdma_topo.
 func Look(functions []Function, guests Tri) Plan {
 	t := grow(functions)
 	p := Plan{tree: t, Guests: guests}
@@ -233,7 +235,7 @@ func (n *node) port(role Role, want Flags) PortPlan {
 	return p
 }
 
-// Port finds a port in the plan. It is false for a port that the plan does not have.
+// Port returns a port of the plan; false for a port that the plan does not have.
 func (p Plan) Port(a pciaddr.Addr) (PortPlan, bool) {
 	i := slices.IndexFunc(p.Ports, func(port PortPlan) bool { return port.Addr == a })
 	if i < 0 {
@@ -242,22 +244,22 @@ func (p Plan) Port(a pciaddr.Addr) (PortPlan, bool) {
 	return p.Ports[i], true
 }
 
-// Covers reports whether the plan decides the ACS of a port, or would if the machine
-// were not Unsupported. For such a port a caller proposes no pci=disable_acs_redir= and
-// no other way to clear bits: the plan's Remedy takes their place.
+// Covers reports whether the plan decides the ACS of a port, or would decide it if
+// the machine were not Unsupported. For such a port the caller proposes the plan's
+// Remedy, and neither pci=disable_acs_redir= nor another way to clear bits.
 func (p Plan) Covers(port pciaddr.Addr) bool {
 	_, ok := p.Port(port)
 	return ok
 }
 
-// Keeps reports whether turning any of these bits off in a port goes against the plan.
+// Keeps reports whether the plan needs any of these bits to be on in a port.
 func (p Plan) Keeps(port pciaddr.Addr, bits pci.ACSBits) bool {
 	planned, ok := p.Port(port)
 	return ok && (!planned.Decided || planned.Want.Value&bits != 0 || planned.OK == Yes && planned.Have&bits != 0)
 }
 
 // Complex finds the complex of a NIC and a GPU. The address of the DMA function may
-// stand for the NIC. It is false if the two are in no complex, or not known to be.
+// stand for the NIC. It returns false unless the two are known to be in one complex.
 func (p Plan) Complex(nic, gpu pciaddr.Addr) (Complex, bool) {
 	i := slices.IndexFunc(p.Complexes, func(c Complex) bool {
 		return slices.Contains(c.GPUs, gpu) && (slices.Contains(c.NICs, nic) || c.DMA != nil && *c.DMA == nic)
@@ -268,8 +270,8 @@ func (p Plan) Complex(nic, gpu pciaddr.Addr) (Complex, bool) {
 	return p.Complexes[i], true
 }
 
-// OK is whether all ports and rules are as they should be. It is Unknown of shape
-// None, where there is nothing to judge, and of an Unsupported machine.
+// OK says whether all ports and rules are as they should be. It is Unknown for shape
+// None, which has nothing to judge, and for an Unsupported machine.
 func (p Plan) OK() Tri {
 	var answers []Tri
 	for _, port := range p.Ports {

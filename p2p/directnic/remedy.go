@@ -11,16 +11,17 @@ import (
 // Remedy is one change. Fields that do not apply are "".
 type Remedy struct {
 	Change string
-	// Command is for a shell, and Parameter for the kernel's command line.
-	// Where the command is not there, or the boot loader is another than that of
-	// Debian or Ubuntu (update-grub), the parameter does the same. Its ";" ends a
-	// command in GRUB's files unless it is quoted.
+	// Command is for a shell, and Parameter for the kernel's command line. The
+	// parameter has the same effect if the command is not installed, or the boot
+	// loader is not that of Debian or Ubuntu (update-grub). In GRUB's files its
+	// ";" must be quoted, because it ends a command there.
 	Command   string
 	Parameter string
 	Weakens   string // the protection that the change gives up
 }
 
-// Parameter is the kernel's parameter with these entries; "" without any.
+// Parameter returns the kernel's parameter pci=config_acs= with these entries; ""
+// without entries.
 func Parameter(entries []Entry) string {
 	if len(entries) == 0 {
 		return ""
@@ -28,9 +29,9 @@ func Parameter(entries []Entry) string {
 	return "pci=config_acs=" + FormatConfigACS(entries)
 }
 
-// Entries are the entries of config_acs= that set the plan's ports. Like rdma_topo's
-// write-grub-acs they leave out the ports whose value the kernel sets by itself, unless
-// such a port differs on this machine.
+// Entries returns the entries of config_acs= that set the plan's ports. Like
+// rdma_topo's write-grub-acs it leaves out the ports whose value the kernel sets by
+// itself, unless such a port differs on this machine.
 func (p Plan) Entries() []Entry {
 	var out []Entry
 	for _, port := range p.Ports {

@@ -55,6 +55,7 @@ const (
 
 var classNames = []string{"unknown", "amdgpu", "xe", "i915", "nvidia", "nvidia-coherent", "vfio", "system", "staged", "habanalabs"}
 
+// String returns the name of the class: "amdgpu".
 func (c Class) String() string {
 	if c < 0 || int(c) >= len(classNames) {
 		return fmt.Sprintf("invalid (%d)", int(c))
@@ -62,7 +63,7 @@ func (c Class) String() string {
 	return classNames[c]
 }
 
-// ParseClass reads what String writes.
+// ParseClass reads the name of a class, as String writes it.
 func ParseClass(s string) (Class, error) {
 	for i, name := range classNames {
 		if s == name {
@@ -93,7 +94,7 @@ const (
 	GateBridge         // those below a common bridge; others get ENOTSUPP (524)
 	GateClosed         // none
 	GateUnread         // the rule of this version was not read
-	GateParameter      // the parameter that it goes by was not read
+	GateParameter      // the driver's parameter that decides was not read
 )
 
 // PeerRule says how NVIDIA's driver refuses an importer that supports moves, as all RDMA
@@ -126,11 +127,11 @@ type Exporter struct {
 	// Proprietary says that NVIDIA's modules are the proprietary ones. Only the open
 	// ones export dma-bufs.
 	Proprietary bool
-	// Withheld is the reason by which NVIDIA's libraries deny an export: one of CUDA's
-	// attributes is 0, or confidential computing is on. "" if they give none.
+	// Withheld is the reason for which NVIDIA's libraries refuse an export: one of CUDA's
+	// attributes is 0, or confidential computing is on. It is "" if they do not refuse.
 	Withheld string
-	// Given says that CUDA reported dma-bufs and GPUDirect RDMA of this GPU, and NVML that
-	// confidential computing is off.
+	// Given says that CUDA reports that this GPU has dma-bufs and GPUDirect RDMA, and NVML
+	// that confidential computing is off.
 	Given bool
 	// Driver is the driver of the function; "" if it is not known.
 	Driver string
@@ -144,7 +145,8 @@ var classOfDriver = map[string]Class{
 	"bochs-drm": ClassSystem, "cirrus": ClassSystem, "cirrus-qemu": ClassSystem, "qxl": ClassSystem,
 }
 
-// UnknownDriver stands for the driver of a function in a file that does not name the driver.
+// UnknownDriver stands for the driver of a function if the file that describes the function
+// does not name it.
 const UnknownDriver = "?"
 
 // boards are the vendors of the displays on servers' boards, ASPEED and Matrox. These
@@ -227,7 +229,8 @@ func hasDrivers(m *machine.Machine) bool {
 	})
 }
 
-// OpenModules is a part of the name that NVIDIA's open modules give themselves.
+// OpenModules is a part of the name of NVIDIA's open modules, in
+// /proc/driver/nvidia/version.
 const OpenModules = "Open Kernel Module"
 
 // gates lists the series of NVIDIA's driver whose nv-dmabuf.c was read, and whether
@@ -250,8 +253,8 @@ func nvidiaPeer(m *machine.Machine) PeerRule {
 	return PeerAtMap
 }
 
-// NVIDIASeries is the first number of the version of the loaded driver; 0 if it is not
-// known.
+// NVIDIASeries returns the first number of the version of NVIDIA's loaded driver; 0 if it
+// is not known.
 func NVIDIASeries(m *machine.Machine) int {
 	texts := []string{m.Read("sys/module/nvidia/version").Text}
 	texts = append(texts, strings.Fields(m.Read("proc/driver/nvidia/version").Text)...)
@@ -301,7 +304,7 @@ func softExporter(m *machine.Machine, e *Exporter, dir string) {
 	}
 }
 
-// AsksKernel reports an exporter that follows the kernel's decision, or may follow it.
+// AsksKernel reports whether an exporter follows the kernel's decision, or may follow it.
 func AsksKernel(e Exporter) bool {
 	switch e.Class {
 	case ClassAMDGPU, ClassXe, ClassVFIO, ClassHabana, ClassUnknown:
@@ -310,8 +313,8 @@ func AsksKernel(e Exporter) bool {
 	return false
 }
 
-// Read reports a driver whose rules are known: one of the kernel's own, or NVIDIA's open
-// modules.
+// Read reports whether the rules of the driver are known: it is one of the kernel's own, or
+// NVIDIA's open modules.
 func (e Exporter) Read() bool {
 	switch e.Class {
 	case ClassUnknown:
@@ -322,8 +325,8 @@ func (e Exporter) Read() bool {
 	return !e.OutOfTree
 }
 
-// NoExporters are drivers of GPUs and accelerators that give out no addresses
-// of their own memory.
+// NoExporters are drivers of GPUs and accelerators that do not export the device's own
+// memory, with the reason.
 var NoExporters = map[string]string{
 	"nouveau": "it pins what it exports in system memory",
 	"qaic":    "its buffers are in system memory",
@@ -331,5 +334,5 @@ var NoExporters = map[string]string{
 	"amdxdna": "its buffers are in system memory",
 }
 
-// VfioDrivers export as vfio-pci does.
+// VfioDrivers are the drivers that export as vfio-pci does.
 var VfioDrivers = []string{"vfio-pci", "nvgrace-gpu-vfio-pci"}

@@ -23,6 +23,7 @@ const (
 	NoImporter              // the driver imports no dma-bufs
 )
 
+// String returns the kind in one word: "pinned".
 func (k Kind) String() string {
 	switch k {
 	case KindUnknown:
@@ -58,16 +59,17 @@ type Importer struct {
 	// OutOfTree says that the driver is not, or may not be, the kernel's own. Then it is
 	// not known whether PeerToPeer is true of it.
 	OutOfTree bool
-	// NoODP says that an mlx5 NIC has NoImporter only because of the kernel's configuration.
+	// NoODP says that an mlx5 NIC is a NoImporter only because the kernel is built without
+	// on-demand paging.
 	NoODP bool
-	// ODP is whether the kernel is built with on-demand paging, of a NIC of mlx5.
+	// ODP says, for an mlx5 NIC, whether the kernel is built with on-demand paging.
 	ODP placement.Answer
 	// Driver is the driver of the function; "" if it is not known.
 	Driver string
 }
 
-// DriverName is for messages. The driver of a software device is not known, because it has no
-// PCI function.
+// DriverName returns the driver's name for messages. The driver of a software device is not
+// known, because the device has no PCI function.
 func (i Importer) DriverName() string {
 	if i.Driver == UnknownDriver {
 		return "its driver"

@@ -97,7 +97,7 @@ func uncopied(m *machine.Machine) (errs []error) {
 	return errs
 }
 
-// HasRDMA reports a machine with an RDMA device below a PCI function.
+// HasRDMA reports whether the machine has an RDMA device that is a PCI function.
 func HasRDMA(m *machine.Machine) bool {
 	const dir = "bus/pci/devices"
 	names, _ := m.Sys.List(dir)
@@ -151,7 +151,7 @@ func sawClass(m *machine.Machine, a pciaddr.Addr, class uint64, err error) {
 	}
 }
 
-// SeenClass is the class of a function, if [GPUs] has read it.
+// SeenClass returns the class of a function; false if GPUs has not read it.
 func SeenClass(m *machine.Machine, a pciaddr.Addr) (uint64, bool) {
 	m.Mu.Lock()
 	defer m.Mu.Unlock()
@@ -213,5 +213,5 @@ func NICs(m *machine.Machine) ([]NIC, error) {
 	return out, errors.Join(errs...)
 }
 
-// PortName names a port of a NIC: "mlx5_0/1".
+// PortName returns the name of a port of a NIC: "mlx5_0/1".
 func PortName(n NIC, p ibdev.Port) string { return fmt.Sprintf("%s/%d", n.Name, p.Num) }

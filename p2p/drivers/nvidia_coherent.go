@@ -38,8 +38,9 @@ func coherentGPU(m *machine.Machine, f pci.Function) bool {
 	return coherentIDs[f.Device]
 }
 
-// MayBeCoherent reports a GPU that may be one of these: how its driver exports memory is not known, or its model
-// is in no table and it is below the port that Grace has for its own GPU.
+// MayBeCoherent reports whether a GPU of NVIDIA may have memory that the CPU caches
+// (ClassNVIDIACoherent): it is not known how its driver exports memory, or its model is in no table and
+// it is below the root port that Grace has for its own GPU.
 func MayBeCoherent(m *machine.Machine, e Exporter) bool {
 	if e.Driver != "nvidia" || e.PCI == nil {
 		return false
@@ -55,7 +56,7 @@ func MayBeCoherent(m *machine.Machine, e Exporter) bool {
 	return false
 }
 
-// Model reads the name that NVIDIA's driver gives a GPU. The text is "" if the driver gives none.
+// Model reads the name of a GPU from NVIDIA's driver. The text is "" if the driver has none.
 func Model(m *machine.Machine, a pciaddr.Addr) machine.Reading {
 	r := m.Read("proc/driver/nvidia/gpus", a.String(), "information")
 	r.Text, _ = r.Line("Model")

@@ -81,7 +81,9 @@ func belowGrace(m *machine.Machine, gpu pciaddr.Addr) (below, known bool) {
 	return below, true
 }
 
-// RootWithoutPeers looks for the functions by which NVIDIA's driver recognizes these chipsets.
+// RootWithoutPeers says whether the machine has a chipset on which NVIDIA's driver lets only
+// NICs below a common bridge attach, such as Grace's, Altra's and AmpereOne's. NVIDIA's driver
+// and RootWithoutPeers recognize the chipset by the IDs of its PCI functions.
 func RootWithoutPeers(m *machine.Machine) placement.Answer {
 	m.Chipset.Once.Do(func() {
 		names, err := m.Sys.List("bus/pci/devices")
@@ -105,7 +107,7 @@ func RootWithoutPeers(m *machine.Machine) placement.Answer {
 	return m.Chipset.Listed
 }
 
-// The values of DmaRemapPeerMmio.
+// The values of DmaRemapPeerMmio, a parameter of NVIDIA's kernel module.
 const (
 	RemapOff = "0"
 	RemapOn  = "1"

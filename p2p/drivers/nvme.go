@@ -19,8 +19,8 @@ import (
 type NVMe struct {
 	Name string // "nvme0"; its PCI address if it has no driver
 	PCI  pciaddr.Addr
-	// CMB is the size of the buffer. CMBKnown is false if no file shows whether the
-	// controller has a buffer, as without the kernel's driver.
+	// CMB is the size of the buffer in bytes. CMBKnown is false if no file shows whether
+	// the controller has a buffer, as without the kernel's driver.
 	CMB      uint64
 	CMBKnown bool
 	// Peer is the amount of its memory that the driver offers to other devices.

@@ -15,7 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Address is the kind of addresses that the importer gets.
+// Address is the kind of addresses that the importer gets for the buffer.
 type Address int
 
 // The kinds. Bus and physical addresses are equal numbers on most machines. They differ
@@ -27,6 +27,7 @@ const (
 	AddressIOVA
 )
 
+// String returns the kind of addresses in words.
 func (a Address) String() string {
 	switch a {
 	case AddressUnknown:

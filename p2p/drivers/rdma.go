@@ -69,8 +69,9 @@ func (d rdmaDriver) KindOn(k machine.Kernel) Kind {
 	return older
 }
 
-// RegistersNone reports a kernel before 5.12, which has no method that registers dma-bufs. The
-// kernel must use its own ib_uverbs, because MLNX_OFED has another.
+// RegistersNone reports whether the kernel registers no dma-bufs: it is older than 5.12, without
+// backports of that method, and ib_uverbs is its own. MLNX_OFED has another ib_uverbs, which may register
+// them.
 func RegistersNone(m *machine.Machine) bool {
 	k := m.Kernel
 	plain := !k.Backports() || strings.Contains(k.Release, ".amzn") // Amazon Linux backports fixes, but not this method
@@ -95,7 +96,8 @@ func ownUverbs(m *machine.Machine) bool {
 	return own
 }
 
-// WithoutUverbs reports an RDMA driver that is loaded without ib_uverbs: their kernel was built without it.
+// WithoutUverbs reports whether an RDMA driver is loaded, and ib_uverbs is not: the kernel was then built
+// without it.
 func WithoutUverbs(m *machine.Machine, i Importer) bool {
 	uverbs, _ := m.There("sys/module/ib_uverbs")
 	driver, _ := m.There("sys/module", RdmaDrivers[i.Driver].Module)

@@ -108,8 +108,9 @@ func peerName(driver string) string {
 	return driver + "'s peer-memory client"
 }
 
-// PeerClient reports whether a peer-memory client of the GPU's driver is registered with ib_core.
-// If ib_core does not support such clients, the client's module loads and does nothing.
+// PeerClient says whether a peer-memory client of the GPU's driver is registered with ib_core,
+// and by which file. A client's module also loads if ib_core does not support clients, and then
+// does nothing.
 func PeerClient(m *machine.Machine, driver string) (registered placement.Answer, where string) {
 	return machine.OnceValues(m, "peer-memory client of "+driver, func() (placement.Answer, string) { return readPeerClient(m, driver) })
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// Cause is one reason for which nodes fail, or are unknown.
+// Cause is one reason for which nodes fail, or their state is unknown.
 type Cause struct {
 	Result string      `json:"result"` // fail, unknown, or warn of a node that has nothing worse
 	What   string      `json:"what"`   // a check's ID and title, or the outcome of pairs
 	Nodes  []string    `json:"nodes"`
-	Scope  []string    `json:"scope"` // on the first of them
+	Scope  []string    `json:"scope"` // the devices, on the first of Nodes
 	Why    []string    `json:"why"`
 	Remedy *result.Fix `json:"remedy"`
 }

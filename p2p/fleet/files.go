@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Files are the files among the arguments, and the .json files of the directories among them.
+// Files returns the files among the arguments, and the .json files of the directories among
+// them.
 func Files(args []string) ([]string, error) {
 	var files []string
 	for _, arg := range args {
@@ -41,8 +42,8 @@ func Files(args []string) ([]string, error) {
 	return files, nil
 }
 
-// Names are names of nodes: those of their files, with as many directories in front as make all names different.
-// Directories that all files share are left out.
+// Names returns the names of nodes, by the names of their files: with as many directories
+// in front as make all names different, and without the directories that all files share.
 func Names(files []string) []string {
 	names := make([]string, len(files))
 	parts := make([][]string, len(files))

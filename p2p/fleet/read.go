@@ -18,9 +18,9 @@ import (
 
 // Limits of a run: more than any machine has. A file with more is refused before it costs memory.
 const (
-	// MaxBytes is how long a file may be: 1,000 pairs have 6 MiB.
+	// MaxBytes is the greatest length of a file: a run of 1,000 pairs has 6 MiB.
 	MaxBytes = 8 << 20
-	// MaxValues is how many values a document may have: 1,000 pairs have 280,000.
+	// MaxValues is the greatest number of values in a document: a run of 1,000 pairs has 280,000.
 	MaxValues   = 600_000
 	maxPairs    = 4_096
 	maxFindings = 10_000
@@ -43,8 +43,8 @@ type document struct {
 // errTooMany says that a document has more than any machine.
 var errTooMany = errors.New("it has more than any machine")
 
-// Read reads what p2pcheck printed with --json, of this version or of the one before: the pairs of that one
-// have no links. The errors do not name the file.
+// Read reads a run that p2pcheck has printed with --json, in this version's schema or in the one
+// before, whose pairs have no links. Errors do not name the file.
 func Read(r io.Reader) (result.Run, error) {
 	data, err := whole(r)
 	if err != nil {

@@ -22,7 +22,7 @@ type Node struct {
 	NICs    int            `json:"nics"`
 	Summary result.Summary `json:"summary"`
 	Failing []string       `json:"failing"` // checks
-	Unknown []string       `json:"unknown"` // those that may hide a failure
+	Unknown []string       `json:"unknown"` // checks that may hide a failure
 	Differs []result.Drift `json:"differs"` // from the node that the report compares with
 	Error   string         `json:"error"`   // why its file could not be read
 	// Since are the differences from an earlier run of the node, see [Merge.Since]; nil if there is none.
@@ -41,20 +41,21 @@ func (n Node) worse() bool {
 	return slices.ContainsFunc(n.Since, func(d result.Drift) bool { return d.Worse() && !d.AsksMore })
 }
 
-// Report is what many nodes have in common, and in what they differ.
+// Report says what the nodes have in common, and in what they differ.
 type Report struct {
 	Nodes  []Node  `json:"nodes"`
-	Causes []Cause `json:"causes"` // those of most nodes first
+	Causes []Cause `json:"causes"` // those with the most nodes first
 	Like   string  `json:"like"`   // the node that the others are compared with
 	Groups int     `json:"groups"`
-	// Gone are nodes that have an earlier run, see [Merge.Since], and no run.
+	// Gone are the nodes that have an earlier run (see [Merge.Since]), and no run now.
 	Gone []string `json:"gone,omitempty"`
 
 	most   bool // of the nodes are like that one
 	larger bool // is a kind without a pair that counts
 }
 
-// Status is the exit status of the report: 1 if a node fails or differs, 3 if something is unknown of one.
+// Status returns the exit status of the report: 1 if a node fails, differs or has become worse, otherwise 3
+// if something is unknown about a node or a node is gone, otherwise 0.
 func (r Report) Status() int {
 	status := result.StatusGood
 	if len(r.Gone) > 0 {
@@ -82,8 +83,8 @@ type shape struct {
 
 // Merge merges the runs of nodes.
 type Merge struct {
-	// Observe is called for each node whose file is read. At is Node.Added. The run is nil if an earlier node
-	// has the same file: same is then the place of that node. It may be nil.
+	// Observe, if not nil, is called for each node whose file is read. at is the node's Node.Added. If an
+	// earlier node has the same file, run is nil, and same is the Added of that node.
 	Observe func(at int, run *result.Run, same int)
 
 	pool
@@ -104,7 +105,8 @@ type earlier struct {
 	causes []*Cause
 }
 
-// AddFrom adds a node with the run that Read reads. Files with the same bytes cost the work of one.
+// AddFrom adds a node with the run that Read reads from r. It decodes the same bytes only once. After an
+// error it has not added the node: see AddUnread.
 func (m *Merge) AddFrom(name string, r io.Reader) error {
 	name = terminal.Line(name)
 	data, err := whole(r)
@@ -189,7 +191,7 @@ func (m *Merge) AddUnread(name string, why error) {
 	m.append(n, nil, nil)
 }
 
-// Read is how many nodes have a run.
+// Read returns the number of nodes that have a run.
 func (m *Merge) Read() (n int) {
 	for _, s := range m.shapes {
 		if s != nil {
@@ -212,7 +214,7 @@ func nodeOf(name string, run result.Run) Node {
 	return n
 }
 
-// Report compares the nodes with one of the largest kind.
+// Report returns the report. It compares the nodes with a node of the largest group of equal nodes.
 func (m *Merge) Report() Report {
 	r := Report{Nodes: append([]Node{}, m.nodes...), Causes: m.causes.list()}
 	m.refer(&r)

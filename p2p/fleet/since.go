@@ -30,13 +30,13 @@ type between struct {
 	shape *shape
 }
 
-// Since reads an earlier run of a node, before the node itself is added: Node.Since is then what became
-// different. If the run cannot be read, Node.SinceError says why.
+// Since reads an earlier run of a node. It is called before the node is added, and makes Node.Since
+// the differences. If the earlier run cannot be read, Node.SinceError says why.
 func (m *Merge) Since(name string, r io.Reader) {
 	m.keepEarlier(name, m.earlier(r))
 }
 
-// SinceUnread is Since for a file that does not open.
+// SinceUnread is Since for an earlier run whose file cannot be opened.
 func (m *Merge) SinceUnread(name string, why error) {
 	m.keepEarlier(name, before{why: terminal.Line(why.Error())})
 }

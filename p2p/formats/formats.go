@@ -21,7 +21,7 @@ var All = map[string]Format{
 type Input struct {
 	Found  *result.Run // nil if nothing could be read
 	Status int         // the exit status of the run
-	Errors []Problem   // of things that could not be read
+	Errors []Problem   // files and devices that could not be read
 }
 
 // Problem is one thing that could not be read.

@@ -11,7 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// NFD writes labels for the local source of node-feature-discovery.
+// NFD is the format of labels for the local source of node-feature-discovery.
 func NFD(b *strings.Builder, run Input) int {
 	r, status := run.Found, run.Status
 	fmt.Fprintf(b, "p2pcheck.result=%s\n", result.Verdict(r, status))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package intake reads machines that others send: snapshots, and what rdma_topo of
-// rdma-core dumped. Any of them may be hostile. They are read into memory, and what
-// they can have is bounded.
+// Package intake reads descriptions of machines that may be hostile: snapshots,
+// and dumps of rdma_topo (rdma-core). It reads them into memory, and bounds their
+// size. To read another kind of dump, add it here.
 package intake

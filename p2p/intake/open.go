@@ -9,8 +9,9 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Open reads a snapshot, or what rdma_topo dumped. The source is the machine that it describes, until release is
-// called. No other program sees its files. A file that is neither has an error that is [snapshot.Err].
+// Open reads a snapshot, or a dump of rdma_topo. The source is the machine that it describes, and is
+// valid until the caller calls release. The files are in memory. If r is neither, the error is
+// snapshot.Err.
 func Open(r io.Reader) (source machine.Source, release func(), err error) {
 	tree, err := archive(r)
 	if err != nil {

@@ -6,11 +6,11 @@
 //
 // # The rungs
 //
-// A proof ([p2p.Proof]) has a result for each step: allocated, exported,
-// registered, placed, route, written, read, ordered, released. A failed step ends
-// the proof, and the later steps say that they were not reached. Two rules differ:
-// a buffer that is not placed in the GPU is still written and read, and the release
-// always runs. A [p2p.Watcher] follows the kernel's log and the links' error counters
+// A proof ([p2p.Proof]) has a result for each step: allocated, exported, registered,
+// placed, route, written, read, ordered, released. A failed step ends the proof, and
+// the later steps say that they were not reached. There are two exceptions: a buffer
+// that is not in the GPU's memory is still written and read, and the release always
+// runs. A [p2p.Watcher] follows the kernel's log and the links' error counters
 // meanwhile.
 //
 // # Unknown

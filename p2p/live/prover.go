@@ -57,9 +57,10 @@ type Prover struct {
 var errUnasked = errors.New("it was not asked for")
 
 // Open prepares proofs on m, which must be this machine. It succeeds even if it cannot
-// trace: [Prover.Blind] says why. It also succeeds without libibverbs
+// trace: [Prover.Blind] then says why not. It also succeeds without libibverbs
 // ([ibvfd.ErrNotBuilt], [ibvfd.ErrNoLibrary], [ibvfd.ErrBrokenLibrary]): proofs then
-// register buffers by the kernel's own ioctl, and move no bytes. [Prover.Still] says why.
+// register buffers by the kernel's own ioctl, and move no bytes, and [Prover.Still] says
+// why. The caller closes the Prover.
 func Open(m *machine.Machine, opt Options) (*Prover, error) {
 	opt.setDefaults()
 	c, err := ibvfd.Open("") // no device has this name: the error shows whether libibverbs works
@@ -82,10 +83,10 @@ func Open(m *machine.Machine, opt Options) (*Prover, error) {
 	return p, nil
 }
 
-// Blind says why there is no trace; nil if there is one.
+// Blind returns why there is no trace; nil if there is one.
 func (p *Prover) Blind() error { return p.blind }
 
-// Still says why no bytes are moved; nil if bytes are moved.
+// Still returns why proofs move no bytes; nil if they do.
 func (p *Prover) Still() error { return p.still }
 
 // Release closes the devices that proofs have opened. A later proof opens them again.
@@ -102,7 +103,7 @@ func (p *Prover) Release() error {
 	return errors.Join(errs...)
 }
 
-// Close closes devices and tracer.
+// Close closes the devices and the tracer.
 func (p *Prover) Close() error {
 	err := p.Release()
 	if p.tracer != nil {

@@ -28,6 +28,6 @@
 // whole list of capabilities. Otherwise the file ends before it.
 package lspci
 
-// Unanswered are the checks of package p2p that look for RDMA devices. They are left out: they
-// would find the devices that this package makes up, and pass.
+// Unanswered are the IDs of the checks that look for RDMA devices. The caller leaves them
+// out, because they would find the devices that this package makes up, and pass.
 var Unanswered = []string{"NIC-PRESENT", "ENV-NETNS"}

@@ -14,7 +14,7 @@ import (
 // Entry is a file of a machine. The zero value is an empty file.
 type Entry struct {
 	Data []byte
-	// Link is what a symbolic link leads to, relative to its own directory.
+	// Link is the target of a symbolic link, relative to the link's directory; "" for other files.
 	Link string
 	Dir  bool
 	// Unreadable says that the machine may have the file, and that the text does not
@@ -22,16 +22,16 @@ type Entry struct {
 	Unreadable bool
 }
 
-// Machine is a machine as far as lspci prints it.
+// Machine has the files of a machine that lspci's output describes.
 type Machine struct {
 	// Files are those of the machine, by their names below its root, without the
 	// first slash.
 	Files map[string]Entry
-	// Notes say what is not known, and which command prints it.
+	// Notes say which facts are not known, and which command prints them.
 	Notes []string
 }
 
-// Tree has the files in memory, to be mounted.
+// Tree returns the files as a tree in memory.
 func (m *Machine) Tree() (*files.Tree, error) {
 	t := files.NewTree()
 	for name, e := range m.Files {
@@ -69,7 +69,7 @@ var (
 // unprintedOfRDMA are files of an RDMA device.
 var unprintedOfRDMA = []string{"fw_ver", "board_id", "node_type"}
 
-// Machine makes the files of the machine. The tree may be nil.
+// Machine makes the files of the machine. tree may be nil.
 func (t *Text) Machine(tree *Tree) (*Machine, error) {
 	p, err := t.places(tree)
 	if err != nil {

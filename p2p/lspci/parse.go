@@ -10,7 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Text is what lspci printed of a machine's functions.
+// Text is the parsed output of lspci about a machine's functions.
 type Text struct {
 	functions []*function
 	byAddr    map[pciaddr.Addr]*function

@@ -21,10 +21,10 @@ const (
 	depthLimit    = 32 // bridges above a function
 )
 
-// Command is what prints a text with all that [Parse] understands.
+// Command is the command whose output has everything that Parse understands.
 const Command = "sudo lspci -vvvnn -D"
 
-// TreeCommand is what prints the text for [ParseTree].
+// TreeCommand is the command whose output ParseTree reads.
 const TreeCommand = "lspci -tv"
 
 // ErrFormat is the error for a text that is not lspci's, or that exceeds a limit.

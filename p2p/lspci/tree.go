@@ -18,7 +18,8 @@ type bus struct {
 
 func busOf(a pciaddr.Addr) bus { return bus{a.Domain, a.Bus} }
 
-// Tree is what `lspci -t` printed, with -v or without: which bridge leads to a bus.
+// Tree is the parsed output of `lspci -t`, with -v or without: it says which bridge leads to a
+// bus.
 type Tree struct {
 	above     map[bus]pciaddr.Addr
 	roots     map[bus]bool

@@ -7,14 +7,14 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// LargestBAR is the largest memory region of a function, as pci.LargestBAR reads it. It is read
-// once: every pair of a GPU asks for it.
+// LargestBAR returns the largest memory BAR of a function; false if it has none. It is read
+// once.
 func (m *Machine) LargestBAR(a pciaddr.Addr) (pci.BAR, bool) {
 	return OnceValues(m, "largest BAR of "+a.String(), func() (pci.BAR, bool) { return pci.LargestBAR(m.Sys, a) })
 }
 
-// BusAddress is the address of a function's largest BAR on its bus: false if the function has no such BAR,
-// or if its configuration space does not have the address. It is read once.
+// BusAddress returns the bus address of a function's largest BAR; false if the function has no
+// BAR, or if its configuration space does not have the address. It is read once.
 func (m *Machine) BusAddress(a pciaddr.Addr) (uint64, bool) {
 	return OnceValues(m, "bus address of "+a.String(), func() (uint64, bool) {
 		bar, ok := m.LargestBAR(a)
@@ -26,12 +26,12 @@ func (m *Machine) BusAddress(a pciaddr.Addr) (uint64, bool) {
 	})
 }
 
-// Unplaced reports a function whose BAR has no address, as pci.Unplaced reads it, once.
+// Unplaced reports whether a BAR of a function has no address. It is read once.
 func (m *Machine) Unplaced(a pciaddr.Addr) (bool, error) {
 	return OnceValues(m, "BAR without an address of "+a.String(), func() (bool, error) { return pci.Unplaced(m.Sys, a) })
 }
 
-// DMABits is how many address bits a function has. It is read once.
+// DMABits returns the number of address bits that a function has for DMA. It is read once.
 func (m *Machine) DMABits(a pciaddr.Addr) (uint64, error) {
 	return OnceValues(m, "address bits of "+a.String(), func() (uint64, error) {
 		return m.Sys.ReadUint("bus/pci/devices/"+a.String()+"/dma_mask_bits", 64)

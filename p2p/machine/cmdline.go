@@ -10,9 +10,8 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Parameter is the value of a parameter on the kernel's command line. If a parameter is
-// there several times, the kernel keeps the last value. The words behind "--" belong to
-// init.
+// Parameter returns the value of a parameter on the kernel's command line; of several the
+// last, as in the kernel. The words behind "--" are for init, and do not count.
 func (m *Machine) Parameter(key string) string {
 	value := ""
 	for _, word := range m.BootWords() {
@@ -23,8 +22,8 @@ func (m *Machine) Parameter(key string) string {
 	return value
 }
 
-// PciOption is the value of an option of pci=, whose options are separated by
-// commas. If several pci= have the option, the last value counts.
+// PciOption returns the value of an option of pci=, whose options are separated by commas.
+// If several pci= have the option, it returns the last value.
 func (m *Machine) PciOption(key string) string {
 	value := ""
 	for _, word := range m.BootWords() {
@@ -38,7 +37,7 @@ func (m *Machine) PciOption(key string) string {
 	return value
 }
 
-// BootWords are the words of the kernel's command line, up to "--".
+// BootWords returns the words of the kernel's command line, up to "--".
 func (m *Machine) BootWords() []string {
 	words := strings.Fields(strings.ReplaceAll(m.Read("proc/cmdline").Text, `"`, ""))
 	if end := slices.Index(words, "--"); end >= 0 {
@@ -47,14 +46,14 @@ func (m *Machine) BootWords() []string {
 	return words
 }
 
-// OpenedPorts lists the ports whose redirects the command line switches off, as the command
-// line writes them: as an address, as a path, or by IDs.
+// OpenedPorts lists the ports of pci=disable_acs_redir= on the command line, as they are
+// written there: as an address, as a path, or by IDs.
 func (m *Machine) OpenedPorts() []string {
 	return strings.FieldsFunc(m.PciOption("disable_acs_redir"), func(r rune) bool { return r == ';' })
 }
 
-// SetPorts reports whether config_acs= may be about one of the ports. It is
-// applied after disable_acs_redir=, and undoes it.
+// SetPorts reports whether an entry of pci=config_acs= may name one of the ports. The
+// kernel applies config_acs= after disable_acs_redir=, and so overrides it.
 func (m *Machine) SetPorts(ports []string) bool {
 	for _, entry := range strings.Split(m.PciOption("config_acs"), ";") {
 		_, port, ok := strings.Cut(entry, "@")
@@ -65,15 +64,16 @@ func (m *Machine) SetPorts(ports []string) bool {
 	return false
 }
 
-// IsPort reports whether an entry of such a list is one of the ports.
+// IsPort reports whether an entry of pci=disable_acs_redir= names one of the ports.
 func IsPort(entry string, ports []string) bool {
 	a, err := pciaddr.Parse(entry)
 	return err == nil && slices.Contains(ports, a.String())
 }
 
-// Forced is a parameter of one of Intel's drivers, with one more device: "56a0" for a device
-// that the driver must take, "!56a0" for one that it must leave alone. Forced keeps the other
-// devices on the command line. "*" and "!*" mean all devices if they stand alone.
+// Forced returns a parameter of one of Intel's drivers, such as xe.force_probe, with one
+// more device: "56a0" for a device that the driver must take, "!56a0" for one that it must
+// leave alone. It keeps the devices on the present command line. "*" and "!*" alone mean all
+// devices.
 func (m *Machine) Forced(key, id string) string {
 	old := m.Parameter(key)
 	blocks := id[0] == '!'

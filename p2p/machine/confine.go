@@ -8,9 +8,10 @@ import (
 	"github.com/gpurdma/gpurdma/internal/files"
 )
 
-// Confine makes the directories of the source the roots of another machine, until release is called: links lead within
-// them, and only regular files of bounded size are read. A copy from a source that is not trusted must be confined while
-// it is read. This machine's own root is left as it is, and so is a tree in memory, which cannot lead elsewhere.
+// Confine confines reads below the directories of the source to these directories, until the caller calls release:
+// symbolic links cannot lead out of them, and only regular files of bounded size are read. The caller must confine
+// a copy that is not trusted while it is read. Confine does nothing for this machine's own root, and for a tree in
+// memory, which cannot lead elsewhere.
 func (s Source) Confine() (release func(), err error) {
 	var all []func()
 	release = func() {

@@ -13,18 +13,19 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// CPU has the facts that the kernel's rule for processors uses.
+// CPU has the facts about the processor that the kernel's rule uses.
 type CPU struct {
 	Vendor string // "AuthenticAMD"; "" on all but x86
-	Family int
-	Known  bool
+	Family int    // the cpu family of /proc/cpuinfo, on x86
+	Known  bool   // /proc/cpuinfo was read, and has what the rule needs
 }
 
 // zen is the first family of AMD processors on which all host bridges pass
 // peer-to-peer traffic.
 const zen = 0x17
 
-// Routes is the kernel's cpu_supports_p2pdma().
+// Routes returns the answer of the kernel's cpu_supports_p2pdma(): whether the kernel
+// trusts every host bridge of this processor.
 func (c CPU) Routes() placement.Answer {
 	switch {
 	case !c.Known:
@@ -35,11 +36,13 @@ func (c CPU) Routes() placement.Answer {
 	return placement.No
 }
 
-// PassThrough is the kernel's parameter for an IOMMU that does not translate, in its
-// form for x86. Checks print this form; a finding about a machine prints that of its CPU.
+// PassThrough is the kernel's parameter for an IOMMU that does not translate, in its form
+// for x86, which checks print. A finding about a machine prints the form for its CPU: see
+// CPU.PassThrough.
 const PassThrough = "iommu=pt"
 
-// PassThrough is the kernel's parameter for an IOMMU that does not translate, on this CPU.
+// PassThrough returns the kernel's parameter for an IOMMU that does not translate, on this
+// CPU.
 func (c CPU) PassThrough() string {
 	if c.Known && c.Vendor == "" {
 		return "iommu.passthrough=1"
@@ -47,6 +50,7 @@ func (c CPU) PassThrough() string {
 	return PassThrough
 }
 
+// String describes the processor for messages.
 func (c CPU) String() string {
 	switch {
 	case c.Vendor == "" && !c.Known:
@@ -95,9 +99,9 @@ func readCPU(proc procfs.FS) CPU {
 	return CPU{Known: other}
 }
 
-// CachesGPUs reports a processor that caches the memory of NVIDIA's GPUs. Grace has
-// Neoverse V2, and so have others. No x86 does it; of another Arm core than those
-// that are known it is not known.
+// CachesGPUs says whether the processor may cache the memory of NVIDIA's GPUs, as Grace
+// does. No x86 processor does. Grace has Neoverse V2 cores, which other processors have,
+// too. For an Arm core that this package does not know, the answer is unknown.
 func (m *Machine) CachesGPUs() placement.Answer {
 	cpu := m.Read("proc/cpuinfo")
 	maker, _ := cpu.Line("CPU implementer")
@@ -118,8 +122,8 @@ const graceCore = "0x41 0xd4f"
 
 var otherCores = []string{"0x41 0xd0c", "0x41 0xd40", "0x41 0xd49"}
 
-// Arch is Go's name for the machine's architecture: "amd64", "arm64", "ppc64le". It is "" if
-// /proc/cpuinfo does not show the architecture.
+// Arch returns Go's name for the machine's architecture: "amd64", "arm64", "ppc64le"; ""
+// if /proc/cpuinfo does not show it.
 func (m *Machine) Arch() string {
 	cpu := m.Read("proc/cpuinfo")
 	_, arm := cpu.Line("CPU implementer")

@@ -15,9 +15,9 @@ import (
 // form.
 var EncryptionLine = regexp.MustCompile(`Memory Encryption Features active:|Secure Encrypted Virtualization \(SEV\) active`)
 
-// Encrypted reads whether this is a guest whose memory the processor encrypts (SEV, TDX). Linux on Intel has
-// a flag of the processor for it, except below Hyper-V's paravisor, which hides TDX. On AMD only
-// the log says it.
+// Encrypted says whether the machine is a guest whose memory the processor encrypts (SEV, TDX).
+// On Intel, Linux shows it as a flag of the processor, except below Hyper-V's paravisor, which
+// hides TDX. On AMD only the kernel's log shows it.
 func (m *Machine) Encrypted() Fact {
 	return Once(m, "encryption of memory", m.readEncryption)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Function has the facts that decide whether traffic passes a PCI function, and how fast
-// it passes.
+// Function has the facts that decide whether traffic passes a PCI function, and at
+// which rate.
 type Function struct {
 	PCI      pciaddr.Addr
 	Bus      string         // the host bridge's: "pci0000:00"
@@ -24,7 +24,7 @@ type Function struct {
 	Port     string // "root port", "upstream port", "downstream port", "endpoint"; "" for another kind, or if it is not known
 
 	// PF is the physical function of a virtual one. It is nil for other functions, and
-	// where it is not known.
+	// if it is not known.
 	PF *pciaddr.Addr
 
 	BARs []pci.BAR // those that have an address
@@ -32,9 +32,9 @@ type Function struct {
 	ACS    pci.ACS
 	ACSErr error // why its ACS is not known
 
-	IOMMU    string // as the kernel calls its domain; "" without an IOMMU
+	IOMMU    string // the kernel's name for the type of the function's IOMMU domain: "identity", "DMA", "DMA-FQ"; "" without an IOMMU
 	IOMMUErr error
-	Group    string // the IOMMU's, by number; "" without one
+	Group    string // the number of the IOMMU group; "" without one
 	GroupErr error
 
 	// Speed and Width are those of the link above the function, as sysfs writes them:
@@ -44,13 +44,16 @@ type Function struct {
 	MaxSpeed, MaxWidth string
 }
 
+// PortUpstream is the Function.Port of a switch's upstream port.
 const PortUpstream = "upstream port"
 
 var portNames = map[pci.Port]string{
 	pci.PortEndpoint: "endpoint", pci.PortRoot: "root port", pci.PortUpstream: PortUpstream, pci.PortDownstream: "downstream port",
 }
 
-// Function reads a PCI function. It fails only if the function is not there.
+// Function reads a PCI function. It returns an error if the function does not exist,
+// or its IDs or its place in the tree cannot be read. Other facts have errors of
+// their own, or are left out.
 func (m *Machine) Function(a pciaddr.Addr) (Function, error) {
 	p, err := pci.ReadFunction(m.Sys, a)
 	if err != nil {
@@ -95,11 +98,11 @@ func (m *Machine) Function(a pciaddr.Addr) (Function, error) {
 type Place struct {
 	Bus      string // the host bridge's: "pci0000:00"
 	NUMANode int    // -1: the firmware says none
-	Group    string // the IOMMU's, by number; "" without one
+	Group    string // the number of the IOMMU group; "" without one
 	GroupErr error
 }
 
-// Place finds a function. It reads less than Function.
+// Place returns where a function is. It reads fewer files than Function.
 func (m *Machine) Place(a pciaddr.Addr) (Place, error) {
 	p, err := pci.ReadFunction(m.Sys, a)
 	if err != nil {
@@ -114,8 +117,8 @@ func (m *Machine) Place(a pciaddr.Addr) (Place, error) {
 	return at, nil
 }
 
-// Resizable is the largest size that a function offers for one of its BARs. It is false
-// if sysfs has no list of sizes for the BAR.
+// Resizable returns the largest size in bytes that a function offers for one of its
+// BARs; false if sysfs has no list of sizes for the BAR.
 func (m *Machine) Resizable(a pciaddr.Addr, bar int) (uint64, bool) {
 	text, err := m.Sys.ReadString(path.Join("bus/pci/devices", a.String(), pci.ResizeFile(bar)))
 	if err != nil {

@@ -12,14 +12,16 @@ import (
 // translation is how an importer's addresses are made.
 type translation int
 
+// The answers of Machine.TranslationOf.
 const (
-	TranslationUnknown translation = iota
-	Translated                     // an IOMMU makes IOVAs
-	Untranslated
+	TranslationUnknown translation = iota // the IOMMU's files could not be read, or have an unknown mode
+	Translated                            // an IOMMU translates: the addresses are IOVAs
+	Untranslated                          // the addresses are physical: there is no IOMMU, or it passes DMA through
 )
 
-// TranslationOf reads how the IOMMU treats a function. The answer is unknown if the
-// IOMMU's files of the function cannot be read.
+// TranslationOf says whether an IOMMU translates the function's addresses, and
+// why; nil stands for an importer that is no PCI function. The answer is
+// TranslationUnknown if the IOMMU's files of the function cannot be read.
 func (m *Machine) TranslationOf(a *pciaddr.Addr) (translation, string) {
 	if a == nil {
 		return Untranslated, "the importer is below no IOMMU"

@@ -22,19 +22,19 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Kernel is what a kernel can do for peer-to-peer.
+// Kernel has the facts about a kernel that decide about peer-to-peer.
 type Kernel struct {
 	// Release is the release that uname prints, "6.12.117+deb12-amd64"; "" if it is not known.
 	Release string
-	// P2PDMA: built with CONFIG_PCI_P2PDMA.
+	// P2PDMA says whether the kernel is built with CONFIG_PCI_P2PDMA.
 	P2PDMA placement.Answer
-	// MoveNotify: a dynamic importer does not pin the memory that it maps. Up to 6.12
-	// this needs CONFIG_DMABUF_MOVE_NOTIFY; 7.2 always behaves in this way.
+	// MoveNotify says whether a dynamic importer may map memory without pinning it. Up to 6.12 this
+	// needs CONFIG_DMABUF_MOVE_NOTIFY; 7.2 always allows it.
 	MoveNotify placement.Answer
-	// Source is where the configuration was read, or why it was not.
+	// Source is the file from which the configuration was read, or the reason why it was not read.
 	Source string
 
-	Denied bool   // the configuration is there, and may not be read
+	Denied bool   // the configuration exists, and this process may not read it
 	other  string // the release that runs there, if another one was given
 
 	running string // the release that was read; "" if none was, or two
@@ -54,7 +54,7 @@ var (
 	V7_3  = Version{7, 3}
 )
 
-// Known reports whether the release was understood.
+// Known reports whether v is not the zero Version.
 func (v Version) Known() bool { return v != Version{} }
 
 // Cmp is negative if v is older than w.
@@ -65,9 +65,10 @@ func (v Version) Cmp(w Version) int {
 	return v.Minor - w.Minor
 }
 
+// String returns the series: "6.12".
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
 
-// ParseVersion reads the first two numbers of a release; zero if there are none.
+// ParseVersion reads the first two numbers of a release; the zero Version if there are none.
 func ParseVersion(release string) Version {
 	var v Version
 	if n, err := fmt.Sscanf(release, "%d.%d", &v.Major, &v.Minor); n != 2 || err != nil || v.Major < 1 || v.Minor < 0 {
@@ -76,15 +77,16 @@ func ParseVersion(release string) Version {
 	return v
 }
 
-// Newest is the last series whose source was read. The tables do not cover later series.
+// Newest is the last kernel series whose source was read. The tables do not cover later series.
 var Newest = V7_3
 
-// UnreadYet reports a kernel of a series later than Newest.
+// UnreadYet reports whether the kernel is of a later series than Newest.
 func (k Kernel) UnreadYet() bool { return k.Version.Cmp(Newest) > 0 }
 
-// Between is the rule for a behaviour that a later series has and an earlier one lacks. It is
-// No up to last, Yes from first on, and unknown for the series between them, whose source was
-// not read. A kernel with backports may have the behaviour earlier: it is unknown, too.
+// Between says whether the kernel has a behaviour that the series first has and the series last lacks.
+// It is No up to last, Yes from first on, and unknown for the series between the two, whose source was
+// not read. It is also unknown for a kernel up to last with backports, for one later than Newest, and
+// for a version that is not known.
 func (k Kernel) Between(last, first Version) placement.Answer {
 	switch {
 	case !k.Version.Known() || k.UnreadYet():
@@ -108,17 +110,17 @@ var plainReleases = regexp.MustCompile(`^\d+\.\d+(\.\d+)?(` +
 	`-(0\.rc\d+[\w.]*\.)?\d+\.fc\d+\.\w+` +
 	`)$`)
 
-// Backports reports a kernel that may have code of later versions. The kernels of RHEL and
-// SLES have much of it. A kernel whose form of name is not in plainReleases may have some,
-// too.
+// Backports reports whether the kernel may have code of later versions. The kernels of RHEL and SLES
+// have much of it. A release whose name does not have the form of a known distribution without
+// backports may have some, too.
 func (k Kernel) Backports() bool { return !plainReleases.MatchString(k.Release) }
 
 // rebased matches kernels with much IOMMU code of a later version than their name says: those
 // of RHEL 9 and SLES 15.
 var rebased = regexp.MustCompile(`\.el9|-150[4-9]00`)
 
-// IOMMUHasDMAOps reports whether get_dma_ops() returns a table for a device whose IOMMU
-// translates. Linux 6.12 calls the IOMMU's code directly (b5c58b2fdc42), and returns NULL.
+// IOMMUHasDMAOps says whether get_dma_ops() returns a table for a device whose IOMMU translates. From
+// Linux 6.12 on it returns NULL, because the kernel calls the IOMMU's code directly (b5c58b2fdc42).
 func (k Kernel) IOMMUHasDMAOps() placement.Answer {
 	switch {
 	case !k.Version.Known() || k.UnreadYet():
@@ -146,7 +148,7 @@ var configOptions = []string{
 	"CONFIG_INFINIBAND_USER_ACCESS", "CONFIG_VFIO_PCI_DMABUF", "CONFIG_SYNC_FILE", "CONFIG_DEBUG_INFO_BTF",
 }
 
-// ReadsOption reports an option of the kernel's configuration that a rule or a check reads.
+// ReadsOption reports whether a rule or a check reads an option of the kernel's configuration.
 func ReadsOption(option string) bool {
 	if slices.Contains(configOptions, option) {
 		return true
@@ -312,7 +314,7 @@ func findConfig(places []string, version Version) (c kernelConfig, where, odd st
 	return nil, "", odd, denied
 }
 
-// ConfigLimit is larger than any configuration, in bytes.
+// ConfigLimit is the greatest size of a kernel's configuration in bytes: more than any has.
 const ConfigLimit = 4 << 20
 
 func gunzip(data []byte) ([]byte, error) {
@@ -342,7 +344,7 @@ func parseConfig(text []byte) kernelConfig {
 	return c
 }
 
-// NewestKernel is a plain kernel of the last series that was read, built with peer-to-peer DMA.
+// NewestKernel returns a kernel of the series Newest, without backports, built with peer-to-peer DMA.
 func NewestKernel() Kernel {
 	return Kernel{Release: Newest.String() + ".0", P2PDMA: placement.Yes, MoveNotify: placement.Yes, Version: Newest}
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// V5_12 has the method that registers a dma-buf.
+// V5_12 is the first series with the method that registers a dma-buf.
 var V5_12 = Version{5, 12}
 
-// OnDemandPaging is whether the kernel is built with it, which mlx5 asks for. Where no
-// configuration was found, a symbol says so: mlx5_ib has it with that option only, and the other
-// always.
+// OnDemandPaging says whether the kernel is built with on-demand paging, which mlx5 needs
+// for dma-bufs. Without the kernel's configuration it looks for a symbol that mlx5_ib has
+// only with that option.
 func (m *Machine) OnDemandPaging() placement.Answer {
 	if m.Config != nil {
 		return m.Config.Answer(ConfigODP)
@@ -29,7 +29,7 @@ func (m *Machine) OnDemandPaging() placement.Answer {
 
 const osrelease = "/proc/sys/kernel/osrelease"
 
-// Unversioned says why the kernel has no known version.
+// Unversioned returns the reason why the kernel's version is not known.
 func (k Kernel) Unversioned() string {
 	if k.Release == "" && k.releasedAt != "" {
 		return "/proc/sys/kernel/osrelease and /proc/version name two different kernels"
@@ -40,7 +40,8 @@ func (k Kernel) Unversioned() string {
 	return fmt.Sprintf("the kernel's release %q has no version", k.Release)
 }
 
-// ReleasedAt is the file that the release was read from. It is nil if another release was given.
+// ReleasedAt returns the file from which the release was read; nil if the caller has given
+// another release.
 func (k Kernel) ReleasedAt() []string {
 	if k.other != "" {
 		return nil

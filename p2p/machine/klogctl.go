@@ -15,11 +15,11 @@ const (
 	syslogSizeBuffer = 10
 )
 
-// AskedLog is the Where of a log that came from the system call.
+// AskedLog is the Where of a log that was read by the system call.
 const AskedLog = "syslog(2)"
 
-// AskLog reads the log by syslog(2). It is for containers: they have no /dev/kmsg, and their
-// device filter would deny it, while syslog(2) needs only CAP_SYSLOG.
+// AskLog reads the log by syslog(2), for containers: they have no /dev/kmsg, and their
+// device filter does not allow it. syslog(2) needs only CAP_SYSLOG.
 func AskLog() *KernelLog {
 	k := &KernelLog{Where: AskedLog}
 	size, err := unix.Klogctl(syslogSizeBuffer, nil)
@@ -38,9 +38,9 @@ func AskLog() *KernelLog {
 // atBoot is the time of a kernel's first line.
 const atBoot = "[    0.000000]"
 
-// SyslogLines splits the text into lines, without level and time. A real kernel's log
-// starts with its version. A log that starts at time 0 without a version is invented by a
-// sandbox: it counts as empty.
+// SyslogLines splits the text of syslog(2) into lines, without level and time. cut says
+// that the beginning was overwritten. The log of a real kernel starts with its version. A
+// log that starts at time 0 without a version comes from a sandbox, and counts as empty.
 func SyslogLines(text string) (lines []string, cut bool, err error) {
 	first, named := "", false
 	for line := range strings.Lines(text) {

@@ -9,19 +9,19 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Letters are the names that NCCL and nvidia-smi use for the way between two functions. They
-// name the shape of the tree and do not depend on the kernel's decision: the kernel may not
+// Letters are the names of NCCL and nvidia-smi for the way between two functions. They
+// depend on the shape of the PCI tree, and not on the kernel's decision: the kernel may not
 // support two functions that are PIX.
 type Letters struct {
-	// NCCL is LOC, PIX, PXB, PHB or SYS. NCCL climbs two levels of the tree at
-	// a time, so that it sees switches and no ports. It counts a Broadcom switch of
-	// two levels as one switch. NVLink and C2C are not part of the tree, and not here.
+	// NCCL is LOC, PIX, PXB, PHB or SYS. NCCL counts switches and not ports, and a
+	// Broadcom switch of two levels as one switch. NVLink and C2C do not matter here,
+	// because they are not part of the tree.
 	NCCL string
-	// NVML is the entry in nvidia-smi's matrix: X, PIX, PXB, PHB, NODE or SYS.
+	// NVML is the entry in the matrix of `nvidia-smi topo`: X, PIX, PXB, PHB, NODE or SYS.
 	NVML string
 }
 
-// Letters names the way between two functions; "" if it is not known.
+// Letters returns the names of the way between two functions; "" if it is not known.
 func (m *Machine) Letters(a, b pciaddr.Addr) Letters {
 	na, nb := m.Node(a), m.Node(b)
 	if na.Err != nil || nb.Err != nil {
@@ -60,7 +60,7 @@ func switches(up []pciaddr.Addr) []pciaddr.Addr {
 	return out
 }
 
-// Common finds the nearest bridge that is above both.
+// Common finds the nearest bridge that is in both lists of bridges, by its index in each.
 func Common(a, b []pciaddr.Addr) (i, j int, ok bool) {
 	for i, x := range a {
 		if j := slices.Index(b, x); j >= 0 {

@@ -11,14 +11,16 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// LinkState is the state of one link, and the most that both of its ends support.
+// LinkState is the state of one link, with the highest speed and width that both of its
+// ends support.
 type LinkState struct {
 	Speed, MaxSpeed float64 // GT/s
 	Width, MaxWidth int
 }
 
-// LinkAbove is the link above a function, with the most that both of its ends support. The
-// link of a virtual function is that of its physical function.
+// LinkAbove returns the state of the link above a function; false if it is not known.
+// read returns other functions. The link of a virtual function is that of its physical
+// function.
 func LinkAbove(f Function, read func(pciaddr.Addr) (Function, error)) (LinkState, bool) {
 	var s LinkState
 	if f.PF != nil {
@@ -46,7 +48,7 @@ func LinkAbove(f Function, read func(pciaddr.Addr) (Function, error)) (LinkState
 	return s, ok == [4]bool{true, true, true, true} && s.Speed <= s.MaxSpeed && s.Width <= s.MaxWidth
 }
 
-// Gigatransfers reads "16.0 GT/s PCIe" and "16 GT/s".
+// Gigatransfers reads a link's speed in GT/s, such as "16.0 GT/s PCIe" or "16 GT/s".
 func Gigatransfers(s string) (float64, bool) {
 	number, _, ok := strings.Cut(s, " ")
 	n, err := strconv.ParseFloat(number, 64)
@@ -58,6 +60,7 @@ func lanes(s string) (int, bool) {
 	return n, err == nil && n > 0 && n <= 64
 }
 
+// String returns speed and width in words.
 func (s LinkState) String() string {
 	text := fmt.Sprintf("%g GT/s x%d", s.Speed, s.Width)
 	if s.Speed < s.MaxSpeed || s.Width < s.MaxWidth {
@@ -66,7 +69,7 @@ func (s LinkState) String() string {
 	return text
 }
 
-// Lanes is the width alone, for a link whose speed changes with its load.
+// Lanes returns the width alone in words, for a link whose speed changes with its load.
 func (s LinkState) Lanes() string {
 	if s.Width < s.MaxWidth {
 		return fmt.Sprintf("x%d of x%d", s.Width, s.MaxWidth)
@@ -74,20 +77,21 @@ func (s LinkState) Lanes() string {
 	return fmt.Sprintf("x%d", s.Width)
 }
 
-// Inside reports whether f is the GPU g itself, or a port of the switch that some GPUs have
-// inside. Such a port has the GPU's vendor, and its link slows down with the GPU's.
+// Inside reports whether f is the GPU g itself, or a port of a switch inside of the GPU.
+// Such a port has the GPU's vendor, and its link slows down with the GPU's.
 func (f Function) Inside(g Function) bool {
 	return f.PCI == g.PCI || f.Vendor == g.Vendor && slices.Contains(g.Upstream, f.PCI)
 }
 
-// Best is the link at the highest speed and width that both ends support.
+// Best returns the state of the link at the highest speed and width that both ends
+// support.
 func (s LinkState) Best() LinkState {
 	s.Speed, s.Width = s.MaxSpeed, s.MaxWidth
 	return s
 }
 
-// Rate is how many bytes a second the link carries in each direction, without the bits of
-// its encoding. Packet headers take some more.
+// Rate returns the bytes a second that the link carries in each direction, without the
+// bits of its encoding. Packet headers are among these bytes.
 func (s LinkState) Rate() uint64 {
 	coding := 128.0 / 130
 	switch {

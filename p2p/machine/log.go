@@ -16,19 +16,19 @@ import (
 	"github.com/gpurdma/gpurdma/internal/files"
 )
 
-// KernelLog has the kernel's messages since it started, or the later part if the
-// beginning was overwritten.
+// KernelLog has the kernel's messages since its start; without the beginning if that was
+// overwritten (Cut).
 type KernelLog struct {
 	Where string
 	Lines []string
-	// Numbers are those of the records that have the lines. The kernel never uses one twice until
-	// it starts again. A log from syslog(2) has none.
+	// Numbers are the numbers of the lines' records, which the kernel counts up from its
+	// start. A log from syslog(2) has none.
 	Numbers []uint64
 	Cut     bool // the beginning was overwritten
 	Err     error
 }
 
-// Last is the number of the latest record, if the log has numbers.
+// Last returns the number of the latest record; false if the log has no numbers.
 func (k *KernelLog) Last() (uint64, bool) {
 	if k.Err != nil || len(k.Numbers) == 0 {
 		return 0, false
@@ -36,10 +36,11 @@ func (k *KernelLog) Last() (uint64, bool) {
 	return k.Numbers[len(k.Numbers)-1], true
 }
 
-// At is the file that was read.
+// At returns the name of the file that was read.
 func (k *KernelLog) At() []string { return []string{k.Where} }
 
-// KernelLog reads the log from dev/kmsg. On this machine it can also use syslog(2).
+// KernelLog reads the kernel's log from dev/kmsg, and on this machine by syslog(2) if that
+// fails.
 func (m *Machine) KernelLog() *KernelLog {
 	name, where, anchor := m.Locate("dev/kmsg")
 	k := ReadLog(name)
@@ -73,7 +74,7 @@ func (k *KernelLog) release() string {
 // logLimit is larger than any log that the kernel keeps.
 const logLimit = 16 << 20
 
-// ReadLog reads the lines of the kernel's log. cut says that its beginning was
+// ReadLog returns the lines of the kernel's log. cut says that the beginning was
 // overwritten.
 func (m *Machine) ReadLog() (lines []string, cut bool, err error) {
 	k := m.KernelLog()
@@ -141,7 +142,8 @@ func copiedRecords(name string) (all []record, cut bool, err error) {
 	}
 }
 
-// OpenLog opens the kernel's log, or a copy of it, for reading without waiting.
+// OpenLog opens the kernel's log, or a copy of it, so that reads do not block. The caller
+// closes fd.
 func OpenLog(name string) (fd int, err error) {
 	if err := files.Asked("open", name); err != nil {
 		return -1, err
@@ -162,7 +164,8 @@ func (r record) Number() (uint64, bool) {
 	return n, err == nil
 }
 
-// Drain reads all records that are there. cut says that some were overwritten before.
+// Drain reads all records of the log that OpenLog has opened, without waiting for more. cut
+// says that earlier records were overwritten.
 func Drain(fd int, name string) (out []record, cut bool, err error) {
 	var all strings.Builder
 	buf := make([]byte, 64<<10)
@@ -208,5 +211,6 @@ func records(text string) (out []record) {
 // errNoLog is the error for a machine that was given as a sysfs and a procfs, without a root.
 var errNoLog = fmt.Errorf("%w: a sysfs and a procfs have no log; --root DIR takes it from DIR/dev/kmsg", ErrNotCopied)
 
-// ErrNoRecord is the error for an empty log: a running kernel has always logged something.
+// ErrNoRecord is the error for an empty log, because a running kernel has always logged
+// something.
 var ErrNoRecord = errors.New("it has no record")

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Discards are counters of the IP layer on the NIC. They do not count packets that were
-// lost in the network.
+// Discards are the names of counters of the IP layer on the NIC. They do not count
+// packets that were lost in the network.
 var Discards = []string{"ip4InDiscards", "ip6InDiscards"}
 
 // LossCounters are the counters in hw_counters of a port by which drivers of 6.1 to 7.2
@@ -36,9 +36,10 @@ type Count struct {
 	N    uint64
 }
 
+// String returns the counter's name and value: "rx_drops 3".
 func (c Count) String() string { return c.Name + " " + strconv.FormatUint(c.N, 10) }
 
-// Losses reads the loss counters that a port has. bad is the first one that cannot
+// Losses reads the loss counters that a port has. bad is the first counter that cannot
 // be read.
 func (m *Machine) Losses(nic string, port int) (all []Count, bad Reading) {
 	dir := path.Join("sys/class/infiniband", nic, "ports", strconv.Itoa(port), "hw_counters")

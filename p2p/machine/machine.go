@@ -13,9 +13,9 @@ import (
 )
 
 // Machine has the facts that decide about peer-to-peer on one machine: this one, or
-// another whose files lie below a directory. Each file is read once, when it
-// is first needed. After the machine changes, call Open again. A Machine is safe
-// for concurrent use.
+// another one whose files are below a directory. It reads each file once, when it is
+// first needed. After the machine has changed, call Open again. Several goroutines may
+// use a Machine at once.
 type Machine struct {
 	Kernel Kernel
 	CPU    CPU
@@ -25,10 +25,10 @@ type Machine struct {
 	Proc    procfs.FS
 	PID     int
 	Config  kernelConfig // nil if none was found
-	Virtual Fact         // whether it is a hypervisor's guest
+	Virtual Fact         // whether the machine is a hypervisor's guest
 	*cache
 
-	// Suppositions, for remedies: the machine is like this one, except for these.
+	// Suppositions for remedies: rules judge the machine as if these facts were so.
 	NoRedirects bool // no port redirects
 	TrustsAll   bool // all host bridges pass peer-to-peer
 	PassesDMA   bool // the IOMMU passes all DMA through
@@ -47,9 +47,9 @@ type cache struct {
 	memo sync.Map // what Once has read, by key
 }
 
-// Open reads kernel and processor of the machine whose sys, proc, boot and
-// lib/modules are below root; "" is this machine. A fact that cannot be read is
-// unknown, and not an error.
+// Open returns the machine whose sys, proc, boot and lib/modules are below root; "" is
+// this machine. It reads the facts about kernel and processor. A fact that cannot be read
+// is unknown, which is no error.
 func Open(root string) *Machine { return Source{Root: root}.Open() }
 
 // Node is a function, with the facts that the walk through the tree needs.
@@ -69,7 +69,7 @@ type Node struct {
 	chipErr error
 }
 
-// Node reads a function, once.
+// Node returns a function with the facts of Node, which it reads once.
 func (m *Machine) Node(a pciaddr.Addr) *Node {
 	m.Mu.Lock()
 	defer m.Mu.Unlock()
@@ -92,12 +92,12 @@ func (m *Machine) Node(a pciaddr.Addr) *Node {
 	return n
 }
 
-// HostBridge is a host bridge, with the facts that the kernel compares with its list.
+// HostBridge has the facts about a host bridge that the kernel compares with its list.
 type HostBridge struct {
 	Bus    string // "pci0000:00"
 	Err    error
 	Empty  bool // the bus has no function
-	Picked bool // the copy has some functions only, and First need not be the first of the machine
+	Picked bool // the copy has only some functions, so that First may not be the first of the machine
 	First  pci.Function
 	Root   bool  // first is a root port
 	RootOf error // why Root is not known
@@ -133,19 +133,20 @@ func (m *Machine) readHost(h *HostBridge, first pciaddr.Addr) {
 	h.Root, h.RootOf = c.RootPort()
 }
 
-// Silent reports a function that answers every read with ones.
+// Silent reports whether a function answers every read of its configuration space with
+// ones, as a device does that has fallen off the bus.
 func (m *Machine) Silent(a pciaddr.Addr) bool {
 	return errors.Is(m.Node(a).ACSErr, pci.ErrNoAnswer)
 }
 
-// Once calls read the first time that a caller uses this key, and keeps the result. read must
-// depend on the machine's files alone.
+// Once calls read the first time that a caller uses this key, and returns the same result
+// each time. read must depend on the machine's files alone.
 func Once[T any](m *Machine, key string, read func() T) T {
 	v, _ := m.memo.LoadOrStore(key, sync.OnceValue(read))
 	return v.(func() T)()
 }
 
-// OnceValues is Once for two results.
+// OnceValues is Once for a function with two results.
 func OnceValues[T, U any](m *Machine, key string, read func() (T, U)) (T, U) {
 	v, _ := m.memo.LoadOrStore(key, sync.OnceValues(read))
 	return v.(func() (T, U))()

@@ -13,7 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Power is whether runtime power management has put a function to sleep.
+// Power says whether runtime power management has put a function to sleep.
 type Power int
 
 // The states. A function without runtime power management is awake.
@@ -23,8 +23,9 @@ const (
 	PowerUnknown
 )
 
-// PowerAt is the state of the function with this directory below sys. Where the directory power is
-// absent, the kernel has no power management, or the copy lacks the directory.
+// PowerAt returns the power state of the function with this directory below sys.
+// Without the file it is PowerAwake if the kernel has no power management, and
+// PowerUnknown if a copy may lack the file.
 func (m *Machine) PowerAt(dir string) Power {
 	r := m.Read("sys", dir, "power/runtime_status")
 	if r.Gone() && !m.Sys.Exists(path.Join(dir, "power")) && !m.WholeSys() {
@@ -49,9 +50,9 @@ func powerOf(r Reading) Power {
 	return PowerUnknown
 }
 
-// OutOfTree reports a module that is not part of the kernel's source (its taint has O).
-// A built-in driver has no taint file. The answer for it is No if the configuration or
-// modules.builtin lists it as built in.
+// OutOfTree says whether a driver's module is not part of the kernel's source (its
+// taint has O). A driver that is built in has no taint file: the answer is No if the
+// configuration or modules.builtin has it.
 func (m *Machine) OutOfTree(driver string) placement.Answer {
 	return Once(m, "out of tree: "+driver+" on "+m.Kernel.Release, func() placement.Answer { return m.outOfTree(driver) })
 }
@@ -98,11 +99,10 @@ func (m *Machine) builtIn(module string) bool {
 	return false
 }
 
-// ModuleOf is the name that a driver's module has in sysfs: vfio-pci is
-// vfio_pci there.
+// ModuleOf returns the name of a driver's module in sysfs: "vfio_pci" for vfio-pci.
 func ModuleOf(driver string) string { return strings.ReplaceAll(driver, "-", "_") }
 
-// Taint reads the letters in a module's taint file.
+// Taint returns the letters in a module's taint file.
 func (m *Machine) Taint(module string) (string, error) {
 	name := path.Join("module", module, "taint")
 	data, err := files.ReadFile(m.Sys.Path(name))

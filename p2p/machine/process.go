@@ -7,8 +7,9 @@ import (
 	"strconv"
 )
 
-// ProcessDir is the procfs directory of the process whose limits, capabilities, control
-// group, mounts and environment are read: the one that was given, or this one.
+// ProcessDir returns the procfs directory of the process whose limits, capabilities,
+// control group, mounts and environment are read: that of Source.Process, or this
+// process.
 func (m *Machine) ProcessDir() string {
 	if m.PID == 0 {
 		return "proc/self"
@@ -16,7 +17,8 @@ func (m *Machine) ProcessDir() string {
 	return "proc/" + strconv.Itoa(m.PID)
 }
 
-// Whose is the prefix of a finding about another process. It is empty for this process.
+// Whose returns the prefix of a finding about the process of Source.Process; "" for
+// this process.
 func (m *Machine) Whose() string {
 	if m.PID == 0 {
 		return ""
@@ -24,8 +26,8 @@ func (m *Machine) Whose() string {
 	return fmt.Sprintf("process %d: ", m.PID)
 }
 
-// Process is the ID of the process that was given in place of this one, and its name if it
-// is known. The ID is 0 for this process.
+// Process returns the ID and the name of the process that Source.Process names; 0 if it
+// names none.
 func (m *Machine) Process() (pid int, name string) {
 	if m.PID == 0 {
 		return 0, ""

@@ -33,19 +33,20 @@ var ErrNotCopied = errors.New("that part of the machine is not here")
 // a file that could not be read when the snapshot was taken.
 var ErrUnreadable = errors.New("it could not be read when this was taken, or the file does not have it")
 
-// Unmarked replaces the kernel's text for such a link by ErrUnreadable's text, which explains
-// the link.
+// Unmarked replaces, in a text, the kernel's error for a symbolic link to itself by the text
+// of ErrUnreadable, which explains the link.
 func Unmarked(text string) string {
 	return strings.ReplaceAll(text, unix.ELOOP.Error(), ErrUnreadable.Error())
 }
 
-// At is for Finding.Where.
+// At returns Where as a list, for check.Finding.Where.
 func (r Reading) At() []string { return []string{r.Where} }
 
-// Gone reports a file that the machine does not have: its anchor directory is there.
+// Gone reports whether the machine does not have the file: the error says so, and the anchor
+// directory exists.
 func (r Reading) Gone() bool { return errors.Is(r.Err, fs.ErrNotExist) }
 
-// Why is the error without the path, because Where has the path.
+// Why returns the error's text without the path, which Where has.
 func (r Reading) Why() string {
 	if r.Gone() && r.Where != "" {
 		return "there is no " + path.Base(r.Where)
@@ -57,13 +58,14 @@ func (r Reading) Why() string {
 	return r.Err.Error()
 }
 
-// Number parses the text as a number that is not negative.
+// Number returns the text as a number; false if the text is no number, or negative.
 func (r Reading) Number() (uint64, bool) {
 	n, err := strconv.ParseUint(strings.TrimSpace(r.Text), 0, 64)
 	return n, r.Err == nil && err == nil
 }
 
-// Line is the value behind "KEY:" or "KEY".
+// Line returns the value after "KEY:" or "KEY" in the first line that begins so; false if
+// there is none.
 func (r Reading) Line(key string) (string, bool) {
 	for line := range strings.Lines(r.Text) {
 		if rest, ok := strings.CutPrefix(line, key); ok {
@@ -73,7 +75,7 @@ func (r Reading) Line(key string) (string, bool) {
 	return "", false
 }
 
-// ReadLimit is larger than any file that a check reads.
+// ReadLimit is the greatest size of a file that a check reads, in bytes: more than any has.
 const ReadLimit = 4 << 20
 
 func read(name, where, anchor string) Reading {
@@ -90,7 +92,8 @@ func read(name, where, anchor string) Reading {
 	return r
 }
 
-// Absent turns "not there" into ErrNotCopied if the anchor directory is missing, too.
+// Absent returns ErrNotCopied in place of an error that means "not there" if the anchor
+// directory is missing, too; otherwise it returns err.
 func Absent(err error, anchor string) error {
 	if errors.Is(err, unix.ELOOP) {
 		return ErrUnreadable
@@ -105,9 +108,10 @@ func Absent(err error, anchor string) error {
 	return err
 }
 
-// Locate finds a file of sysfs ("sys/…"), procfs ("proc/…") or any other, and its anchor:
-// if that directory is missing, the absence of the file proves nothing. The name can contain
-// text from a file of the machine, and still cannot lead out of the machine's directory.
+// Locate returns where a file of sysfs ("sys/…"), procfs ("proc/…") or another one is read,
+// its name on its machine, and its anchor directory: if the anchor is missing, the absence
+// of the file proves nothing. The name may contain text from a file of the machine: it
+// cannot lead out of the machine's directory.
 func (m *Machine) Locate(name string) (file, where, anchor string) {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
 	where = "/" + name
@@ -121,8 +125,8 @@ func (m *Machine) Locate(name string) (file, where, anchor string) {
 	return filepath.Join(m.Root, name), where, filepath.Join(m.Root, top)
 }
 
-// Every kernel has these directories, and checks do not read them. A sysfs without the
-// first, or a procfs without the second, is therefore a partial copy.
+// Every kernel has these directories, in sysfs and in procfs, and checks do not read them. A
+// sysfs or a procfs without its directory is therefore a partial copy.
 const (
 	wholeSys  = "class/mem" // see Machine.WholeSys
 	WholeProc = "sys/vm"
@@ -147,11 +151,12 @@ func (m *Machine) sysAnchor(rest string) string {
 // Read reads a file by its name on its machine, without the first slash.
 func (m *Machine) Read(elem ...string) Reading { return read(m.Locate(path.Join(elem...))) }
 
-// WholeSys reports a sysfs of which all was copied, or the kernel's own: it has the class of /dev/mem. If a
-// copy does not have it, only some files may have been copied.
+// WholeSys reports whether sysfs is the kernel's own, or a complete copy: it has the class
+// of /dev/mem. A copy without it may have only some files.
 func (m *Machine) WholeSys() bool { return m.Sys.Exists(wholeSys) }
 
-// Named replaces the paths of a copy in text by the paths on the copied machine.
+// Named replaces, in a text, the paths of a copy by the paths on the machine that was
+// copied.
 func (m *Machine) Named(text string) string {
 	if m.Root == "/" || m.Root == noFiles {
 		return text
@@ -179,7 +184,7 @@ var errNoCount = errors.New("it is no number")
 // ErrNoTable is the error for a GID table of which no entry can be read.
 var ErrNoTable = errors.New("no place of the table can be read")
 
-// FirstError is the first error that is not nil.
+// FirstError returns the first error that is not nil.
 func FirstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
@@ -196,7 +201,7 @@ var (
 	ErrNoECAM = errors.New("the kernel reaches no extended configuration space of it")
 )
 
-// There reports whether a file of any kind exists, and its name on its machine.
+// There says whether a file of any kind exists, and its name on its machine.
 func (m *Machine) There(elem ...string) (there placement.Answer, where string) {
 	name, where, anchor := m.Locate(path.Join(elem...))
 	_, err := files.Lstat(name)

@@ -11,30 +11,31 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Source is where a machine is read from. The zero value is this machine.
+// Source says from where a machine is read. The zero value is this machine.
 //
-// A copy of another machine's files gives the same answers as the machine itself. A fact
-// whose file is missing in the copy is unknown: it is never read from this machine.
+// A copy of another machine's files gives the same answers as the machine itself. If
+// the copy lacks a file, the fact is unknown: it is never read from this machine.
 type Source struct {
 	// Root is a directory with sys, proc, boot and lib/modules.
 	Root string
-	// Sys and Proc are sysfs and procfs, if they are not below Root. With Sys
-	// alone there is neither a procfs nor a boot directory.
+	// Sys and Proc are the directories of sysfs and procfs if they are not below Root.
+	// With Sys alone the machine has neither a procfs nor a boot directory.
 	Sys, Proc string
-	// Release is the kernel's release; "" to read it in Proc.
+	// Release is the kernel's release; "" means the one in procfs.
 	Release string
-	// Process is the ID of a process of this machine whose limits, capabilities, control
-	// group, mounts and environment are read; 0 is this process.
+	// Process is the ID of the process of this machine whose limits, capabilities,
+	// control group, mounts and environment are read; 0 is this process.
 	Process int
-	// Config is the file of the kernel's configuration; "" to look for it.
+	// Config is the file with the kernel's configuration; "" means to look for it in
+	// the usual places.
 	Config string
 }
 
 // noFiles has no files below it.
 const noFiles = os.DevNull
 
-// Open reads kernel and processor. A fact that cannot be read is unknown, and not an
-// error.
+// Open returns the machine, with the facts about kernel and processor. A fact that
+// cannot be read is unknown, which is no error.
 func (s Source) Open() *Machine {
 	root, sys, proc := s.Root, s.Sys, s.Proc
 	if root == "" && sys != "" {

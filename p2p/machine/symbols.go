@@ -32,8 +32,9 @@ func probeSymbols(proc procfs.FS, missing string) (p2pdma placement.Answer, sour
 	return answer, name
 }
 
-// HasSymbol looks for one of the kernel's symbols. Every such kernel has neighbour, behind it if the
-// list may be cut. If neighbour is missing as well, the list is incomplete, and the answer is unknown.
+// HasSymbol says whether the kernel has a symbol. neighbour is a symbol that every kernel of this kind
+// has; in a list that may be cut, it comes after symbol. If both are missing, the list is incomplete,
+// and the answer is unknown.
 func HasSymbol(proc procfs.FS, symbol, neighbour string) (placement.Answer, error) {
 	f, err := files.Open(proc.Path("kallsyms"))
 	if err != nil {

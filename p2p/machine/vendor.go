@@ -8,6 +8,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
+// PCI vendor IDs, of devices with rules of their own.
 const (
 	VendorIntel  = 0x8086
 	VendorGoogle = 0x1ae0
@@ -23,10 +24,11 @@ const (
 	DirectDriver   = "mlx5_ib"
 )
 
+// VendorNVIDIA and Ampere are PCI vendor IDs, of chipsets on which NVIDIA's driver needs a common bridge.
 const (
 	VendorNVIDIA = 0x10de
 	Ampere       = 0x1def
-	// GraceGPU is the root port of the GPU that C2C connects to Grace.
+	// GraceGPU is the device ID of Grace's root port for the GPU that C2C connects to it.
 	GraceGPU = 0x22b1
 )
 

@@ -75,7 +75,8 @@ func built(vendor, product string) bool {
 	return slices.ContainsFunc(makers, func(word string) bool { return strings.Contains(vendor, strings.ToLower(word)) }) || strings.Contains(product, ".metal")
 }
 
-// KnownFirmware are the words in the names of a maker and a product by which this package tells bare machines from guests.
+// KnownFirmware returns the words in a firmware's text (the names of a maker and a product) by
+// which this package tells bare machines from guests.
 func KnownFirmware(text string) []string {
 	var out []string
 	for _, word := range append(slices.Clone(hypervisors), ".metal") {
@@ -92,15 +93,15 @@ func KnownFirmware(text string) []string {
 	return out
 }
 
-// InventedTree says why a guest's PCI registers prove little: the hypervisor emulates the
-// ports whose registers the guest reads.
+// InventedTree is the reason for which a guest's PCI registers prove little: the hypervisor
+// emulates the ports whose registers the guest reads.
 const InventedTree = "a virtual machine: its tree need not be the hardware's"
 
-// GuestSwitch is the remedy where the hypervisor has left the switches out.
+// GuestSwitch is the remedy for a guest to which the hypervisor shows no switches.
 const GuestSwitch = "give the guest a switch for those that share one on the host"
 
-// Unswitched reports a function of a guest that the hypervisor has put on the root bus
-// itself, or on a root port.
+// Unswitched reports whether the machine is a guest, and the hypervisor shows the function on the
+// root bus or on a root port.
 func (m *Machine) Unswitched(a pciaddr.Addr) bool {
 	if m.Virtual.Is != placement.Yes {
 		return false

@@ -2,7 +2,7 @@
 
 package matching
 
-// Pair is a GPU, a NIC, and what it costs to take the two together.
+// Pair is a GPU and a NIC, by their names, and the cost of using the two together.
 type Pair struct {
 	GPU, NIC string
 	Cost     int

@@ -27,6 +27,7 @@ const (
 	MapThroughHostBridge         // PCI_P2PDMA_MAP_THRU_HOST_BRIDGE
 )
 
+// String returns the type in words.
 func (t MapType) String() string {
 	switch t {
 	case MapUnknown:
@@ -49,10 +50,12 @@ type Redirect struct {
 	Bits pci.ACSBits // the bits that redirect
 }
 
+// String returns the port and its bits.
 func (r Redirect) String() string { return fmt.Sprintf("ACS redirect at %v (%v)", r.PCI, r.Bits) }
 
-// RedirectsRequests reports a port that redirects what the client sends. A port redirects what it receives
-// from below, so that the provider's ports redirect none of it. The port above both may.
+// RedirectsRequests reports whether a port redirects the client's requests. A port redirects
+// only traffic from below. So the ports of the provider's side redirect no request of the
+// client; the port above both may.
 func (d Decision) RedirectsRequests(m *machine.Machine, client pciaddr.Addr) bool {
 	up := m.Node(client).Up
 	return slices.ContainsFunc(d.Redirects, func(r Redirect) bool {
@@ -63,8 +66,8 @@ func (d Decision) RedirectsRequests(m *machine.Machine, client pciaddr.Addr) boo
 // Decision is the kernel's decision on a client's traffic to a provider's memory.
 type Decision struct {
 	Type MapType
-	// Supported says whether pci_p2pdma_distance() finds a way. It can be known
-	// even if Type is not.
+	// Supported says whether pci_p2pdma_distance() finds a way. It may be known although Type
+	// is not.
 	Supported placement.Answer
 	// Steps is the length of the way from one function to the other, as the kernel counts
 	// it; -1 if it is not known. It is set even if no way is supported.
@@ -84,8 +87,8 @@ type Decision struct {
 	Unread error // why a deciding fact is not known
 }
 
-// Distance is the result of pci_p2pdma_distance(): -1 if no way is supported.
-// It is false if the result is not known.
+// Distance returns the result of pci_p2pdma_distance(), -1 if no way is supported; false if the
+// result is not known.
 func (d Decision) Distance() (int, bool) {
 	switch {
 	case d.Supported == placement.No:
@@ -96,7 +99,7 @@ func (d Decision) Distance() (int, bool) {
 	return 0, false
 }
 
-// String is the type and the reasons.
+// String returns the type and the reasons.
 func (d Decision) String() string { return d.Type.String() + ": " + strings.Join(d.Why, "; ") }
 
 func (d *Decision) because(format string, args ...any) {

@@ -10,9 +10,9 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Path is the way from one function to another in the hardware. It does not depend on the
-// kernel's configuration. It has Steps, Common, Redirects, Notes and Unread of a [Decision], and
-// no decision.
+// Path returns the way from one function to another in the hardware, which does not depend on
+// the kernel's configuration. It sets only Steps, Common, Redirects, Notes and Unread of the
+// Decision.
 func Path(m *machine.Machine, provider, client pciaddr.Addr) Decision {
 	d := Decision{Steps: -1}
 	a, b := m.Node(provider), m.Node(client)
@@ -24,9 +24,9 @@ func Path(m *machine.Machine, provider, client pciaddr.Addr) Decision {
 	return d
 }
 
-// RootPasses says whether the root complex is known to pass traffic from one function to the
-// other. It is known if the processor is an AMD processor from Zen on, or if the newest list that
-// was read has the host bridges. The answer is unknown for a root complex that is not on the list.
+// RootPasses says whether the root complex passes traffic from one function to the other. The
+// answer is Yes for an AMD processor from Zen on, and if the newest list that was read has the
+// host bridges. It is unknown for other root complexes.
 func RootPasses(m *machine.Machine, provider, client pciaddr.Addr) (passes placement.Answer, why string) {
 	if m.TrustsAll {
 		return placement.Yes, ""
@@ -61,7 +61,8 @@ var faulty = map[[2]uint16]string{
 	{machine.VendorIntel, 0x4c43}: "Rocket Lake's passes wrong data (intel/compute-runtime#935)",
 }
 
-// RootFaulty describes the known fault of the root complex above a function; "" if there is none.
+// RootFaulty describes the known fault of the root complex above a function; "" if no fault is
+// known.
 func RootFaulty(m *machine.Machine, a pciaddr.Addr) string {
 	n := m.Node(a)
 	if n.Err != nil {

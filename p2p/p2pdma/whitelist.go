@@ -49,8 +49,8 @@ var whitelist = []listed{
 	{vendor: machine.VendorNVIDIA, device: 0x2f98, name: "NVIDIA's processors", added: machine.V7_3},
 }
 
-// Trusts looks up a host bridge in the list of this kernel. same says that both functions
-// are below it.
+// Trusts says whether this kernel's list has a host bridge. same says that both
+// functions are below this host bridge.
 func Trusts(k machine.Kernel, h *machine.HostBridge, same bool) (placement.Answer, string) {
 	if h.Err != nil {
 		return placement.AnswerUnknown, "the host bridge cannot be read: " + h.Err.Error()

@@ -205,7 +205,7 @@ type function struct {
 	Bus      text   `json:"bus"`
 	Path     []int  `json:"path"` // places in Tree of the functions above, the highest first
 	Role     string `json:"role"`
-	Title    text   `json:"title"` // the kind of function: "NIC mlx5_0 (mlx5_ib)"
+	Title    text   `json:"title"` // the kind of function: "NIC mlx5_0 (mlx5_core)"
 	Name     text   `json:"name"`  // of the product, or its numbers
 	Devices  []text `json:"devices"`
 	Facts    []text `json:"facts"`

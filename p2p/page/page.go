@@ -19,7 +19,7 @@ import (
 // Page is a page that can be written.
 type Page struct{ data data }
 
-// Label says on the page which version of the program has written it, and when. The zero time is left out.
+// Label puts the version of the program, and the time, on the page. It leaves out the zero time.
 func (p *Page) Label(version string, made time.Time) {
 	p.data.Version, p.data.Made = version, ""
 	if !made.IsZero() {
@@ -82,7 +82,7 @@ const frame = `<!doctype html>
 </html>
 `
 
-// Write writes the file.
+// Write writes the HTML file. It returns an error for a page that exceeds the limits.
 func (p *Page) Write(w io.Writer) error {
 	script, style := assetsOf(".js"), assetsOf(".css")
 	var b bytes.Buffer

@@ -16,11 +16,11 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/terminal"
 )
 
-// Paths are the places where distributions have the file.
+// Paths are the names of the file on distributions.
 var Paths = []string{"/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids"}
 
 const (
-	// MaxBytes is how much of a file is read: the file of 2026 has 1.6 MB.
+	// MaxBytes is the number of bytes that are read of a file: the file of 2026 has 1.6 MB.
 	MaxBytes = 16 << 20
 	// maxName is how long a name may be. The longest one of the file has 200 bytes.
 	maxName = 256
@@ -29,7 +29,7 @@ const (
 // ID has the numbers of a device, as its configuration space has them.
 type ID struct{ Vendor, Device uint16 }
 
-// Parse reads the two numbers in hexadecimal.
+// Parse reads the two numbers in hexadecimal, without "0x"; false if they are none.
 func Parse(vendor, device string) (ID, bool) {
 	v, err1 := strconv.ParseUint(vendor, 16, 16)
 	d, err2 := strconv.ParseUint(device, 16, 16)

@@ -17,6 +17,7 @@ const (
 	No
 )
 
+// String returns "yes", "no" or "unknown".
 func (t Tri) String() string {
 	switch t {
 	case Yes:
@@ -49,7 +50,7 @@ func either(a, b Tri) Tri {
 	return Unknown
 }
 
-// Size is a number of bytes that was read from a file, or was not.
+// Size is a number of bytes in a file, if Read is true; otherwise it was not read.
 type Size struct {
 	Bytes uint64
 	Read  bool
@@ -58,8 +59,8 @@ type Size struct {
 // String writes the size in MiB.
 func (s Size) String() string { return fmt.Sprintf("%d MiB", s.Bytes>>20) }
 
-// Facts are what the caller knows about one GPU. The zero value of each field says
-// that it was not read.
+// Facts are the facts that the caller knows about one GPU. The zero value of a
+// field means that it was not read.
 type Facts struct {
 	Vendor, Device uint16 // PCI ids
 	// Driver is the bound kernel driver, "" if none is bound or it was not read.
@@ -83,13 +84,13 @@ type Facts struct {
 	BAR Size
 	MIG Tri // the GPU has MIG turned on
 	SLI Tri // the GPU is one of an SLI group
-	// Confidential is whether the GPU is in a mode of confidential computing, or in
-	// Ampere Protected Mode: in a guest whose memory is encrypted NVIDIA's driver refuses
-	// a GPU that is not, and elsewhere one that is. Where that was not read, a GPU that
-	// has the mode gets the answer unknown in a guest, and no limit on a machine that is
-	// not a guest.
+	// Confidential says whether the GPU is in a mode of confidential computing, or in
+	// Ampere Protected Mode. In a guest whose memory is encrypted NVIDIA's driver
+	// refuses a GPU that is not in such a mode, and elsewhere it refuses one that is.
+	// If it was not read, a GPU that has such a mode gets the answer unknown in a
+	// guest, and no limit on a machine that is no guest.
 	Confidential Tri
-	Encryption   Evidence // what Confidential was read from
+	Encryption   Evidence // the file from which Confidential was read, and its value
 	// Integrated is whether the GPU has no memory of its own.
 	Integrated Tri
 	Arch       string // "amd64", "arm64", "ppc64le"
@@ -115,15 +116,16 @@ const (
 
 // Answer says whether a GPU's memory is given to NICs, by which route, and why.
 type Answer struct {
-	// Gives is yes if DMABuf or PeerMem is, and no if neither can be.
+	// Gives is yes if DMABuf or PeerMem is yes, no if both are no, and otherwise
+	// unknown.
 	Gives Tri
 	// DMABuf is whether the library exports dma-bufs of the GPU's memory.
 	DMABuf Tri
 	// PeerMem is whether the vendor's peer-memory client, nvidia-peermem or
 	// amdgpu's, registers the GPU's memory.
 	PeerMem Tri
-	// PCIeMapping is no if an export with CUDA's flag for the PCIe mapping fails
-	// on this GPU. It is never yes: the driver's gate decides.
+	// PCIeMapping is no if an export with CUDA's flag for the PCIe mapping fails on
+	// this GPU, and otherwise unknown, because the driver's gate decides.
 	PCIeMapping Tri
 	// Shared is yes if the GPU's buffers are system memory. A NIC then reaches them
 	// as it reaches any system memory, and peer-to-peer is not involved.
@@ -135,7 +137,7 @@ type Answer struct {
 	// Limits are the routes that this GPU lacks, a sentence each.
 	Limits   []string
 	Evidence []Evidence
-	// Read says how to find out what is unknown.
+	// Read says how to find out the facts that are unknown.
 	Read string
 	// Change is the remedy for an answer that is not yes.
 	Change string

@@ -34,8 +34,8 @@ const (
 // has it or by its name.
 type Circumstances map[string]string
 
-// Observe reads the circumstances of a pair. A machine reads each file once: to see what is so now, m must
-// have been opened now.
+// Observe reads the circumstances of a pair. A Machine reads each file once, so that m must have been
+// opened just before.
 func Observe(m *machine.Machine, p p2p.Pair) Circumstances {
 	out := Circumstances{
 		"the kernel's release": m.Kernel.Release, "CONFIG_PCI_P2PDMA": m.Kernel.P2PDMA.String(), "move_notify": m.Kernel.MoveNotify.String(), // also those that were supposed
@@ -123,8 +123,8 @@ func modules(p p2p.Pair) []string {
 // runtimeStatus is the file that says whether a GPU sleeps.
 const runtimeStatus = "power/runtime_status"
 
-// ChangedSince names a fact that is another than it was; "" if there is none. A fact that one of the two
-// could not read is no change.
+// ChangedSince names a fact that has changed; "" if there is none. A fact that could not be read,
+// before or now, counts as unchanged.
 func (c Circumstances) ChangedSince(before Circumstances) string {
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if was, is := before[name], c[name]; was != is && was != notRead && is != notRead {
@@ -139,8 +139,8 @@ func (c Circumstances) ChangedSince(before Circumstances) string {
 	return ""
 }
 
-// ChangedDuring names a fact that changed while a pair was tried; "" if there is none. A GPU that slept
-// before was woken by the trial itself.
+// ChangedDuring names a fact that has changed while a pair was tried; "" if there is none. It ignores
+// that a GPU was asleep before, because the trial itself wakes the GPU.
 func (c Circumstances) ChangedDuring(before Circumstances) string {
 	awake := maps.Clone(before)
 	for name := range awake {

@@ -12,7 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
 
-// Record is what became of a pair when it was tried, and under which circumstances.
+// Record is the outcome of a pair when it was tried, and the circumstances.
 type Record struct {
 	GPU   string    `json:"gpu"`
 	NIC   string    `json:"nic"`

@@ -16,7 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Schema is of the file.
+// Schema is the schema of the file.
 const Schema = "p2pcheck-proofs/v1"
 
 // limit is larger than the proofs of any machine: 16 GPUs with 16 NICs take 1 MiB.
@@ -117,8 +117,8 @@ func (s *Store) Keep(m *machine.Machine, trials []Trial, now time.Time) error {
 // of reports a record of this pair.
 func (r Record) of(p p2p.Pair) bool { return r.GPU == p.GPU.Name && r.NIC == p.NIC.Name }
 
-// Recall gives a pair the proof that covers it. A proof that does not cover it any more is named, with the
-// reason, and decides nothing. file is the name of the file, for the evidence.
+// Recall adds to a pair the answer of the record that covers it. If the circumstances of the record have
+// changed, the answer is unknown, and says which one. file is the name of the file, for the evidence.
 func (s Store) Recall(m *machine.Machine, p *p2p.Pair, file string) {
 	otherBoot := ""
 	if boot := m.Read(bootID); boot.Err != nil {

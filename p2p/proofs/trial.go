@@ -17,18 +17,18 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Trial is a pair that was tried, with its circumstances just before and just after.
+// Trial is a pair that was tried, with its circumstances directly before and after.
 type Trial struct {
 	Pair          p2p.Pair
 	Before, After Circumstances
 }
 
-// Changed names a fact that changed while the pair was tried; "" if there is none.
+// Changed names a fact that has changed while the pair was tried; "" if there is none.
 func (t Trial) Changed() string { return t.After.ChangedDuring(t.Before) }
 
-// Try tries a pair that was judged by m, adds the proof to it, and concludes again. open opens the machine as
-// it is now. A proof while which a fact changed has no outcome. Without a proof, the pair stays as it is, and there
-// is no trial.
+// Try tries a pair that was judged by m, adds the proof to it, and makes the verdict again. open opens the
+// machine in its present state, and prove makes the proof. If a circumstance changes meanwhile, the proof has
+// no outcome. If prove returns nil, the pair does not change, and ok is false.
 func Try(m *machine.Machine, p *p2p.Pair, open func() *machine.Machine, prove func(p2p.Pair) *p2p.Proof) (t Trial, ok bool) {
 	t = Trial{Before: Observe(open(), *p)}
 	proof := prove(*p)
@@ -44,9 +44,9 @@ func Try(m *machine.Machine, p *p2p.Pair, open func() *machine.Machine, prove fu
 	return t, true
 }
 
-// Add adds the proofs of pairs that were tried on m to a file, which replace writes whole or not at all.
-// Several processes may do so at once, each adds to what the others have written. Without a file, the store
-// is new.
+// Add adds the proofs of pairs that were tried on m to a file. replace writes the file, as a whole or not at
+// all. Several processes may add to a file at once: none loses what another one has written. If the file does
+// not exist, Add makes it.
 func Add(file string, m *machine.Machine, trials []Trial, now time.Time, replace func(data []byte) error) error {
 	dir, err := os.Open(filepath.Dir(file))
 	if err != nil {

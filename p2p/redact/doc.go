@@ -3,9 +3,9 @@
 // Package redact says what of a machine's files may leave the machine, for a
 // snapshot that is given to others.
 //
-// Nothing is taken that is not listed. [Taken] lists the files, and each of them has
-// a [Rule]: the numbers, words, variables, options and fields that a check reads. All
-// else is left out. Names that an administrator chose are replaced, equal names by
-// equal ones: "storage0" becomes "rdma-a0" wherever it stands. A line of the
-// kernel's log keeps the words that the kernel's own text has.
+// [Taken] lists the files of a snapshot. Each has a [Rule], by which the snapshot
+// has the numbers, words, variables, options and fields that a check reads, and
+// nothing else. Names that an administrator has chosen are replaced, equal names by
+// equal ones: "storage0" becomes "rdma-a0" in all files. A line of the kernel's log
+// keeps the words of the kernel's own text.
 package redact

@@ -11,8 +11,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Log has the lines of the kernel's log that a check looks for, as /dev/kmsg has them. cut says that the beginning was
-// overwritten.
+// Log returns the lines of the kernel's log that a check looks for, in the form of /dev/kmsg. cut says that
+// the beginning was overwritten.
 func (r *Redactor) Log(all []string, cut bool) []byte {
 	first := 0
 	if cut {
@@ -56,8 +56,8 @@ var logWords = setOf(`
 	available bandwidth limited link at capable with Gb/s GT/s x1 x2 x4 x8 x16 x32 BAR can't assign no space to size bus mem io pref 64bit
 	Memory Encryption Features active Intel AMD SME SEV SEV-ES SEV-SNP TDX Secure Encrypted Virtualization on GPU has fallen off`)
 
-// Line is a line of the kernel's log with the words of the kernel, PCI addresses, the names of network and RDMA devices, and
-// the fields that a check reads.
+// Line returns a line of the kernel's log with the words of the kernel, PCI addresses, the replaced names of
+// network and RDMA devices, and the fields that a check reads.
 func (r *Redactor) Line(line string) string {
 	var fields [][]int
 	for _, re := range kept {

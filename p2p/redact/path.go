@@ -25,13 +25,15 @@ func (r *Redactor) Path(name string) string {
 	return strings.Join(out, "/")
 }
 
-// Link is the target of a link, "../b": name is where the link is, and target is the name of the file that it leads to, both
-// on the machine.
+// Link returns the text of a symbolic link in the snapshot, such as "../b". name
+// is the name of the link, and target that of the file to which it leads, both on
+// the machine.
 func (r *Redactor) Link(name, target string) string {
 	return Relative(path.Dir(r.Path(name)), r.Path(target))
 }
 
-// Relative is the text of a link in a directory that leads to a name.
+// Relative returns the text of a symbolic link in the directory dir that leads to
+// name.
 func Relative(dir, name string) string {
 	to := strings.Split(path.Clean(name), "/")
 	var from []string

@@ -205,7 +205,8 @@ func kernelFunctions(r *Redactor, data []byte) []byte {
 	return out
 }
 
-// Symbols are the lines of /proc/kallsyms with the functions that a check looks for. The file is too long to be kept in memory.
+// Symbols returns the lines of /proc/kallsyms with the functions that a check looks for. It reads the file piece by
+// piece, because the file is too long for the memory.
 func (r *Redactor) Symbols(kallsyms io.Reader) ([]byte, error) {
 	var out []byte
 	after := false
@@ -304,8 +305,8 @@ var libraries = setOf(`NCCL RCCL UCX FI OFI NVSHMEM MC MOONCAKE MSCCLPP NIXL ROC
 // containers are words in the names of control groups.
 var containers = []string{"docker", "kubepods", "containerd", "libpod", "lxc"}
 
-// Group is a line of /proc/self/cgroup with another name of the group. It is as deep as the real one: groups above have limits,
-// too.
+// Group returns a line of /proc/self/cgroup with another name for the group. The name has as many levels as the
+// real one, because the groups above have limits, too.
 func Group(line string) (string, bool) {
 	f := strings.SplitN(line, ":", 3)
 	if len(f) != 3 {

@@ -20,12 +20,12 @@ type Redactor struct {
 	products map[string]string // words in names of makers and products
 }
 
-// New is a redactor for one machine.
+// New returns a redactor for one machine.
 func New() *Redactor {
 	return &Redactor{names: map[string]string{}, devices: map[string]string{}, stems: map[string]string{}, count: map[kind]int{}, texts: map[string]string{}, gids: map[string]string{}, cards: map[string]string{}, products: map[string]string{}}
 }
 
-// Replaced has the replacements so far.
+// Replaced returns the replacements so far: the text in the snapshot, by the text on the machine.
 func (r *Redactor) Replaced() map[string]string {
 	out := maps.Clone(r.names)
 	maps.Copy(out, r.gids)
@@ -111,7 +111,7 @@ func letters(n int) string {
 	return strings.Repeat("z", size-1) + string(out)
 }
 
-// Name is the name in a snapshot of a network device.
+// Name returns the name that a network device has in the snapshot.
 func (r *Redactor) Name(name string) string { return r.name(ofNet, name) }
 
 // whole remembers that a text has become another.

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Rule says what is taken of a file.
+// Rule says which parts of a file's contents a snapshot has.
 type Rule struct {
 	Keeps string // in words
 	keep  func(r *Redactor, data []byte) []byte
 }
 
-// Bare reports that only the file's name is taken, or a directory's or link's.
+// Bare reports whether a snapshot has only the name of the file, directory or link.
 func (u *Rule) Bare() bool { return u.keep == nil }
 
-// Apply is what a snapshot has of a file's contents.
+// Apply returns the parts of a file's contents that a snapshot has.
 func (u *Rule) Apply(r *Redactor, data []byte) []byte {
 	if u.keep == nil {
 		return nil

@@ -180,5 +180,5 @@ func another(a netip.Addr, n int) string {
 	return strings.Join(parts, ":")
 }
 
-// Counter reports a counter of a port that a check reads.
+// Counter reports whether a check reads a counter of a port.
 func Counter(name string) bool { return slices.Contains(machine.LossCounters, name) }

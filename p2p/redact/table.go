@@ -4,26 +4,27 @@ package redact
 
 import "slices"
 
-// Item is a file of a machine, and what a snapshot has of it.
+// Item names files of a machine, with the rule for their contents.
 type Item struct {
 	Pattern string // below the root, or below the directory of a PCI function
 	Rule    *Rule
 }
 
-// Taken are the files of a snapshot, besides those of PCI functions. The order matters: a file that names a device comes before
-// files that refer to it.
+// Taken returns the files of a snapshot, without those of PCI functions. The order matters: a file that names a
+// device comes before files that refer to the device.
 func Taken() []Item { return slices.Clone(taken) }
 
-// OfFunctions are attributes of every PCI function.
+// OfFunctions returns the attributes of every PCI function.
 func OfFunctions() []Item { return slices.Clone(ofFunctions) }
 
-// OfEndpoints are attributes of functions that can be part of a way.
+// OfEndpoints returns the attributes of PCI functions that may be on the way between a GPU and a NIC.
 func OfEndpoints() []Item { return slices.Clone(ofEndpoints) }
 
-// OfCards is the attribute that names the card of a NIC of ConnectX. It takes long to read.
+// OfCards returns the attribute of a ConnectX NIC that names its card (the VPD). Reading it takes long.
 func OfCards() Item { return Item{"vpd", vpd} }
 
-// The rules of files that are gathered in a way of their own: the kernel's log, and the limits of control groups.
+// LogRule and GroupRule are the rules of the kernel's log and of the limits of control groups, which Taken does
+// not list.
 var (
 	LogRule   = Rule{Keeps: "lines that a check looks for: the kernel's own words, PCI addresses, devices; … stands for other words", keep: func(_ *Redactor, data []byte) []byte { return data }}
 	GroupRule = *limit

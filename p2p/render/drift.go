@@ -12,7 +12,7 @@ import (
 
 var changeColors = map[string]string{"worse": "31", "unknown": "33", "changed": "33", "better": "32"}
 
-// DriftHead counts differences by kind.
+// DriftHead returns the numbers of differences of each kind, in words.
 func DriftHead(all []result.Drift) string {
 	var of []string
 	for _, change := range result.Changes {
@@ -33,14 +33,14 @@ func DriftHead(all []result.Drift) string {
 	return text
 }
 
-// Uncompared says how many checks a comparison leaves out.
+// Uncompared writes how many checks a comparison leaves out.
 func Uncompared(b *strings.Builder, s Style, n int) {
 	if n > 0 {
 		s.fold(b, "  ", margin, human.Plural(n, "check")+" not compared: one of the two runs did not carry them out, or they do not apply to it")
 	}
 }
 
-// Drift writes a line for each difference.
+// Drift writes the differences of two runs, one a line.
 func Drift(b *strings.Builder, s Style, all []result.Drift) {
 	for _, d := range all {
 		s.head(b, "  ", changeColors[d.Change], fmt.Sprintf("%-7s", d.Change), d.Difference())

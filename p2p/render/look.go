@@ -27,7 +27,7 @@ func Heading(p result.Pair) string {
 	}
 }
 
-// Headline is the outcome of a pair as the text has it. A refusal has its error number and its stage.
+// Headline returns the outcome of a pair as the text has it: a refusal with its errno and its stage.
 func Headline(p result.Pair) string { return lookOf(p.Outcome).headline(p) }
 
 // look is how an outcome appears.
@@ -62,12 +62,12 @@ func lookOf(outcome string) look {
 type Style struct {
 	terminal.Colors
 	Verbose bool // all pairs, reasons, notes and checks
-	// Names returns a text with the names that files have on the machine that the run is of. It is
-	// nil where the text has them already.
+	// Names replaces, in a text, the names of files by the names that they have on the machine of
+	// the run. It is nil if they are the same.
 	Names func(string) string
-	Copy  bool // the run is of a copy, not of the machine that the program runs on
-	// Flags are those by which p2pcheck reads the same machine again, with a space before them, as a shell
-	// takes them. Without any, a copy's are described.
+	Copy  bool // the run is of a copy, not of this machine
+	// Flags are the flags with which p2pcheck reads the same machine again, for a shell, with a
+	// space before each. If they are "" for a copy, the text describes the flags in words.
 	Flags string
 }
 

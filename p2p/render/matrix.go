@@ -70,7 +70,7 @@ func orNone(names []string, read string) string {
 // cell is a word of the matrix, and its colour.
 type cell struct{ text, color string }
 
-// Outside stands for a pair that does not count.
+// Outside is the matrix entry of a pair that does not count.
 const Outside = "-"
 
 // predictedCell is a pair in the matrix, with NCCL's letters.
@@ -85,7 +85,7 @@ func predictedCell(p result.Pair) cell {
 	return cell{strings.TrimSpace(l.word + " " + p.NCCL), l.color}
 }
 
-// Predicted returns the cell of a pair in the matrix, without colour.
+// Predicted returns the entry of a pair in the matrix of predictions, without colour.
 func Predicted(p result.Pair) string { return predictedCell(p).text }
 
 // SlowMark marks a pair that is direct and slower than it could be. It takes the place of a space.
@@ -206,7 +206,8 @@ func label(g result.GPU) string {
 	return g.Driver
 }
 
-// NoDriver returns the words for a driver without a name, and "" for any other driver.
+// NoDriver returns words in place of a driver's name if the name is "" or not known; "" for any
+// other driver.
 func NoDriver(driver string) string {
 	switch driver {
 	case "":

@@ -37,7 +37,8 @@ func whyText(b *strings.Builder, s Style, group []result.Pair) {
 	}
 }
 
-// ShownPairs is how many pairs, devices or reasons of one kind the text names unless it is verbose.
+// ShownPairs is the number of pairs, devices or reasons of one kind that the text names, unless it
+// is verbose.
 const ShownPairs = 4
 
 // reasons writes the pairs of one outcome. Pairs that have reasons and remedy in common stand

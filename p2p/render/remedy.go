@@ -27,10 +27,10 @@ const (
 	longCommand = 60
 )
 
-// Remedy writes what to change. If told already has the same change with the same command, it
-// writes "as above" and the command, a long command cut short. Words without a command are always
-// written in full: a reader could not find them above. Remedy adds to told what it writes, and told
-// may be nil.
+// Remedy writes what to change. If told has the same change with the same command already, Remedy
+// writes "as above" and the command, and cuts a long command. It writes a change without a command
+// in full, because a reader could not find it above. If the remedy has a command, and a long
+// change or a protection that it gives up, Remedy adds it to told, which may be nil.
 func Remedy(b *strings.Builder, s Style, r *result.Remedy, told map[result.Remedy]bool) {
 	if r == nil {
 		return

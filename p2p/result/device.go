@@ -23,7 +23,7 @@ type GPU struct {
 	Driver    string        `json:"driver"`
 	Exporter  string        `json:"exporter"`
 	OutOfTree bool          `json:"out_of_tree"`
-	Counts    bool          `json:"counts"` // it has memory of its own
+	Counts    bool          `json:"counts"` // the GPU has memory of its own
 	Place
 }
 

@@ -11,11 +11,11 @@ import (
 type Drift struct {
 	What   string `json:"what"` // "machine", "gpu", "nic", "pair", "proof", "check"
 	Name   string `json:"name"`
-	Before string `json:"before"` // "" if it was not there
-	After  string `json:"after"`  // "" if it is not there now
+	Before string `json:"before"` // "" if the earlier run does not have it
+	After  string `json:"after"`  // "" if the later run does not have it
 	Change string `json:"change"` // one of Changes
-	// AsksMore reports a difference of versions, not of machines: one of the two runs is of a
-	// version that asks for more before it says that something is known.
+	// AsksMore says that versions of p2pcheck differ, and not machines: the version of one of
+	// the two runs needs more evidence before it says that something is known.
 	AsksMore bool `json:"asks_more,omitempty"`
 }
 
@@ -23,8 +23,8 @@ type Drift struct {
 // better, such as another kernel, does not decide the status.
 var Changes = []string{"worse", "unknown", "changed", "better"}
 
-// Worse reports a regression. A difference without a kind comes from a version that did not
-// write kinds, and counts as a regression.
+// Worse reports whether the difference is a regression. A difference without a kind, as older
+// versions wrote it, counts as a regression.
 func (d Drift) Worse() bool { return d.Change == "worse" || d.Change == "" }
 
 // Difference describes in words the thing that differs, its new state and its old one.

@@ -25,8 +25,8 @@ type Finding struct {
 	Read     string   `json:"read"`
 	Where    []string `json:"where"`
 	Expected string   `json:"expected"`
-	Decides  bool     `json:"decides"` // if it is unknown, it may hide a failure
-	Links    []string `json:"links"`   // of pairs, that the check answers
+	Decides  bool     `json:"decides"` // an unknown finding may hide a failure
+	Links    []string `json:"links"`   // the links of pairs that the check answers
 	Remedy   *Fix     `json:"remedy"`
 	Ref      string   `json:"ref"`
 }
@@ -58,8 +58,8 @@ func LinksOf(c *check.Check) []string {
 	return out
 }
 
-// Worst returns the worst result of each check, by its ID. An unknown finding that can only hide a
-// warning is less than a warning.
+// Worst returns the worst result of each check, by its ID. A warning is worse than an
+// unknown finding that can only hide a warning.
 func Worst(all []Finding) map[string]string {
 	worst := map[string]Finding{}
 	for _, f := range all {

@@ -9,8 +9,9 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
 
-// Headline says how many pairs are direct, or proven direct where proofs were asked for, and what
-// the others are, with the links that decide: "2 of 4 pairs direct (2 refused: library)".
+// Headline says how many pairs are direct, or proven to be direct if the run has proofs,
+// and the outcomes of the others, with the links that decide: "2 of 4 pairs direct (2
+// refused: library)".
 func (r Run) Headline() string {
 	if r.Summary.Total() == 0 {
 		return "no pair to check"

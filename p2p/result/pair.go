@@ -19,8 +19,8 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Redirect is a port that redirects peer-to-peer traffic to the root, and the ACS bits that make
-// it do so.
+// Redirect is a port that redirects peer-to-peer traffic to the root, with the ACS bits by which
+// it does.
 type Redirect struct {
 	PCI  pciaddr.Addr `json:"pci"`
 	Bits string       `json:"bits"`
@@ -86,15 +86,15 @@ type Pair struct {
 	Registration Registration `json:"registration"`
 	Decision     Decision     `json:"decision"`
 
-	NCCL   string   `json:"nccl"`
-	NVML   string   `json:"nvml"`
+	NCCL   string   `json:"nccl"` // NCCL's name for the way, "PIX": machine.Letters
+	NVML   string   `json:"nvml"` // nvidia-smi's name for the way
 	Why    []string `json:"why"`
 	Notes  []string `json:"notes"`
 	Remedy *Remedy  `json:"remedy"`
 	Proof  *Proof   `json:"proof"`
 }
 
-// PairOf writes a pair.
+// PairOf returns a pair in the form of the document.
 func PairOf(p p2p.Pair) Pair {
 	v, q := p.Verdict, p.Prediction
 	out := Pair{
@@ -170,8 +170,8 @@ func IsOutcome(name string) bool {
 // OfAny returns the change in words that are true for other GPUs, too.
 func (r *Remedy) OfAny(gpu string) string { return strings.ReplaceAll(r.Change, gpu, "the GPU") }
 
-// Slow reports a direct pair that a change would make faster. A way between sockets costs speed
-// as well, and no setting changes that.
+// Slow reports whether a change would make a direct pair faster. It is false for a way between
+// sockets, which costs speed, too, but which no setting changes.
 func (p Pair) Slow() bool {
 	return p.Counts && len(p.Costs) > 0 && slices.ContainsFunc(p.Links, func(l Link) bool {
 		return l.State == chain.Costs.String() && l.Remedy != nil

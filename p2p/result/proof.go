@@ -17,7 +17,8 @@ type Step struct {
 	Detail string `json:"detail"`
 }
 
-// Residence is the number of bytes that the GPU's driver counted in the GPU's memory.
+// Residence has the numbers of bytes that the GPU's driver has counted in the GPU's memory: see
+// p2p.Resident.
 type Residence struct {
 	Size    int64  `json:"size"`
 	Without int64  `json:"without"`
@@ -62,8 +63,8 @@ type Live struct {
 	Elapsed      time.Duration `json:"elapsed_ns"`
 }
 
-// Became returns the outcome of a pair that was tried, as the run counts it: that of its proof, unless the
-// log contradicts it, or unknown if the proof does not hold.
+// Became returns the outcome of a pair that was tried, as the run counts it: that of the proof,
+// or that of the log if the log contradicts, or unknown if the proof does not hold.
 func Became(p Pair) string {
 	if p.Decides == chain.Log.String() {
 		return p.Outcome
@@ -80,7 +81,8 @@ func Became(p Pair) string {
 	return chain.OutcomeUnknown.String()
 }
 
-// Still reports a pair whose proof found the bytes in the GPU, and moved no bytes.
+// Still reports whether a pair's proof has found the buffer in the GPU's memory, and has moved
+// no bytes.
 func Still(p Pair) bool {
 	return p.Proof != nil && p.Decides != chain.Log.String() && p.Proof.Outcome == chain.Direct.String() && Became(p) == chain.OutcomeUnknown.String()
 }
@@ -132,7 +134,7 @@ func (q *Proof) failed() bool {
 	return false
 }
 
-// String says what happened, and why.
+// String returns the outcome and the reason.
 func (q *Proof) String() string {
 	outcome := q.Outcome
 	if q.Errno != nil {

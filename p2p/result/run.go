@@ -14,24 +14,25 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Host has the facts that decide for all pairs of a machine.
+// Host has the facts of a machine that decide about all of its pairs.
 type Host struct {
 	Kernel     string           `json:"kernel"`
 	P2PDMA     placement.Answer `json:"p2pdma"`
 	MoveNotify placement.Answer `json:"move_notify"`
 	Config     string           `json:"config"`
 	CPU        string           `json:"cpu"`
-	// Notes say what a text of lspci lacks; none for other machines.
+	// Notes say which facts lspci's output lacks; none for other machines.
 	Notes []string `json:"notes,omitempty"`
 }
 
 // Run has the results of one run of p2pcheck.
 type Run struct {
 	Machine Host     `json:"machine"`
-	Process *Process `json:"process"` // null if it is the program itself
+	Process *Process `json:"process"` // null for the program itself
 	GPUs    []GPU    `json:"gpus"`
 	NICs    []NIC    `json:"nics"`
-	// Unread are the errors of reading the devices: there may be more of them.
+	// Unread are the errors of reading the devices. If there are any, the machine may have
+	// more devices.
 	Unread []string `json:"unread,omitempty"`
 	// GuestNICs are PCI addresses of the network functions that are given to guests.
 	GuestNICs []string `json:"guest_nics,omitempty"`
@@ -45,11 +46,11 @@ type Run struct {
 
 	Baseline string  `json:"baseline,omitempty"` // the run that Drift compares with
 	Drift    []Drift `json:"drift"`
-	// Uncompared counts the checks of which only one of the two runs has a result.
+	// Uncompared is the number of checks of which only one of the two runs has a result.
 	Uncompared int `json:"uncompared,omitempty"`
 
-	// Schema, Ran and Said are the schema, the exit status and the errors of a run that was read
-	// from a file. The document has them beside the result.
+	// Schema, Ran and Said are the schema, the exit status and the errors of a run that was
+	// read from a file, where they are outside of the result.
 	Schema string   `json:"-"`
 	Ran    int      `json:"-"`
 	Said   []string `json:"-"`
@@ -68,12 +69,12 @@ func processOf(m *machine.Machine) *Process {
 	return nil
 }
 
-// HostOf writes the facts that decide for all pairs of the machine.
+// HostOf returns the facts of a machine that decide about all of its pairs.
 func HostOf(m *machine.Machine) Host {
 	return Host{Kernel: m.Kernel.Release, P2PDMA: m.Kernel.P2PDMA, MoveNotify: m.Kernel.MoveNotify, Config: m.Kernel.Source, CPU: m.CPU.String()}
 }
 
-// Missing names the devices that a pair needs and the machine does not have.
+// Missing names the kinds of devices that the machine lacks for a pair: a GPU, a NIC.
 func Missing(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (out []string) {
 	if len(gpus) == 0 {
 		out = append(out, "no GPU was found")
@@ -96,8 +97,8 @@ func List[T any](s []T) []T {
 	return s
 }
 
-// New writes the devices and the pairs of a machine. The pairs are in the order of the GPUs,
-// then of the NICs.
+// New returns a run with the devices and the pairs of a machine. The pairs must be in the
+// order of the GPUs, and then of the NICs.
 func New(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, pairs []p2p.Pair) Run {
 	r := Run{Machine: HostOf(m), Process: processOf(m), GPUs: []GPU{}, NICs: []NIC{}, Pairs: []Pair{}, Checks: []Finding{}, Drift: []Drift{}}
 	for _, g := range gpus {
@@ -120,7 +121,7 @@ func New(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, pairs []p2p
 	return r
 }
 
-// AddProofs counts the proofs of the pairs in live.
+// AddProofs sets Live, and counts the proofs of the pairs in it.
 func (r *Run) AddProofs(live *Live) {
 	r.Live = live
 	for _, p := range r.Pairs {
@@ -128,13 +129,14 @@ func (r *Run) AddProofs(live *Live) {
 	}
 }
 
-// AddFindings adds what the checks found, and counts it.
+// AddFindings adds the findings of the checks, and counts them.
 func (r *Run) AddFindings(all []check.Finding) {
 	r.Checks = findingsOf(all)
 	terminal.Clean(&r.Checks)
 	r.Tally = TallyOf(r.Checks)
 }
 
+// String describes the machine: one line, and a line for each of Notes.
 func (m Host) String() string {
 	kernel := "kernel unknown"
 	if m.Kernel != "" {
@@ -147,6 +149,7 @@ func (m Host) String() string {
 	return text
 }
 
+// String returns the process's ID and name.
 func (p Process) String() string {
 	if p.Name == "" {
 		return fmt.Sprintf("process %d", p.PID)

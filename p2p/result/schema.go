@@ -2,13 +2,13 @@
 
 package result
 
-// Schemas of the document. The first one had pairs without links: a pair was direct if the
-// kernel and the exporter let it be registered, and products, the fabric and the log were checks
-// beside it.
+// Schemas of the document. In SchemaV1 pairs have no links: a pair is direct if the kernel
+// and the exporter let the NIC register the memory, and products, the fabric and the log
+// are only the subject of checks.
 const (
 	Schema   = "p2pcheck/v2"
 	SchemaV1 = "p2pcheck/v1"
 )
 
-// Older reports a run that was read from a document of the first schema.
+// Older reports whether the run was read from a document of SchemaV1.
 func (r Run) Older() bool { return r.Schema == SchemaV1 }

@@ -9,8 +9,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
 
-// Summary counts pairs by outcome. Pairs of GPUs without memory of their own are outside: they do
-// not count.
+// Summary counts pairs by outcome. Outside are the pairs of GPUs without memory of their own,
+// which do not count.
 type Summary struct {
 	Direct  int `json:"direct"`
 	Staged  int `json:"staged"`
@@ -21,10 +21,10 @@ type Summary struct {
 	Outside int `json:"outside"`
 }
 
-// Total returns how many pairs count.
+// Total returns the number of pairs that count.
 func (s Summary) Total() int { return s.Direct + s.Bad() + s.Unknown }
 
-// Bad returns how many pairs are known not to be direct.
+// Bad returns the number of pairs that are known not to be direct.
 func (s Summary) Bad() int { return s.Staged + s.Refused + s.Lost + s.Broken }
 
 func (s *Summary) add(p Pair) {
@@ -46,6 +46,7 @@ func (s *Summary) add(p Pair) {
 	}
 }
 
+// String returns the counts in one line.
 func (s Summary) String() string {
 	text := human.Plural(s.Total(), "pair") + ": " + s.Counts()
 	if s.Outside > 0 {
@@ -54,8 +55,8 @@ func (s Summary) String() string {
 	return text
 }
 
-// Counts names how many pairs have each outcome. Lost and broken ones are named where there are
-// some.
+// Counts returns the number of pairs with each outcome, in words; lost and broken ones only
+// if there are any.
 func (s Summary) Counts() string {
 	text := fmt.Sprintf("%d direct, %d staged, %d refused, ", s.Direct, s.Staged, s.Refused)
 	if s.Lost > 0 {

@@ -14,7 +14,7 @@ type Tally struct {
 	Warn    int `json:"warn"`
 	Pass    int `json:"pass"`
 	Skip    int `json:"skip"`
-	Hidden  int `json:"hidden"` // of the unknown ones, those that may hide a failure
+	Hidden  int `json:"hidden"` // the checks of Unknown that may hide a failure
 }
 
 // TallyOf counts the checks of these findings.
@@ -44,6 +44,7 @@ func (t Tally) status() int {
 	return StatusGood
 }
 
+// String returns the counts in one line.
 func (t Tally) String() string {
 	return fmt.Sprintf("%d checks: %d fail, %d unknown, %d warn, %d pass, %d do not apply", t.Fail+t.Unknown+t.Warn+t.Pass+t.Skip, t.Fail, t.Unknown, t.Warn, t.Pass, t.Skip)
 }

@@ -31,8 +31,9 @@ func (r *Run) ToldOf(group []Pair) []string {
 	return ids
 }
 
-// Told says of each finding of Checks whether it is also among the reasons of pairs: each device and
-// pair that it is about belongs to a pair that is not direct, and an unknown finding to an unknown pair.
+// Told says, for each finding of Checks, whether the reasons of pairs have it already: each device
+// or pair of the finding belongs to a pair that is not direct, and of an unknown finding to a pair
+// whose outcome is unknown.
 func (r *Run) Told() []bool {
 	bad, unknown := map[string]bool{}, map[string]bool{}
 	for i := range r.Pairs {

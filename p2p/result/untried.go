@@ -4,7 +4,7 @@ package result
 
 import "github.com/gpurdma/gpurdma/p2p/chain"
 
-// Of returns the answer to one link, and false where the document has none.
+// Of returns the answer to one link; false if the document has none.
 func (p Pair) Of(l chain.Link) (Link, bool) {
 	for _, link := range p.Links {
 		if link.Link == l.String() {
@@ -14,9 +14,8 @@ func (p Pair) Of(l chain.Link) (Link, bool) {
 	return Link{}, false
 }
 
-// Untried is what the pair comes to by what was read, as if nothing had been tried: two runs of
-// which one has proofs are compared by it. It returns the outcome, and the link that decides it
-// if there is one.
+// Untried returns the outcome of the pair without its proof, and the link that decides; "" if
+// none does. A comparison uses it if only one of the two runs has proofs.
 func (p Pair) Untried() (outcome string, decides string) {
 	proof, log := chain.Proof.String(), chain.Log.String()
 	if len(p.Links) == 0 || p.Decides != proof && p.Decides != log {
@@ -34,7 +33,7 @@ func (p Pair) Untried() (outcome string, decides string) {
 	return p.Predicted, ""
 }
 
-// UntriedErrno is the error number of Untried's outcome.
+// UntriedErrno returns the errno of Untried's outcome; nil if it has none.
 func (p Pair) UntriedErrno() *Errno {
 	if _, decides := p.Untried(); decides != p.Decides {
 		return p.Registration.Errno

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package snapshot takes the files of a machine that p2pcheck reads into one
-// archive. It also reads such archives, and bounds them: they may be hostile.
+// Package snapshot writes the files of a machine that p2pcheck reads into one
+// archive. It also reads such archives, which may be hostile, and bounds their
+// size.
 //
-// [Take] gathers them, and package redact says what of each may leave the machine.
-// [Read] has an archive in memory: nothing is unpacked, and its files, directories,
-// bytes and depth are bounded. What Take refuses as too large, Read would refuse, too.
+// [Take] collects the files, by the rules of package redact. [Read] reads an
+// archive into memory. It unpacks nothing, and bounds the number of files,
+// directories, bytes and levels. Take refuses a machine that Read would refuse as
+// too large.
 package snapshot

@@ -25,7 +25,7 @@ var (
 	errEnd   = fmt.Errorf("%w: there is more behind its end", Err)
 )
 
-// Fits fails for a tree that is larger than a snapshot can be.
+// Fits returns an error for a tree that is larger than a snapshot may be.
 func Fits(t *files.Tree) error { return fits(t, entryLimit) }
 
 func fits(t *files.Tree, most int) error {

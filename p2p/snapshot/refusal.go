@@ -20,7 +20,7 @@ func (n refusal) Error() string { return string(n) }
 func (refusal) Is(target error) bool { return target == error(Err) }
 
 const (
-	// Err is the error of a file that is no snapshot, or a hostile one.
+	// Err means that a file is no snapshot, or a hostile one.
 	Err = refusal("not an archive that `p2pcheck snapshot` wrote")
 
 	errCut     = refusal("cut off: its end is missing")

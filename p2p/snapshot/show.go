@@ -18,16 +18,17 @@ import (
 // Shown is a file of a snapshot, for a person to read before it is given away.
 type Shown struct {
 	Name string `json:"file"`
-	// Keeps says what is taken of the file; "" for a name alone.
+	// Keeps says which parts of the file the archive has; "" if only the name.
 	Keeps string `json:"keeps"`
-	// Text is what the archive has of it. Registers are in hexadecimal, lines of zeros left out.
+	// Text is the file's contents in the archive. Registers are in hexadecimal, without lines of
+	// zeros.
 	Text string `json:"text"`
 	Link string `json:"link"`
-	// Unread says that the machine has the file, and that it could not be read.
+	// Unread says that the machine has the file, and Take could not read it.
 	Unread bool `json:"unread"`
 }
 
-// Show is what the archive has, file by file. Without [WithRules] nothing says what was kept of each.
+// Show yields the contents of the archive, file by file. Keeps is set only with WithRules.
 func (s *Snapshot) Show() iter.Seq[Shown] {
 	return func(yield func(Shown) bool) {
 		for name, f := range s.ofMachine() {

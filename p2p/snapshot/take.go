@@ -24,18 +24,18 @@ type Snapshot struct {
 	most     int                     // files
 }
 
-// ErrPart is the error for a source that is a sysfs or a procfs alone, or has parts of several machines.
+// ErrPart means that a source is only a sysfs or a procfs, or has parts of several machines.
 var ErrPart = errors.New("a snapshot is taken of a whole machine: of this one, or of a copy with sys and proc below its root")
 
 // Option changes what Take does.
 type Option func(*Snapshot)
 
-// WithRules keeps the rule by which each file was taken, for [Snapshot.Show].
+// WithRules is an Option that keeps the rule of each file, for [Snapshot.Show].
 func WithRules(s *Snapshot) { s.rules = map[string]*redact.Rule{} }
 
-// Take gathers the files of this machine, or of the copy below Root, which it confines meanwhile. It fails for a source
-// with other fields than Root, because there is no snapshot of a part of a machine; for a root without a sysfs; and for a
-// machine with more files than an archive can have.
+// Take collects the files of this machine, or of the copy below Root, which it confines meanwhile. It returns
+// ErrPart for a source with other fields than Root, because a snapshot is of a whole machine. It also returns an
+// error for a root without a sysfs, and for a machine with more files than an archive may have.
 func Take(of machine.Source, options ...Option) (*Snapshot, error) {
 	if of != (machine.Source{Root: of.Root}) {
 		return nil, ErrPart
@@ -78,10 +78,10 @@ func Take(of machine.Source, options ...Option) (*Snapshot, error) {
 	return s, nil
 }
 
-// Replaced has the texts of the machine that the snapshot has others for.
+// Replaced returns the texts of the machine that are replaced, each with the text in the snapshot.
 func (s *Snapshot) Replaced() map[string]string { return s.redactor.Replaced() }
 
-// Len is the number of files, links and directories.
+// Len returns the number of files, links and directories.
 func (s *Snapshot) Len() int {
 	n := 0
 	for range s.ofMachine() {
@@ -90,7 +90,7 @@ func (s *Snapshot) Len() int {
 	return n
 }
 
-// Unread are the names on the machine of the files that could not be read.
+// Unread returns the names, on the machine, of the files that could not be read.
 func (s *Snapshot) Unread() []string {
 	out := []string{}
 	for name, f := range s.ofMachine() {
@@ -102,8 +102,8 @@ func (s *Snapshot) Unread() []string {
 	return out
 }
 
-// Cut is of how many functions the configuration space was cut: the kernel shows the first 64 bytes of it to a process without
-// CAP_SYS_ADMIN.
+// Cut returns the number of PCI functions of which the snapshot has only the first 64 bytes of the configuration
+// space, because the kernel shows a process without CAP_SYS_ADMIN no more.
 func (s *Snapshot) Cut() (n int) {
 	const shown = 64
 	for name, f := range s.ofMachine() {

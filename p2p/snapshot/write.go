@@ -16,10 +16,10 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/redact"
 )
 
-// Write writes the archive. version is the program's.
+// Write writes the archive. version is the version of the program, which the archive names.
 func (s *Snapshot) Write(w io.Writer, version string) error { return WriteFiles(w, version, s.All()) }
 
-// WriteFiles writes files as an archive, as they are.
+// WriteFiles writes files as an archive, without rules.
 func WriteFiles(w io.Writer, version string, all iter.Seq2[string, files.File]) error {
 	compressed := gzip.NewWriter(w)
 	archive := tar.NewWriter(compressed)
@@ -59,7 +59,7 @@ func put(archive *tar.Writer, h tar.Header, data []byte) error {
 	return err
 }
 
-// All are the files of the archive, under the names that they have there: a directory comes before what is in it.
+// All yields the files of the archive, with their names in the archive. A directory comes before its files.
 func (s *Snapshot) All() iter.Seq2[string, files.File] {
 	return func(yield func(string, files.File) bool) {
 		for name, f := range s.ofMachine() {

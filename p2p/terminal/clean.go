@@ -9,11 +9,11 @@ import (
 
 var ofLines = strings.NewReplacer("\n", `\n`, "\t", `\t`)
 
-// Line is Escape for a text of one line: a line feed or a tab is written as an escape, too.
+// Line is Escape for a text of one line: it also writes a line feed or a tab as an escape.
 func Line(s string) string { return ofLines.Replace(Escape(s)) }
 
-// Clean makes lines of all texts that a pointer leads to, by structs, slices and pointers. What
-// comes from files of a machine then neither begins lines of its own nor moves a cursor, in whatever format.
+// Clean applies Line to all strings to which a pointer leads, through structs, slices and pointers. Text
+// from files of a machine then begins no line, and moves no cursor, in any format.
 func Clean(pointer any) { clean(reflect.ValueOf(pointer)) }
 
 func clean(v reflect.Value) {

@@ -5,10 +5,11 @@ package terminal
 // Colors are the colours of a terminal, or none. The zero value has none.
 type Colors struct {
 	On   bool
-	Mark string // behind the ESC of each colour, for a [Writer] with the same mark
+	Mark string // follows the ESC of each colour, for a [Writer] with the same mark
 }
 
-// Paint returns text in a colour, which is a parameter of SGR ("31"). An empty colour is none.
+// Paint returns text in a colour, which is a parameter of SGR ("31"); "" is no
+// colour.
 func (c Colors) Paint(color, text string) string {
 	if !c.On || color == "" {
 		return text

@@ -15,7 +15,7 @@ import (
 // mark, which no file of a machine contains.
 type Writer struct {
 	io.Writer
-	Mark string // behind the ESC of a colour; "" if there are none
+	Mark string // follows the ESC of a colour; "" if there are no colours
 }
 
 // Write implements io.Writer.
@@ -46,5 +46,6 @@ func (p Writer) text(s string) string {
 	return b.String()
 }
 
-// Escape returns text with escapes in place of control characters.
+// Escape returns a text with escapes in place of control characters, except for line
+// feeds and tabs.
 func Escape(s string) string { return Writer{}.text(s) }

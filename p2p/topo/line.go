@@ -26,8 +26,8 @@ func (f Function) line(all bool) string {
 	return strings.Join(append([]string{first}, f.Facts(all)...), ", ")
 }
 
-// Facts are the deciding facts of a function in words: ACS, link, IOMMU, NUMA node and memory. If all is set,
-// it also has the usual ones.
+// Facts returns the deciding facts of a function in words: ACS, link, IOMMU, NUMA node and memory.
+// With all it also returns the facts that have their usual values.
 func (f Function) Facts(all bool) []string {
 	parts := []string{f.ACS.text(all), f.Link.text(all)}
 	if f.Role != "bridge" || all {
@@ -45,7 +45,8 @@ func (f Function) Facts(all bool) []string {
 	return slices.DeleteFunc(parts, func(s string) bool { return s == "" })
 }
 
-// Kind says what a function is, with its driver: "NIC mlx5_0 (mlx5_ib)".
+// Kind says what a function is, and names the driver of its PCI function: "NIC mlx5_0
+// (mlx5_core)".
 func (f Function) Kind() string {
 	switch {
 	case f.Role == "bridge" && f.Port != "":
@@ -120,10 +121,10 @@ func (a ACS) text(all bool) string {
 	return "ACS " + a.Redirects
 }
 
-// Redirecting reports a port that is known to send traffic between devices to the root.
+// Redirecting reports whether the function is known to send traffic between devices to the root.
 func (a ACS) Redirecting() bool { return a.Known && a.Present && a.Redirects != "none" }
 
-// Less reports a link that is slower or narrower than both of its ends could be.
+// Less reports whether the link is slower or narrower than both of its ends support.
 func (l Link) Less() bool {
 	below := func(is, most, port string) bool {
 		return is != "" && most != "" && port != "" && is != most && is != port
@@ -149,8 +150,8 @@ func (l Link) text(all bool) string {
 	return text
 }
 
-// String says how much the slowest link carries at most, and where it is if the links at both ends
-// could carry more.
+// String returns the rate of the slowest link, and its place if the links at both ends have higher
+// rates.
 func (w *Way) String() string {
 	if w == nil {
 		return ""

@@ -29,8 +29,8 @@ var fills = map[string]string{
 	"direct": "#9fd98a", "staged": "#f2a48f", "refused": "#f2a48f", "lost": "#f2a48f", "broken": "#f2a48f", "unknown": "#f5dd8a",
 }
 
-// SVG writes a drawing of the tree, with the pairs below it. If all is set, it also has the usual
-// facts.
+// SVG writes a drawing of the tree, with the pairs below it. With all it also has
+// the facts that have their usual values.
 func (r Topology) SVG(w io.Writer, all bool) error {
 	var b strings.Builder
 	y, widest := svgMargin, 0.0

@@ -21,7 +21,7 @@ type BAR struct {
 	Start        uint64  `json:"start"`
 	Size         uint64  `json:"size"`
 	Prefetchable bool    `json:"prefetchable"`
-	Largest      *uint64 `json:"largest"` // size that the function offers, nil if it offers one size
+	Largest      *uint64 `json:"largest"` // the largest size that the function offers; nil if it offers only one
 }
 
 // ACS is the access control of a function. If Known is false, Error says why.
@@ -33,8 +33,8 @@ type ACS struct {
 	Error     string `json:"error,omitempty"`
 }
 
-// Link is the link of a function: as it is, and as it could be by its lower end and by the port
-// above.
+// Link is the link above a function: its speed and width, and the highest that its lower end and
+// the port above support.
 type Link struct {
 	Speed    string `json:"speed"`
 	Width    string `json:"width"`
@@ -45,8 +45,8 @@ type Link struct {
 	PortMaxWidth string `json:"port_max_width"`
 }
 
-// Way is how fast the links between a GPU and a NIC are: the slowest of them, and the slower of
-// the two links at the ends.
+// Way has the rates of the links between a GPU and a NIC: that of the slowest link, and the lower
+// rate of the two links at the ends.
 type Way struct {
 	BytesPerS     uint64       `json:"bytes_per_s"`
 	Slowest       pciaddr.Addr `json:"slowest"`
@@ -66,8 +66,8 @@ type Function struct {
 	Bus    string         `json:"bus"`
 	Above  []pciaddr.Addr `json:"above"`
 	Role   string         `json:"role"`
-	Names  []string       `json:"names"` // of its devices
-	Name   string         `json:"-"`     // of the product, see Topology.Name
+	Names  []string       `json:"names"` // the names of its devices
+	Name   string         `json:"-"`     // the name of the product: see Topology.Name
 	Port   string         `json:"port"`
 	Vendor string         `json:"vendor"`
 	Device string         `json:"device"`
@@ -93,9 +93,9 @@ type Topology struct {
 	Partial   bool        `json:"-"` // not all devices could be read
 }
 
-// Read reads GPUs, NICs, the bridges above them, and, if all is set, the NVMe controllers, the
-// DMA functions of NICs and the NICs of guests. It returns an error for each function that it
-// could not read.
+// Read reads the GPUs, the NICs and the bridges above them. With all it also reads the NVMe
+// controllers, the DMA functions of NICs, and the NICs of guests. It returns an error for each
+// function that it could not read.
 func Read(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, all bool) (Topology, []error) {
 	r := reader{
 		m: m, seen: map[pciaddr.Addr]*Function{}, known: map[pciaddr.Addr]machine.Function{},
@@ -124,8 +124,8 @@ func Read(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, all bool) 
 	return r.out, r.errs
 }
 
-// Name gives functions the names of their products, from the first of these files of PCI numbers that exists.
-// Without one they have no names.
+// Name sets the names of the functions' products, from the first of the pci.ids files at paths that
+// exists. If none exists, there are no names, and no error.
 func (r *Topology) Name(paths []string) error {
 	var want []pciids.ID
 	for _, f := range r.Functions {
@@ -183,8 +183,8 @@ func functionOf(m *machine.Machine, p machine.Function) Function {
 	return f
 }
 
-// Status returns the exit status of a run that shows the tree. A machine without any GPU and NIC is
-// unknown.
+// Status returns the exit status of a run that shows the tree. It is 3 (unknown) if the machine has
+// neither a GPU nor a NIC, and otherwise 0.
 func (r Topology) Status() int {
 	if len(r.missing) == 2 {
 		return result.StatusUnknown

@@ -30,8 +30,8 @@ func (f Function) path() []string {
 	return out
 }
 
-// Text writes the tree for people, then a table of the pairs. If verbose is set, it also has the
-// usual facts.
+// Text writes the tree as text, then a table of the pairs. With verbose it also has
+// the facts that have their usual values.
 func (r Topology) Text(w io.Writer, verbose bool) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, r.Machine)

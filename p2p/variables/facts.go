@@ -25,27 +25,31 @@ type Facts struct {
 	// NetDevices are all names in /sys/class/net; nil if the directory was not read.
 	NetDevices []string
 
-	// DMABuf: the GPUs' driver exports dma-bufs and the NICs' drivers register them.
+	// DMABuf says whether the GPUs' driver exports dma-bufs, and the NICs' drivers
+	// register them.
 	DMABuf placement.Answer
-	// PeerMem: a peer-memory client of the GPUs' driver is registered with ib_core.
+	// PeerMem says whether a peer-memory client of the GPUs' driver is registered with
+	// ib_core.
 	PeerMem placement.Answer
-	// PeerModule: nvidia_peermem is in /proc/modules, which proves no registration.
+	// PeerModule says whether nvidia_peermem is in /proc/modules. That does not prove
+	// that it is registered.
 	PeerModule placement.Answer
-	// Virtual: this is a virtual machine.
+	// Virtual says whether the machine is virtual.
 	Virtual placement.Answer
 
 	// Config is where the kernel's configuration has CONFIG_PCI_P2PDMA=y and
 	// CONFIG_DMABUF_MOVE_NOTIFY=y, for the libraries that search its text.
 	Config ConfigPlace
-	// ConfigGzip: /proc/config.gz exists.
+	// ConfigGzip says whether /proc/config.gz exists.
 	ConfigGzip placement.Answer
 
-	// Versions are the versions of the libraries that the judged program loads, by
-	// [Variable.Library], "2.27.3". A library without one is of any version.
+	// Versions are the versions of the libraries that the judged program loads, such as
+	// "2.27.3", by [Variable.Library]. A library without an entry may be of any
+	// version.
 	Versions map[string]string
 }
 
-// Vendor makes GPUs.
+// Vendor is a maker of GPUs.
 type Vendor int
 
 // The vendors.
@@ -58,6 +62,7 @@ const (
 
 var vendorNames = []string{"another vendor", "NVIDIA", "AMD", "Intel"}
 
+// String returns the vendor's name.
 func (v Vendor) String() string { return name(vendorNames, int(v)) }
 
 func name(names []string, n int) string {
@@ -71,17 +76,18 @@ func name(names []string, n int) string {
 type GPU struct {
 	Name   string // as messages call it
 	Vendor Vendor
-	// Nearest is the distance of the nearest NIC that is direct, NearestNICs are the
-	// RDMA devices at that distance. A NIC with a Data Direct function counts by it.
+	// Nearest is the distance of the nearest NIC that is direct. NearestNICs are the
+	// RDMA devices at that distance. For a NIC with a Data Direct function it is the
+	// distance of that function.
 	Nearest     Distance
 	NearestNICs []string
 	// NearestAny is the distance of the nearest NIC, direct or not.
 	NearestAny Distance
-	// Coherent: the GPU is attached to its CPU by C2C (GH200, GB200, GB300).
+	// Coherent says whether C2C connects the GPU to its CPU (GH200, GB200, GB300).
 	Coherent placement.Answer
-	// SmallBAR: the BAR is smaller than the GPU's memory.
+	// SmallBAR says whether the BAR is smaller than the GPU's memory.
 	SmallBAR placement.Answer
-	// MLOPart: the GPU is a partition that NCCL calls MLOPart.
+	// MLOPart says whether the GPU is a partition that NCCL calls MLOPart.
 	MLOPart placement.Answer
 }
 
@@ -90,13 +96,14 @@ type NIC struct {
 	Name     string // mlx5_0, rdmap16s27, cxi0
 	Driver   string // mlx5_core, bnxt_en, efa, cxi_ss1
 	Software bool   // rxe or siw
-	// Bond: the device stands for several ports of a LAG.
+	// Bond says whether the device stands for several ports of a LAG.
 	Bond placement.Answer
-	// DataDirect: the NIC has a DMA function of its own beside the GPU.
+	// DataDirect says whether the NIC's card has a DMA function (Data Direct).
 	DataDirect placement.Answer
-	// OwnRoute: the driver takes GPU memory from ibv_reg_mr() without a peer-memory
-	// client. Of efa and cxi_ss1 alone: Amazon's build of efa has it (efa_p2p.c, by its
-	// attribute gdr), that of Linux has not; cxi_ss1 chooses when it is built.
+	// OwnRoute says whether the driver registers GPU memory by ibv_reg_mr() without a
+	// peer-memory client. Only efa and cxi_ss1 may do so: Amazon's build of efa does
+	// (efa_p2p.c, by its attribute gdr), and Linux's does not; for cxi_ss1 it is an
+	// option of the build.
 	OwnRoute placement.Answer
 	Ports    []Port
 }
@@ -104,10 +111,11 @@ type NIC struct {
 // Port is a port of an RDMA device.
 type Port struct {
 	Num int
-	// RoCE: the port is an active Ethernet port of a device that is not iWARP.
+	// RoCE says whether the port is an active Ethernet port of a device that is not
+	// iWARP.
 	RoCE placement.Answer
-	// GIDs is the port's GID table by index; nil if the table was not read. An index
-	// that is missing has no GID.
+	// GIDs is the port's GID table by index; nil if the table was not read. The map has
+	// no entry for an index without a GID.
 	GIDs map[int]GID
 }
 
@@ -122,9 +130,9 @@ const (
 	GIDOther         // of RoCE v1 or InfiniBand
 )
 
-// CPU identifies a processor: on x86 by vendor_id, cpu family and model of
-// /proc/cpuinfo, on arm64 by "0x41"-like CPU implementer as Vendor and CPU part as
-// Model. The zero value is of one that was not read.
+// CPU identifies a processor by /proc/cpuinfo: on x86 by vendor_id, cpu family and
+// model; on arm64 Vendor is the CPU implementer, such as "0x41", and Model the CPU
+// part. The zero value means that it was not read.
 type CPU struct {
 	Vendor        string
 	Family, Model int
@@ -141,13 +149,14 @@ const (
 	ConfigNowhere             // no file has both options
 )
 
-// Distance is how far a NIC is from a GPU, in NCCL's words and in NCCL's order.
+// Distance is the distance between a NIC and a GPU, in NCCL's words and in NCCL's
+// order.
 type Distance int
 
 // The distances, the nearest first.
 const (
 	DistanceUnknown Distance = iota
-	NoNIC                    // there is none: no NIC, or no direct one
+	NoNIC                    // there is no NIC, or no direct one
 	LOC
 	PIX
 	PXB
@@ -158,9 +167,11 @@ const (
 
 var distanceNames = []string{"unknown", "none", "LOC", "PIX", "PXB", "P2C", "PHB", "SYS"}
 
+// String returns the distance in NCCL's letters.
 func (d Distance) String() string { return name(distanceNames, int(d)) }
 
-// ParseDistance reads a letter as NCCL writes it; DistanceUnknown if it is none.
+// ParseDistance reads a distance as NCCL writes it ("PIX"); DistanceUnknown if it is
+// none.
 func ParseDistance(letters string) Distance {
 	if i := slices.Index(distanceNames, letters); i >= int(LOC) {
 		return Distance(i)

@@ -8,12 +8,12 @@ import "slices"
 type Judgement struct {
 	Name    string
 	Library string
-	Value   string // as it is set: it can have control characters, which the texts below do not have
-	Present bool   // the variable is set; a variable that is not set is judged if it is needed
+	Value   string // the value as it is set. It may have control characters; the texts below have none
+	Present bool   // whether the variable is set: a variable that is needed and not set is judged, too
 	Result  Result
 	Says    string // the effect on this machine
 	Change  string // what to change; "" if nothing
-	Set     string // "NCCL_NET_GDR_C2C=1"; "" if the change is no single value, as taking the variable away
+	Set     string // the change as an assignment, "NCCL_NET_GDR_C2C=1"; "" if it is none, such as unsetting the variable
 	Source  string
 }
 
@@ -51,7 +51,7 @@ func Catalogue() []Variable {
 	return out
 }
 
-// Known reports a variable of the catalogue.
+// Known reports whether the catalogue has a variable.
 func Known(name string) bool {
 	return slices.ContainsFunc(catalogue, func(e entry) bool { return e.Name == name })
 }

@@ -9,17 +9,18 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Ordering is what a processor does to writes from one root port to another that ask for
+// Ordering says how a processor treats writes from one root port to another that ask for
 // strict ordering.
 type Ordering struct {
 	Processor string
-	// Needed: such writes are slow, and registrations should ask for relaxed ordering
-	// (IBV_ACCESS_RELAXED_ORDERING). No: the processor is slow with relaxed ordering.
+	// Needed is Yes if such writes are slow, so that registrations should ask for
+	// relaxed ordering (IBV_ACCESS_RELAXED_ORDERING), and No if the processor is slow
+	// with relaxed ordering.
 	Needed placement.Answer
-	// Inferred: the source is about another processor of the same line.
+	// Inferred says that the source is about another processor of the same line.
 	Inferred bool
-	// UCX is the first version of UCX that asks for relaxed ordering here by itself;
-	// "" if none does.
+	// UCX is the first version of UCX that asks for relaxed ordering on this processor
+	// by default; "" if none does.
 	UCX    string
 	Why    string
 	Source string

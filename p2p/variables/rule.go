@@ -14,7 +14,7 @@ import (
 type Variable struct {
 	Name    string
 	Library string // of Facts.Versions
-	Since   string // the version that introduced it; "" if it is older than what was looked at
+	Since   string // the version that introduced it; "" if it is older than the oldest version that was read
 	Default string
 	Effect  string
 	Source  string // the source file, document or issue of the statements
@@ -37,14 +37,15 @@ type Result int
 
 // The results. The zero value is no pass.
 const (
-	ResultUnknown Result = iota // what decides was not read
+	ResultUnknown Result = iota // a deciding fact was not read
 	ResultPass                  // the value fits, or changes nothing here
-	ResultWarn                  // the value takes a direct path away, or makes it slower
+	ResultWarn                  // the value disables a direct path, or makes it slower
 	ResultFail                  // with the value the library ends in an error
 )
 
 var resultNames = []string{"unknown", "pass", "warn", "fail"}
 
+// String returns the result in one word: "pass".
 func (r Result) String() string { return name(resultNames, int(r)) }
 
 // verdict is a rule's answer. The zero value is none.

@@ -17,8 +17,8 @@ import (
 type Container struct {
 	Name string // of its pod, too, if there are several: "pod/container"; "" of an OCI bundle
 	Env  map[string]string
-	// Unread are variables whose values the specification takes from elsewhere
-	// (valueFrom), and "envFrom" for sets of variables from elsewhere.
+	// Unread are the variables whose values are not in the specification (valueFrom), and
+	// "envFrom" if it refers to sets of variables.
 	Unread []string
 }
 
@@ -37,8 +37,9 @@ var (
 	ErrNoContainer  = errors.New("variables: no such container")
 )
 
-// FromSpec reads the variables of one container. name chooses among several; "" takes the
-// only one. See [Containers].
+// FromSpec reads the variables of one container of a specification: that of the name, or
+// the only one if name is "". See [Containers]. Errors: [ErrNoContainer],
+// [ErrSpecTooLarge].
 func FromSpec(r io.Reader, name string) (map[string]string, error) {
 	containers, err := Containers(r)
 	if err != nil {
@@ -64,8 +65,8 @@ func FromSpec(r io.Reader, name string) (map[string]string, error) {
 // Containers reads the containers of a specification in JSON: an OCI runtime's
 // config.json, a Kubernetes Pod, an object with a pod template or a List of them (kubectl
 // get -o json), or the output of docker inspect. Of a variable that is set twice the last
-// value counts, as in the container. References $(NAME) of Kubernetes are expanded. The
-// input is bounded: 16 MiB, 4,096 containers.
+// value counts, as in the container. References $(NAME) of Kubernetes are expanded. A
+// specification of more than 16 MiB or 4,096 containers is ErrSpecTooLarge.
 func Containers(r io.Reader) ([]Container, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSpec+1))
 	if err != nil {

@@ -46,14 +46,14 @@ p2pcheck needs root for its answers. p2pcheck-health.sh calls this command if P2
 			}
 			before, err := nicplan.Read(output)
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
-				fmt.Fprintln(c.ErrOrStderr(), "slurm-p2p: the earlier plan counts for nothing:", err)
+				fmt.Fprintln(c.ErrOrStderr(), "slurm-p2p: the earlier plan is ignored:", err)
 			}
 			p, err := nicplan.Make(run, machine.Open(from.root), files, before)
 			if err != nil {
 				return err
 			}
 			if p.Boot == "" {
-				return errors.New("/proc/sys/kernel/random/boot_id cannot be read: a plan would outlive the machine's next start")
+				return errors.New("/proc/sys/kernel/random/boot_id cannot be read: after the next boot nothing would show that the plan is old")
 			}
 			return p.Write(output)
 		},
@@ -61,7 +61,7 @@ p2pcheck needs root for its answers. p2pcheck-health.sh calls this command if P2
 	from.flags(c)
 	c.Flags().StringVar(&slurmd, "slurmd", "slurmd", "the `program` slurmd, which says how it counts the GPUs")
 	c.Flags().StringVar(&node, "node", "", "`name` of the node in slurm.conf, where several slurmd run on a machine")
-	c.Flags().StringVarP(&output, "output", "o", "", "`file` for the plan; an earlier plan there is followed where it is still as good")
+	c.Flags().StringVarP(&output, "output", "o", "", "`file` for the plan; the new plan keeps the choices of an earlier one there that are still as good")
 	return c
 }
 

@@ -64,7 +64,7 @@ func variables(plan, root string) (set []task.Set, kept []string, err error) {
 		return nil, nil, fmt.Errorf("no plan: %w", err)
 	}
 	if boot := nicplan.Boot(machine.Open(root)); boot == "" || boot != p.Boot {
-		return nil, nil, fmt.Errorf("%s is not of this start of the machine", plan)
+		return nil, nil, fmt.Errorf("%s is of an earlier boot", plan)
 	}
 	return task.Variables(p, os.LookupEnv)
 }

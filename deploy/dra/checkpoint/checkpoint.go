@@ -69,10 +69,10 @@ func Read(file, boot string) (*State, error) {
 	}
 	var was State
 	if err := json.Unmarshal(text, &was); err != nil {
-		return nil, fmt.Errorf("%s: %w; it is not what this driver has written: if no pod of the node has a claim of it, remove the file", file, err)
+		return nil, fmt.Errorf("%s: %w; it is not what this driver has written: if no pod of the node has a claim of this driver, remove the file", file, err)
 	}
 	if was.Schema != Schema {
-		return nil, fmt.Errorf("%s has the schema %q, and this driver reads %s: if no pod of the node has a claim of it, remove the file", file, was.Schema, Schema)
+		return nil, fmt.Errorf("%s has the schema %q, and this driver reads %s: if no pod of the node has a claim of this driver, remove the file", file, was.Schema, Schema)
 	}
 	for uid, c := range was.Claims {
 		c.Boot = cmp.Or(c.Boot, was.Boot)

@@ -264,7 +264,7 @@ func TestNICsUnknown(t *testing.T) {
 	write(t, "/run/setting", "P2PCHECK_NICS=/run/elsewhere; case $0 in *task*) P2PCHECK_NICS=/run/p2pcheck ;; esac\n")
 	k.StartNode("node1")
 	k.Until("node1 is idle", func() bool { return k.Node("node1").State == "IDLE" })
-	none(t, srun(k, nil, "--gres=gpu:1")[0], "is not of this start of the machine")
+	none(t, srun(k, nil, "--gres=gpu:1")[0], "is of an earlier boot")
 	write(t, "/run/setting", "")
 	Becomes(t, "node1", Machine(t, "hgx-remap-off"))
 	k.Until("the plan has no NIC", func() bool {

@@ -52,11 +52,11 @@ func (w *Worker) session(ctx context.Context, conn *control.Conn) {
 	w.leave()
 	switch {
 	case ended:
-		w.Tell("the coordinator at %v is left after %d measurements: this worker ends", conn.RemoteAddr(), s.ordered)
+		w.Tell("this worker ends, after %[2]d measurements for the coordinator at %[1]v", conn.RemoteAddr(), s.ordered)
 	case errors.Is(err, io.EOF):
 		w.Tell("the coordinator at %v is done: %d measurements", conn.RemoteAddr(), s.ordered)
 	default:
-		w.Tell("the coordinator at %v is gone after %d measurements: %v", conn.RemoteAddr(), s.ordered, err)
+		w.Tell("the connection of the coordinator at %v has ended after %d measurements: %v", conn.RemoteAddr(), s.ordered, err)
 	}
 }
 

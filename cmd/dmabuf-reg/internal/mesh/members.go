@@ -131,7 +131,7 @@ func describe(host, vram bool, p gpurdma.Path, where placement.Placement, proved
 	case proved:
 		return "direct", control.Text(why + "; " + where.String())
 	case vram:
-		return "unknown", control.Text(why + "; where its driver has left the bytes was not looked at (--trace does)")
+		return "unknown", control.Text(why + "; where its driver has left the bytes is not known (--trace shows it)")
 	}
 	return "direct", why
 }

@@ -67,7 +67,7 @@ func (c *Session) run(ctx context.Context) {
 	case c.busy:
 		c.tell("client %d was refused: another client has the buffer", c.number)
 	default:
-		c.tell("client %d is gone after %d requests: %v", c.number, c.requests, err)
+		c.tell("the connection of client %d has ended after %d requests: %v", c.number, c.requests, err)
 		err = fmt.Errorf("client %d did not come to its end: %w", c.number, err)
 	}
 	if had && c.once {

@@ -136,7 +136,7 @@ func (s *Station) describeOne(r *registration, p memory.Path) {
 		case r.Placement != nil:
 			r.Why += "; " + r.Placement.String()
 		case s.Memory.VRAM():
-			r.Why += "; where its driver has left the bytes was not looked at (--trace does)"
+			r.Why += "; where its driver has left the bytes is not known (--trace shows it)"
 		}
 	case p.Reason != nil:
 		r.Path, r.Why = PathStaged, "the registration was refused: "+p.Reason.Error()

@@ -39,11 +39,11 @@ var (
 	ended        = desc("last_look_timestamp_seconds", "When the machine was last read, in seconds since 1970.")
 	took         = desc("look_duration_seconds", "How long it took to read the machine.")
 	problems     = desc("errors", "Number of things that could not be read, by the kind of the error.", "kind")
-	outcome      = desc("pair_outcome", "1 for what becomes of a registration of the GPU's memory with the NIC.", "gpu", "nic", "outcome")
+	outcome      = desc("pair_outcome", "1 for the outcome of the pair.", "gpu", "nic", "outcome")
 	distance     = desc("pair_distance", "The kernel's distance, -1 if it supports no way.", "gpu", "nic")
-	proof        = desc("pair_proof", "1 for what became of a registration when it was tried.", "gpu", "nic", "outcome")
+	proof        = desc("pair_proof", "1 for the outcome of the pair's live proof.", "gpu", "nic", "outcome")
 	contradicted = desc("predictions_contradicted", "Pairs whose proof is against the prediction.")
-	checks       = desc("check", "1 for the worst that a check found.", "id", "result")
+	checks       = desc("check", "1 for the worst result of the check.", "id", "result")
 )
 
 // Describe implements prometheus.Collector.

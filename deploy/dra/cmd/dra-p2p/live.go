@@ -27,7 +27,7 @@ func (o *options) prover(client kubernetes.Interface) *plugin.Live {
 	}
 	p := &proving.Prover{Root: o.root, File: o.proofs, Options: node.Options{Software: o.software}}
 	if err := p.Lacks(); err != nil {
-		slog.Warn("--live: no pair is tried, and the driver goes on without", "error", err)
+		slog.Warn("--live: the driver tries no pair", "error", err)
 		return nil
 	}
 	s := &proving.Slices{Client: client.ResourceV1(), Node: o.node}
@@ -67,6 +67,6 @@ func (o *options) watch(ctx context.Context, p *plugin.Plugin) {
 		})
 	}
 	if err != nil {
-		slog.Warn("changes are seen by the next look only", "every", o.every, "error", err)
+		slog.Warn("the driver sees changes only at its next look", "every", o.every, "error", err)
 	}
 }

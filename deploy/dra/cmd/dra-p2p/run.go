@@ -141,7 +141,7 @@ func (o *options) client() (kubernetes.Interface, error) {
 	}
 	config, err := rest.InClusterConfig()
 	if errors.Is(err, rest.ErrNotInCluster) {
-		return nil, errors.New("this is no pod: give --kubeconfig")
+		return nil, errors.New("this program does not run in a pod: give --kubeconfig")
 	}
 	if err != nil {
 		return nil, err
