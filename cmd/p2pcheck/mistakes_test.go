@@ -77,7 +77,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"snapshot", "-o", "x", "y"}, "snapshot has no --output"},
 		{[]string{"snapshot", "-", "--json", "--root", root}, "--json"},
 		{[]string{"diff", "-", "-"}, "one file"},
-		{[]string{"--snapshot", "-", "--baseline", "-"}, "one file"},
+		{[]string{"--snapshot", "-", "--baseline", "-"}, "can read the standard input"},
 
 		{[]string{"explain", "NOPE"}, "The families of checks are KRN, "},
 		{[]string{"explain", "NET", "NOPE"}, `"NOPE"`},
