@@ -41,7 +41,10 @@ func (r Topology) Text(w io.Writer, verbose bool) error {
 			bus = f.Bus
 			fmt.Fprintf(&b, "\n%s\n", bus)
 		}
-		fmt.Fprintf(&b, "%s%s\n", r.branch(i), f.line(verbose))
+		first, rest := r.branch(i)
+		if err := human.Line(of(&b, w), f.line(verbose), first, rest+"     "); err != nil {
+			return err
+		}
 	}
 	if len(r.OffPCI) > 0 {
 		fmt.Fprintf(&b, "\non no PCI bus: %s\n", strings.Join(r.OffPCI, ", "))
@@ -71,16 +74,30 @@ func (r Topology) Text(w io.Writer, verbose bool) error {
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
-	return human.Table(w, rows)
+	return human.Table(w, rows, "STEPS", "NVIDIA-SMI")
 }
 
-// branch draws the lines that lead to function i.
-func (r Topology) branch(i int) string {
+// of returns a buffer's writer that is as wide as w is.
+func of(b *strings.Builder, w io.Writer) io.Writer {
+	if _, wide := w.(human.Wide); wide {
+		return human.Wide{Writer: b}
+	}
+	return b
+}
+
+// branch draws the lines that lead to function i, and those that go on beside a second line of its
+// text.
+func (r Topology) branch(i int) (first, rest string) {
 	f := r.Functions[i]
 	depth := len(f.path()) - 1
-	var b strings.Builder
+	var b, beside strings.Builder
 	for level := range depth + 1 {
 		more := r.continues(i, level)
+		if more {
+			beside.WriteString("|  ")
+		} else {
+			beside.WriteString("   ")
+		}
 		switch {
 		case level < depth && more:
 			b.WriteString("|  ")
@@ -92,7 +109,7 @@ func (r Topology) branch(i int) string {
 			b.WriteString("`- ")
 		}
 	}
-	return b.String()
+	return b.String(), beside.String()
 }
 
 // continues reports whether another function follows at a level, below the same
