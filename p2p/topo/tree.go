@@ -30,6 +30,9 @@ func (f Function) path() []string {
 	return out
 }
 
+// unbroken stands for a space at which no line is broken: one inside a fact.
+const unbroken = "\x00"
+
 // Text writes the tree for people, then a table of the pairs. If verbose is set, it also has the
 // usual facts.
 func (r Topology) Text(w io.Writer, verbose bool) error {
@@ -42,7 +45,11 @@ func (r Topology) Text(w io.Writer, verbose bool) error {
 			fmt.Fprintf(&b, "\n%s\n", bus)
 		}
 		first, rest := r.branch(i)
-		if err := human.Line(of(&b, w), f.line(verbose), first, rest+"     "); err != nil {
+		parts := f.parts(verbose)
+		for i := range parts {
+			parts[i] = strings.ReplaceAll(parts[i], " ", unbroken)
+		}
+		if err := human.Line(of(&b, w), strings.Join(parts, ", "), first, rest+"  "); err != nil {
 			return err
 		}
 	}
@@ -56,7 +63,7 @@ func (r Topology) Text(w io.Writer, verbose bool) error {
 		}
 		fmt.Fprintf(&b, "\nno pair: %s\n", text)
 	}
-	if _, err := io.WriteString(w, b.String()); err != nil || len(r.Pairs) == 0 {
+	if _, err := io.WriteString(w, strings.ReplaceAll(b.String(), unbroken, " ")); err != nil || len(r.Pairs) == 0 {
 		return err
 	}
 	rows := [][]string{{"GPU", "NIC", "KERNEL", "STEPS", "NCCL", "NVIDIA-SMI", "LINKS", "PREDICTION"}}
