@@ -37,7 +37,13 @@ const unbroken = "\x00"
 // usual facts.
 func (r Topology) Text(w io.Writer, verbose bool) error {
 	var b strings.Builder
-	fmt.Fprintln(&b, r.Machine)
+	machine, notes, _ := strings.Cut(fmt.Sprint(r.Machine), "\n")
+	if err := human.Line(of(&b, w), machine, "", "    "); err != nil {
+		return err
+	}
+	if notes != "" {
+		fmt.Fprintln(&b, notes)
+	}
 	bus := ""
 	for i, f := range r.Functions {
 		if f.Bus != bus {
