@@ -73,7 +73,7 @@ func TestGoBlocksCompile(t *testing.T) {
 	}
 }
 
-// What does not compile is found, at its line of the page.
+// The test finds a block that does not compile, and names its line of the page.
 func TestBlockThatDoesNotCompile(t *testing.T) {
 	text, in, err := program("docs/x.md", pagetest.Block{Line: 7, Text: "fab, err := gpurdma.Open(\"mlx5_0\")\nfab.NoSuchMethod()\n"})
 	if err != nil {

@@ -26,7 +26,7 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
-// What the first pages show of a terminal fits one.
+// The blocks of README.md and of the tutorials fit a terminal.
 func TestBlocksFit(t *testing.T) {
 	dir, n := root(t), 0
 	for _, name := range tracked(t, "README.md", "docs/tutorials/*.md") {

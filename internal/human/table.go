@@ -87,7 +87,7 @@ func sum(widths []int) int {
 	return n
 }
 
-// fit returns widths with which the table fits, if its cells can be broken that far. What the narrow
+// fit returns widths with which the table fits, as far as words allow. The room that the narrow
 // columns leave is shared among the others, in proportion to their widths.
 func fit(grid [][]string, widths []int) []int {
 	if sum(widths) <= Columns {
