@@ -23,6 +23,9 @@ const transcript = "```console\n$ make vm \\\n    CMD=x\n# dmabuf-reg verify\nNI
 
 func TestSteps(t *testing.T) {
 	steps := Parse("x.md", transcript).Steps()
+	if len(steps) == 2 && (steps[0].Guest() != "" || (Step{Command: "make vm KERNEL=7.3 CMD='a; b'"}).Guest() != "a; b") {
+		t.Error("Guest")
+	}
 	if len(steps) != 2 || steps[0].Command != "make vm CMD=x" || steps[0].Prompt != "$" || len(steps[0].Want) != 0 ||
 		steps[1].Command != "dmabuf-reg verify" || steps[1].Prompt != "#" || steps[1].Line != 4 || len(steps[1].Want) != 5 {
 		t.Fatalf("%+v", steps)

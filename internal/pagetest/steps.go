@@ -4,8 +4,12 @@ package pagetest
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
+	"testing"
 )
 
 // Step is a command of a page, and what the page says that it prints.
@@ -98,4 +102,45 @@ func (s Step) Check(out string) error {
 		}
 	}
 	return nil
+}
+
+var inGuest = regexp.MustCompile(`^make vm\b.*\bCMD='([^']*)'$`)
+
+// Guest returns the command that a step runs in the virtual machine, "" if it runs none there.
+func (s Step) Guest() string {
+	if m := inGuest.FindStringSubmatch(s.Command); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// Run runs a command by the shell in dir, with the programs in dir/bin before all others. Its status may be
+// anything.
+func Run(t testing.TB, command, dir string, env ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
+	cmd.Dir = dir
+	cmd.Env = append(append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH")), env...)
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+	return string(out)
+}
+
+// Program makes a program of dir that runs the test binary with a variable set, by which the binary knows that it
+// is the program.
+func Program(t testing.TB, dir, name, variable string) {
+	t.Helper()
+	self, err := os.Executable()
+	file := filepath.Join(dir, name)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(file), 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(file, []byte(fmt.Sprintf("#!/bin/sh\n%s=1 exec %q \"$@\"\n", variable, self)), 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
