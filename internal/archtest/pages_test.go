@@ -31,7 +31,9 @@ func TestBlocksFit(t *testing.T) {
 	dir, n := root(t), 0
 	for _, name := range tracked(t, "README.md", "docs/tutorials/*.md") {
 		for _, b := range pagetest.Read(t, filepath.Join(dir, name)).Blocks {
-			n++
+			if n++; b.Lang == "go" {
+				continue // gofmt's business
+			}
 			for i, line := range strings.Split(b.Text, "\n") {
 				if width := utf8.RuneCountInString(line); width > human.Columns {
 					t.Errorf("%s:%d has %d columns", name, b.Line+i, width)

@@ -53,7 +53,7 @@ var (
 	rates   = regexp.MustCompile(`\b\d+(\.\d+)? [kMG]?B/s`)
 	keys    = regexp.MustCompile(`\b0x[0-9a-f]+\b`)
 	seeds   = regexp.MustCompile(`\bseed \d+`)
-	kernels = regexp.MustCompile(`\b\d+\.\d+\.\d+[+~.\-\w]*`)
+	kernels = regexp.MustCompile(`\b\d+\.\d+\.\d+[+~-][+~.\-\w]*`)
 	inodes  = regexp.MustCompile(`\binode \d+`)
 )
 
