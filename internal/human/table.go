@@ -24,7 +24,7 @@ const (
 // so that a row can be read from any column.
 //
 // A table that is wider than [Columns] leaves out the columns that spare names, one after another,
-// until it fits, and a line below it names them. If it is still too wide, the cells of its widest columns
+// until it fits, and a line below it names them. Columns whose names are joined by commas go together. If it is still too wide, the cells of its widest columns
 // continue on the lines below. No text is cut off: a word that is too long stays whole.
 func Table(w io.Writer, rows [][]string, spare ...string) error {
 	if len(rows) == 0 {
@@ -43,15 +43,17 @@ func Table(w io.Writer, rows [][]string, spare ...string) error {
 	widths := natural(grid)
 	var out []string
 	if _, wide := w.(Wide); !wide {
-		for _, name := range spare {
+		for _, group := range spare {
 			if sum(widths) <= Columns {
 				break
 			}
-			if i := slices.Index(grid[0], name); i >= 0 {
-				for r := range grid {
-					grid[r] = slices.Delete(grid[r], i, i+1)
+			for name := range strings.SplitSeq(group, ",") {
+				if i := slices.Index(grid[0], name); i >= 0 {
+					for r := range grid {
+						grid[r] = slices.Delete(grid[r], i, i+1)
+					}
+					out, widths = append(out, name), slices.Delete(widths, i, i+1)
 				}
-				out, widths = append(out, name), slices.Delete(widths, i, i+1)
 			}
 		}
 		widths = fit(grid, widths)
@@ -126,9 +128,45 @@ func fit(grid [][]string, widths []int) []int {
 			}
 		}
 		if !again {
-			return out
+			return better(grid, out, least)
 		}
 	}
+}
+
+// better moves a few columns of width between two columns, where fewer cells are broken then. A large table
+// is left as it is.
+func better(grid [][]string, widths, least []int) []int {
+	const most, rows = 8, 200
+	if len(grid) > rows {
+		return widths
+	}
+	out := slices.Clone(widths)
+	for range most {
+		gain, from, to, by := 0, 0, 0, 0
+		for i := range out {
+			for j := range out {
+				for n := 1; i != j && n <= most && out[i]-n >= least[i]; n++ {
+					before := lines(grid, i, out[i]) + lines(grid, j, out[j])
+					if g := before - lines(grid, i, out[i]-n) - lines(grid, j, out[j]+n); g > gain {
+						gain, from, to, by = g, i, j, n
+					}
+				}
+			}
+		}
+		if gain == 0 {
+			break
+		}
+		out[from], out[to] = out[from]-by, out[to]+by
+	}
+	return out
+}
+
+// lines returns how many lines the cells of a column have together.
+func lines(grid [][]string, column, width int) (n int) {
+	for _, row := range grid[1:] {
+		n += strings.Count(foldTo(width, row[column], "", ""), "\n") + 1
+	}
+	return n
 }
 
 // writeRow writes a row, on as many lines as its longest cell needs.

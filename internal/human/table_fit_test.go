@@ -34,6 +34,15 @@ not shown: INODE, DRIVER (--wide shows all columns)
 	}
 }
 
+// Columns that are joined by commas go together, though fewer would do.
+func TestTableGroups(t *testing.T) {
+	long := strings.Repeat("x", 90)
+	var b strings.Builder
+	if err := Table(&b, [][]string{{"A", "B", "C"}, {"aaaaaa", long, "cc"}}, "A,C"); err != nil || b.String() != "B\n"+long+"\nnot shown: A, C (--wide shows all columns)\n" {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+}
+
 // With --wide a table has all columns, and each row is one line.
 func TestTableWide(t *testing.T) {
 	var b strings.Builder

@@ -85,7 +85,7 @@ func (d *Result) Text(w io.Writer) error {
 		}
 		rows = append(rows, []string{m.Spec, driver, m.Exporter, m.Device, pci, m.Kind.String(), limit, state})
 	}
-	if err := app.Table(w, rows, notes, "  none known to this build", "EXPORTER", "DEVICE", "LIMIT"); err != nil {
+	if err := app.Table(w, rows, notes, "  none known to this build", "EXPORTER,DEVICE,LIMIT"); err != nil {
 		return err
 	}
 

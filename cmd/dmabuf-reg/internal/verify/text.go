@@ -15,8 +15,12 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// spare are the columns that a narrow table does without. The first goes first.
-var spare = []string{"INODE", "LKEY", "RKEY", "REG TIME", "ROUTE", "READ", "WRITE", "DRIVER"}
+// The columns that a narrow table does without: of a plain verification, and of one that says where the bytes
+// are. They go together, so that the shape of a table does not depend on how many digits a rate has.
+const (
+	spare   = "INODE,LKEY,RKEY,REG TIME,ROUTE"
+	spareOf = spare + ",READ,WRITE,DRIVER"
+)
 
 // Text implements app.Result.
 func (r *Result) Text(w io.Writer) error {
@@ -56,7 +60,11 @@ func (r *Result) Text(w io.Writer) error {
 	if r.located() {
 		rows[0] = append(rows[0], "LOOKED FOR AND")
 	}
-	if err := app.Table(w, rows, nil, "nothing was verified", spare...); err != nil {
+	narrow := spare
+	if r.traced() || r.located() {
+		narrow = spareOf
+	}
+	if err := app.Table(w, rows, nil, "nothing was verified", narrow); err != nil {
 		return err
 	}
 	for _, row := range r.Rows {
