@@ -21,5 +21,13 @@ found=$(grep -c 'found in BAR [0-9] of' <<<"$out") || true
 direct=$(grep -c '^drm:[^/ ]* .*rxe0 .*found in BAR [0-9] of' <<<"$out") || true
 [ "$direct" -eq "$found" ] || fail "bytes were found in the GPU's memory that cannot be there: $out"
 wide=$(grep -v '^\$ ' <<<"$out" | LC_ALL=C.UTF-8 grep -E '^.{101}') && fail "lines do not fit 100 columns: $wide"
+# README.md shows a part of it. How many bytes are verified depends on the random ranges.
+plain() { sed -E 's/[0-9.]+ MiB/N MiB/g' <<<"$1"; }
+shown=$(sed -n '/^```text$/,/^```$/{/^```/!p}' "$(dirname "$0")/../../README.md" | grep -v '^…$')
+[ "$(wc -l <<<"$shown")" -ge 10 ] || fail "README.md shows nothing of the demo: $shown"
+while IFS= read -r line; do
+	grep -qxF -- "$(plain "$line")" <<<"$(plain "$out")" || fail "README.md shows a line that the demo does not print: $line
+$out"
+done <<<"$shown"
 grep -q '^[0-9]* checks: ' <<<"$out" || fail "p2pcheck does not come to its end: $out"
 pass "the demo on kernel $series: $passed verifications, $staged buffer staged"
