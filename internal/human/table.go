@@ -133,8 +133,8 @@ func fit(grid [][]string, widths []int) []int {
 	}
 }
 
-// better moves a few columns of width between two columns, where fewer cells are broken then. A large table
-// is left as it is.
+// better moves a few columns of width between two columns, where fewer cells are broken then: the first column
+// that gains is the left one. A large table is left as it is.
 func better(grid [][]string, widths, least []int) []int {
 	const most, rows = 8, 200
 	if len(grid) > rows {
@@ -143,7 +143,7 @@ func better(grid [][]string, widths, least []int) []int {
 	out := slices.Clone(widths)
 	for range most {
 		gain, from, to, by := 0, 0, 0, 0
-		for i := range out {
+		for i := len(out) - 1; i >= 0; i-- {
 			for j := range out {
 				for n := 1; i != j && n <= most && out[i]-n >= least[i]; n++ {
 					before := lines(grid, i, out[i]) + lines(grid, j, out[j])

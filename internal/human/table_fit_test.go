@@ -34,6 +34,18 @@ not shown: INODE, DRIVER (--wide shows all columns)
 	}
 }
 
+// Where one of two cells has to be broken, the left one stays whole.
+func TestTableBreaksTheRightCell(t *testing.T) {
+	rows := [][]string{
+		{"MEMORY", "NIC", "VERIFIED", "RESULT", "BYTES", "LOOKED FOR AND"},
+		{"drm:0000:03:00.0", "rxe1", "16.0 MiB", "ok", "system memory (struct page)", "found nowhere in 65536 KiB of BARs"},
+	}
+	var b strings.Builder
+	if err := Table(&b, rows); err != nil || !strings.Contains(b.String(), " system memory (struct page)  found nowhere in 65536 KiB\n") {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+}
+
 // Columns that are joined by commas go together, though fewer would do.
 func TestTableGroups(t *testing.T) {
 	long := strings.Repeat("x", 90)
