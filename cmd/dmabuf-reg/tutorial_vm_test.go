@@ -3,6 +3,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,7 +11,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// The commands of the tutorial print what it says, from the first one in the machine's shell on.
+// The commands of the tutorial print what it says, from the first one in the machine's shell on, and so does the one of
+// the page on registration.
 //
 //testbed:machine switch
 //testbed:kernel 7.2
@@ -19,7 +21,8 @@ func TestVMTutorialLie(t *testing.T) {
 	dir, n := t.TempDir(), 0
 	pagetest.Program(t, dir, "bin/dmabuf-reg", asCommand)
 	t.Cleanup(func() { pagetest.Run(t, "modprobe -r softgpu", dir) })
-	for _, s := range pagetest.Read(t, "../../docs/tutorials/see-a-registration-lie.md").Steps() {
+	lie, registration := pagetest.Read(t, "../../docs/tutorials/see-a-registration-lie.md"), pagetest.Read(t, "../../docs/explanation/registration.md")
+	for _, s := range slices.Concat(lie.Steps(), registration.Steps()) {
 		if s.Prompt != "#" {
 			continue // starts the machine
 		}
@@ -34,7 +37,7 @@ func TestVMTutorialLie(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n != 8 {
+	if n != 9 {
 		t.Errorf("%d commands", n)
 	}
 }
