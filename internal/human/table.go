@@ -128,6 +128,9 @@ func fit(grid [][]string, widths []int) []int {
 			}
 		}
 		if !again {
+			if i := slices.Index(fixed, false); i >= 0 {
+				out[i] += max(0, Columns-sum(out)) // what the divisions have left
+			}
 			return better(grid, out, least)
 		}
 	}

@@ -23,10 +23,10 @@ func TestTableFits(t *testing.T) {
 	if err := Table(&b, verification(), "INODE", "DRIVER"); err != nil {
 		t.Fatal(err)
 	}
-	want := `MEMORY          NIC   RESULT  BYTES                                        LOOKED FOR AND
-drm:renderD130  rxe0  ok      peer-to-peer: 0000:03:00.0 BAR 2 (physical   found in BAR 2 of
-                              address), below a common switch              0000:03:00.0 at 0x200000
-heap:system     rxe0  ok      system memory (struct page)                  -
+	want := `MEMORY          NIC   RESULT  BYTES                                         LOOKED FOR AND
+drm:renderD130  rxe0  ok      peer-to-peer: 0000:03:00.0 BAR 2 (physical    found in BAR 2 of
+                              address), below a common switch               0000:03:00.0 at 0x200000
+heap:system     rxe0  ok      system memory (struct page)                   -
 not shown: INODE, DRIVER (--wide shows all columns)
 `
 	if b.String() != want {
@@ -41,7 +41,7 @@ func TestTableBreaksTheRightCell(t *testing.T) {
 		{"drm:0000:03:00.0", "rxe1", "16.0 MiB", "ok", "system memory (struct page)", "found nowhere in 65536 KiB of BARs"},
 	}
 	var b strings.Builder
-	if err := Table(&b, rows); err != nil || !strings.Contains(b.String(), " system memory (struct page)  found nowhere in 65536 KiB\n") {
+	if err := Table(&b, rows); err != nil || !strings.Contains(b.String(), " system memory (struct page)  found nowhere in 65536 KiB of\n") {
 		t.Errorf("%v\n%s", err, b.String())
 	}
 }

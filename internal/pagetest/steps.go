@@ -3,6 +3,7 @@
 package pagetest
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -118,7 +119,7 @@ func (s Step) Guest() string {
 // anything.
 func Run(t testing.TB, command, dir string, env ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", "-c", command) // a cleanup may run it
 	cmd.Dir = dir
 	cmd.Env = append(append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH")), env...)
 	out, err := cmd.CombinedOutput()
