@@ -112,12 +112,12 @@ var dots = regexp.MustCompile(`(?m)^(\s*)(\.\.\.|…)$`)
 func program(name string, b pagetest.Block) (text, in string, err error) {
 	body := dots.ReplaceAllString(b.Text, "$1// …")
 	at := fmt.Sprintf("//line %s:%d\n", name, b.Line)
-	f, file := parse(body)
-	if file {
+	if parseAs(body) != nil {
 		return at + body, "", nil
 	}
 	head, tail := "", ""
-	if f = parseAs("package p\n" + body); f == nil {
+	f := parseAs("package p\n" + body)
+	if f == nil {
 		if f = parseAs("package p\nfunc _() {\n" + body + "\n}\n"); f == nil {
 			_, err := parser.ParseFile(token.NewFileSet(), "", "package p\nfunc _() {\n"+at+body+"\n}\n", 0)
 			return "", "", err
@@ -147,11 +147,7 @@ func program(name string, b pagetest.Block) (text, in string, err error) {
 	return "package p\n" + strings.Join(imports, "") + head + at + body + tail, in, nil
 }
 
-func parse(text string) (*ast.File, bool) {
-	f := parseAs(text)
-	return f, f != nil
-}
-
+// parseAs returns the syntax of a file, nil if it is none.
 func parseAs(text string) *ast.File {
 	f, err := parser.ParseFile(token.NewFileSet(), "", text, 0)
 	if err != nil {
