@@ -129,7 +129,7 @@ func fit(grid [][]string, widths []int) []int {
 		}
 		if !again {
 			if i := slices.Index(fixed, false); i >= 0 {
-				out[i] += max(0, Columns-sum(out)) // what the divisions have left
+				out[i] += max(0, Columns-sum(out)) // the remainder of the divisions
 			}
 			return better(grid, out, least)
 		}
