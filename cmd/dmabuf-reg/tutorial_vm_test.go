@@ -45,7 +45,7 @@ func TestVMTutorialLie(t *testing.T) {
 // The machine of the other tutorial has the NICs that it shows.
 //
 //testbed:machine two-nics
-//testbed:kernel 6.12
+//testbed:kernel 7.2 6.12
 func TestVMTutorialMachine(t *testing.T) {
 	testenv.VM(t)
 	dir, n := t.TempDir(), 0
