@@ -55,9 +55,9 @@ func TestVMDemo(t *testing.T) {
 		want    int
 	}{
 		{`^PASS: (6 of 6|1 of 1): every byte`, 2},
-		{`^drm:renderD[0-9]+ .*rxe0 .* ok +system memory .*found nowhere in`, 1},
+		{`^drm:renderD[0-9]+ .*rxe0 .* ok +system memory .*found nowhere in 65536`, 1},
 		{`^drm:renderD[0-9]+/system .*rxe0 .* ok +system memory `, 1},
-		{`^drm:0000:[0-9a-f:.]+ .*rxe1 .* ok +system memory .*found nowhere in`, 1},
+		{`^drm:0000:[0-9a-f:.]+ .*rxe1 .* ok +system memory .*found nowhere in 65536`, 1},
 		{`^NOT IN THE GPU'S MEMORY: .* with rxe0 was allocated in VRAM, registered, written`, 1},
 		{`^NOT IN THE GPU'S MEMORY: .* with rxe1 was allocated in VRAM, registered, written`, 1},
 		{`found in BAR|peer-to-peer: 0000:`, 0},
