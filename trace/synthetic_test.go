@@ -13,7 +13,7 @@ import (
 
 // The rows of the decision table that no machine of the testbed can produce
 // (CUDA, mlx5, Grace, swiotlb), as the events that such a machine would send.
-// docs/explanation/trace.md says which rows are real and which are these.
+// docs/explanation/trace-coverage.md says which rows are real and which are these.
 
 // part is a piece of a mapping.
 type part struct {

@@ -147,7 +147,7 @@ func locateTable(t *testing.T) {
 			if spec == "udmabuf" && testenv.Node("/dev/udmabuf")() != nil {
 				continue
 			}
-			r := command(t, "verify", "--gpu", spec, "--nic", "rxe0", "--size", "64KiB", "--locate", "false")
+			r := command(t, "verify", "--gpu", spec, "--nic", "rxe0", "--size", "64KiB", "--locate", "false", "--wide")
 			if status := r.do(t); status != 0 || !strings.Contains(r.out.String(), want) {
 				t.Errorf("%s: status %d, want %q: %s%s", spec, status, want, &r.out, &r.err)
 			}
@@ -155,7 +155,7 @@ func locateTable(t *testing.T) {
 	})
 
 	t.Run("register says why", func(t *testing.T) {
-		r := command(t, "register", "--trace", "--gpu", "drm:"+gpu.PCI, "--nic", "rxe-soft", "--size", "64KiB")
+		r := command(t, "register", "--trace", "--gpu", "drm:"+gpu.PCI, "--nic", "rxe-soft", "--size", "64KiB", "--wide")
 		if status := r.do(t); status != 0 {
 			t.Fatalf("status %d: %s%s", status, &r.out, &r.err)
 		}

@@ -38,6 +38,9 @@ prove that the NIC reaches the right ones.
   dmabuf-reg bench       how fast that is: direct, staged and host memory side by side
   dmabuf-reg mesh        between all NICs of many nodes: reached, rate, latency, and which node is slow
 
+Tables are at most 100 columns wide, on a terminal and in a file: they leave out columns
+and name those. --wide shows all columns; --json is for scripts.
+
 Sizes are bytes: 4096, 0x1000, 64KiB, 1MiB, 8G.
 
 Exit status: 0 done and right, 1 tried and failed, 2 wrong usage, 3 nothing
@@ -52,6 +55,7 @@ interrupted by Ctrl-C, SIGTERM or SIGHUP, after closing everything.`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return cli.Given(cmd, needs) },
 	}
 	root.PersistentFlags().BoolVar(&a.JSON, "json", false, "print one JSON document (schema "+app.Schema+") instead of tables")
+	root.PersistentFlags().BoolVar(&a.Wide, "wide", false, "show all columns of a table, and fold no line; without it they fit 100 columns")
 	root.AddCommand(devices.Command(a), register.Command(a), verify.Command(a), inspect.Command(a), tracing.Trace(a), tracing.Explain(a), serve.Command(a), connect.Command(a), bench.Command(a), mesh.Command(a))
 	return root
 }

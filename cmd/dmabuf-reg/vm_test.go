@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -22,6 +24,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -234,18 +237,28 @@ func TestVMVerifyAll(t *testing.T) {
 
 func TestVMVerifyTable(t *testing.T) {
 	testenv.VM(t)
-	r := command(t, "verify", "--size", "64KiB")
-	if status := r.do(t); status != cli.ExitOK {
-		t.Fatalf("exit status %d\n%s%s", status, r.out.String(), r.err.String())
-	}
-	out := r.out.String()
-	for _, want := range []string{"MEMORY", "INODE", "ROUTE", "RKEY", "VERIFIED", "\nPASS: ", "seed "} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in:\n%s", want, out)
+	for _, wide := range []bool{false, true} {
+		r := command(t, "verify", "--size", "64KiB", fmt.Sprintf("--wide=%v", wide))
+		if status := r.do(t); status != cli.ExitOK {
+			t.Fatalf("exit status %d\n%s%s", status, r.out.String(), r.err.String())
 		}
-	}
-	if r.err.Len() != 0 {
-		t.Errorf("stderr of a run without a terminal: %q", r.err.String())
+		out, wants := r.out.String(), []string{"MEMORY", "NIC", "VERIFIED", "RESULT", "\nPASS: ", "seed "}
+		if wide {
+			wants = append(wants, "INODE", "ROUTE", "RKEY")
+		}
+		for _, want := range wants {
+			if !strings.Contains(out, want) {
+				t.Errorf("--wide=%v: no %q in:\n%s", wide, want, out)
+			}
+		}
+		for line := range strings.Lines(out) {
+			if n := utf8.RuneCountInString(strings.TrimSpace(line)); n > human.Columns && !wide {
+				t.Errorf("a line of %d columns: %s", n, line)
+			}
+		}
+		if r.err.Len() != 0 {
+			t.Errorf("stderr of a run without a terminal: %q", r.err.String())
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
@@ -50,6 +51,7 @@ type app struct {
 	baseline       string     // an earlier run
 	format, output string
 	svg            bool            // of topo
+	wide           bool            // --wide
 	html           string          // --html
 	page           *page.Page      // for --html; nil if there is nothing to show
 	ids            []string        // files of names of PCI devices; none where numbers are enough
@@ -381,6 +383,14 @@ func ofGuests(m *machine.Machine, names []string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// screen is where a table or a tree goes. With --wide nothing in it is folded.
+func (a *app) screen(w io.Writer) io.Writer {
+	if a.wide {
+		return human.Wide{Writer: w}
+	}
+	return w
 }
 
 // style is the style of the text.

@@ -32,7 +32,7 @@ func TestLspci(t *testing.T) {
 }
 
 func TestLspciTopo(t *testing.T) {
-	r := command("topo", "--lspci", lspciText("dgx.txt"))
+	r := command("topo", "--wide", "--lspci", lspciText("dgx.txt"))
 	for _, want := range []string{
 		"lspci names no RDMA device",
 		"0000:17:01.0 downstream port 1000:c030, ACS request redirect, completion redirect",

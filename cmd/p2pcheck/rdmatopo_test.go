@@ -36,7 +36,7 @@ func dumpFile(t testing.TB, all any) string {
 func TestDumpOfRDMATopo(t *testing.T) {
 	root := bad().Write(t)
 	file := dumpFile(t, testenv.RDMATopoDump(t, root))
-	r := command("topo", "--snapshot", file)
+	r := command("topo", "--wide", "--snapshot", file)
 	if r.status != cli.ExitOK || r.err != "" {
 		t.Errorf("%+v", r)
 	}
@@ -47,7 +47,7 @@ func TestDumpOfRDMATopo(t *testing.T) {
 		text, _, _ = strings.Cut(text, "\n\nGPU")
 		return lacking.ReplaceAllString(text, "")
 	}
-	whole := command("topo", "--root", root)
+	whole := command("topo", "--wide", "--root", root)
 	if got, want := tree(r.out), tree(whole.out); got != want || !strings.Contains(got, "ACS request redirect") {
 		t.Errorf("%s\n%s", got, want)
 	}

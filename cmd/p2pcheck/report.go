@@ -21,7 +21,9 @@ type reportResult fleet.Report
 
 func (r reportResult) status() int { return fleet.Report(r).Status() }
 
-func (r reportResult) text(w io.Writer, a *app) error { return fleet.Report(r).Text(w, a.style()) }
+func (r reportResult) text(w io.Writer, a *app) error {
+	return fleet.Report(r).Text(a.screen(w), a.style())
+}
 
 func (a *app) report() *cobra.Command {
 	since := ""
@@ -60,6 +62,7 @@ its file cannot be read, or it had an earlier run and has none now.`,
 		},
 	}
 	c.Flags().StringVar(&a.html, "html", "", pageHelp)
+	c.Flags().BoolVar(&a.wide, "wide", false, wideHelp)
 	c.Flags().StringVar(&since, "since", "", "earlier runs of the nodes: a file, or a directory of .json files")
 	return c
 }

@@ -101,6 +101,10 @@ func TestReportOfCauses(t *testing.T) {
 		t.Error(r.status)
 	}
 	golden(t, "report-fleet.txt", r.out)
+	head, _, _ := strings.Cut(r.out, "\n")
+	if w := command("report", dir, "--wide"); !strings.Contains(w.out, "GPUS") || strings.Contains(head, "GPUS") || !strings.Contains(r.out, "not shown: GPUS, NICS, KERNEL (--wide") || strings.Contains(w.out, "not shown") {
+		t.Errorf("--wide:\n%s", w.out)
+	}
 }
 
 // Among kinds with equally many nodes the best kind is the norm, whatever the nodes' names, and the report

@@ -24,6 +24,9 @@ func (a *app) topo(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (
 	return topoOutput(r), errors.Join(append(unread, a.nothing(m, gpus, nics))...)
 }
 
+// wideHelp is the help of --wide.
+const wideHelp = "show all columns of a table, and fold no line; without it they fit 100 columns"
+
 // topoOutput is the output of topo.
 type topoOutput topo.Topology
 
@@ -31,7 +34,7 @@ func (t topoOutput) text(w io.Writer, a *app) error {
 	if a.svg {
 		return topo.Topology(t).SVG(w, a.verbose)
 	}
-	return topo.Topology(t).Text(w, a.verbose)
+	return topo.Topology(t).Text(a.screen(w), a.verbose)
 }
 
 func (t topoOutput) status() int { return topo.Topology(t).Status() }

@@ -3,13 +3,23 @@
 package main
 
 import (
+	"os"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/exampletest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+// asCommand makes the test binary the command itself.
+const asCommand = "HELLO_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+		return
+	}
+	testenv.Main(m)
+}
 
 func TestLength(t *testing.T) { exampletest.Length(t, 60, 15) }
 

@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// ARCHITECTURE.md names each package of room p2p, and each below cmd/dmabuf-reg/internal, by its path or,
+// docs/explanation/packages.md names each package of room p2p, and each below cmd/dmabuf-reg/internal, by its path or,
 // beside others of one folder, by its last element.
 func TestRoomsAreNamed(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root(t), "ARCHITECTURE.md"))
+	text, err := os.ReadFile(filepath.Join(root(t), "docs/explanation/packages.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestRoomsAreNamed(t *testing.T) {
 			}
 			n++
 			if !named(name) {
-				t.Errorf("ARCHITECTURE.md does not say what one changes in %s", name)
+				t.Errorf("docs/explanation/packages.md does not say what one changes in %s", name)
 			}
 		}
 		if n < least {

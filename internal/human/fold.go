@@ -3,6 +3,8 @@
 package human
 
 import (
+	"fmt"
+	"io"
 	"strings"
 	"unicode/utf8"
 )
@@ -12,11 +14,24 @@ const Columns = 100
 
 // Fold breaks a text into lines of at most [Columns]. The first line begins with first, the
 // others with rest.
-func Fold(text, first, rest string) string {
+func Fold(text, first, rest string) string { return foldTo(Columns, text, first, rest) }
+
+// Line writes a text in lines of at most [Columns], as [Fold] does, or in one line if w is [Wide].
+func Line(w io.Writer, text, first, rest string) error {
+	if _, wide := w.(Wide); wide {
+		text = first + text
+	} else {
+		text = Fold(text, first, rest)
+	}
+	_, err := fmt.Fprintln(w, text)
+	return err
+}
+
+func foldTo(columns int, text, first, rest string) string {
 	line, empty := first, true
 	var lines []string
 	for word := range strings.FieldsSeq(text) {
-		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > Columns {
+		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > columns {
 			lines = append(lines, line)
 			line, empty = rest, true
 		}

@@ -37,7 +37,7 @@ func (r Report) Text(w io.Writer, s render.Style) error {
 		rows = append(rows, append([]string{name}, row...))
 		i += alike
 	}
-	if err := human.Table(w, rows); err != nil {
+	if err := human.Table(w, rows, "GPUS", "NICS", "KERNEL"); err != nil {
 		return err
 	}
 	var b strings.Builder

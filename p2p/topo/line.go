@@ -15,7 +15,9 @@ import (
 
 // line says what kind of device a function is, then the deciding facts. If all is set, it also
 // has the usual facts.
-func (f Function) line(all bool) string {
+func (f Function) line(all bool) string { return strings.Join(f.parts(all), ", ") }
+
+func (f Function) parts(all bool) []string {
 	first := fmt.Sprintf("%v %s %s:%s", f.PCI, f.Kind(), f.Vendor, f.Device)
 	if all && f.Name != "" {
 		first += " " + f.Name
@@ -23,7 +25,7 @@ func (f Function) line(all bool) string {
 	if f.PF != nil {
 		first += fmt.Sprintf(" (VF of %v)", *f.PF)
 	}
-	return strings.Join(append([]string{first}, f.Facts(all)...), ", ")
+	return append([]string{first}, f.Facts(all)...)
 }
 
 // Facts returns the deciding facts of a function in words: ACS, link, IOMMU, NUMA node and memory.

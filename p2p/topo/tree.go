@@ -30,18 +30,34 @@ func (f Function) path() []string {
 	return out
 }
 
+// unbroken stands for a space at which no line is broken: one inside a fact.
+const unbroken = "\x00"
+
 // Text writes the tree as text, then a table of the pairs. With verbose it also has
 // the facts that have their usual values.
 func (r Topology) Text(w io.Writer, verbose bool) error {
 	var b strings.Builder
-	fmt.Fprintln(&b, r.Machine)
+	machine, notes, _ := strings.Cut(fmt.Sprint(r.Machine), "\n")
+	if err := human.Line(of(&b, w), machine, "", "    "); err != nil {
+		return err
+	}
+	if notes != "" {
+		fmt.Fprintln(&b, notes)
+	}
 	bus := ""
 	for i, f := range r.Functions {
 		if f.Bus != bus {
 			bus = f.Bus
 			fmt.Fprintf(&b, "\n%s\n", bus)
 		}
-		fmt.Fprintf(&b, "%s%s\n", r.branch(i), f.line(verbose))
+		first, rest := r.branch(i)
+		parts := f.parts(verbose)
+		for i := range parts {
+			parts[i] = strings.ReplaceAll(parts[i], " ", unbroken)
+		}
+		if err := human.Line(of(&b, w), strings.Join(parts, ", "), first, rest+"  "); err != nil {
+			return err
+		}
 	}
 	if len(r.OffPCI) > 0 {
 		fmt.Fprintf(&b, "\non no PCI bus: %s\n", strings.Join(r.OffPCI, ", "))
@@ -53,7 +69,7 @@ func (r Topology) Text(w io.Writer, verbose bool) error {
 		}
 		fmt.Fprintf(&b, "\nno pair: %s\n", text)
 	}
-	if _, err := io.WriteString(w, b.String()); err != nil || len(r.Pairs) == 0 {
+	if _, err := io.WriteString(w, strings.ReplaceAll(b.String(), unbroken, " ")); err != nil || len(r.Pairs) == 0 {
 		return err
 	}
 	rows := [][]string{{"GPU", "NIC", "KERNEL", "STEPS", "NCCL", "NVIDIA-SMI", "LINKS", "PREDICTION"}}
@@ -71,16 +87,30 @@ func (r Topology) Text(w io.Writer, verbose bool) error {
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
-	return human.Table(w, rows)
+	return human.Table(w, rows, "STEPS", "NVIDIA-SMI")
 }
 
-// branch draws the lines that lead to function i.
-func (r Topology) branch(i int) string {
+// of returns a buffer's writer that is as wide as w is.
+func of(b *strings.Builder, w io.Writer) io.Writer {
+	if _, wide := w.(human.Wide); wide {
+		return human.Wide{Writer: b}
+	}
+	return b
+}
+
+// branch draws the lines that lead to function i, and those that go on beside a second line of its
+// text.
+func (r Topology) branch(i int) (first, rest string) {
 	f := r.Functions[i]
 	depth := len(f.path()) - 1
-	var b strings.Builder
+	var b, beside strings.Builder
 	for level := range depth + 1 {
 		more := r.continues(i, level)
+		if more {
+			beside.WriteString("|  ")
+		} else {
+			beside.WriteString("   ")
+		}
 		switch {
 		case level < depth && more:
 			b.WriteString("|  ")
@@ -92,7 +122,7 @@ func (r Topology) branch(i int) string {
 			b.WriteString("`- ")
 		}
 	}
-	return b.String()
+	return b.String(), beside.String()
 }
 
 // continues reports whether another function follows at a level, below the same

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/human"
 )
 
 // Names of the program and of the form of its JSON documents.
@@ -28,6 +29,7 @@ type App struct {
 	Version        string
 	JSON           bool // --json
 	Lines          bool // --json is one object a line
+	Wide           bool // --wide
 
 	output  io.Closer // that stdout is, if it is a file of ours
 	reached bool      // a subcommand began: what fails now is no usage error
@@ -98,7 +100,7 @@ func (a *App) finish(command string, found Result, err error) int {
 		return status
 	}
 	if found != nil {
-		if werr := found.Text(a.Stdout); werr != nil && err == nil {
+		if werr := found.Text(a.screen()); werr != nil && err == nil {
 			err, status = werr, cli.ExitFailed
 		}
 	}
@@ -110,6 +112,14 @@ func (a *App) finish(command string, found Result, err error) int {
 		fmt.Fprintf(a.Stderr, "See `%s %s--help`.\n", Program, spaced(command))
 	}
 	return status
+}
+
+// screen is where the text of a result goes. With --wide nothing in it is folded.
+func (a *App) screen() io.Writer {
+	if a.Wide {
+		return human.Wide{Writer: a.Stdout}
+	}
+	return a.Stdout
 }
 
 // Early prints a result that another program may wait for while the command goes on.

@@ -36,3 +36,25 @@ func TestDocumentThatCannotBeWritten(t *testing.T) {
 type nothing struct{}
 
 func (nothing) Text(io.Writer) error { return nil }
+
+// table is a result with a table that is wider than a screen.
+type table struct{}
+
+func (table) Text(w io.Writer) error {
+	return Table(w, [][]string{{"NAME", "KEY", "BYTES"}, {"rxe0", strings.Repeat("7", 80), "system memory"}}, [][2]string{{"rxe0", strings.Repeat("note ", 30)}}, "", "KEY")
+}
+
+// Without --wide a table leaves out columns and names them; with it the table has all, and no line is folded.
+func TestWide(t *testing.T) {
+	for _, wide := range []bool{false, true} {
+		var out strings.Builder
+		a := &App{Stdout: &out, Stderr: io.Discard, Progress: &cli.Progress{}, Wide: wide}
+		if status := a.finish("verify", table{}, nil); status != cli.ExitOK {
+			t.Fatal(status)
+		}
+		lines := strings.Count(out.String(), "\n")
+		if strings.Contains(out.String(), "777") != wide || strings.Contains(out.String(), "not shown: KEY (--wide") == wide || !strings.Contains(out.String(), "system memory") || (lines == 3) != wide {
+			t.Errorf("wide %v, %d lines:\n%s", wide, lines, out.String())
+		}
+	}
+}

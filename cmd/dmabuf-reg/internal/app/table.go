@@ -5,21 +5,22 @@ package app
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/human"
 )
 
-// Table prints rows and, below, a note for each that needs one.
-func Table(w io.Writer, rows [][]string, notes [][2]string, empty string) error {
+// Table prints rows and, below, a note for each that needs one. It leaves out the columns that spare
+// names where the table is too wide ([human.Table]).
+func Table(w io.Writer, rows [][]string, notes [][2]string, empty string, spare ...string) error {
 	if len(rows) == 1 {
-		_, err := fmt.Fprintln(w, empty)
-		return err
+		return human.Line(w, strings.TrimLeft(empty, " "), empty[:len(empty)-len(strings.TrimLeft(empty, " "))], "    ")
 	}
-	if err := human.Table(w, rows); err != nil {
+	if err := human.Table(w, rows, spare...); err != nil {
 		return err
 	}
 	for _, n := range notes {
-		if _, err := fmt.Fprintf(w, "  %s: %s\n", n[0], n[1]); err != nil {
+		if err := human.Line(w, n[0]+": "+n[1], "  ", "    "); err != nil {
 			return err
 		}
 	}

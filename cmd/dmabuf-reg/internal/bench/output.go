@@ -97,7 +97,7 @@ func (r *Result) Text(w io.Writer) error {
 			fmt.Sprintf("%.2f", p.Bandwidth.Ratio.Median),
 		})
 	}
-	if err := app.Table(w, rows, nil, "nothing was measured"); err != nil {
+	if err := app.Table(w, rows, nil, "nothing was measured", "OPS/S", "P99.9"); err != nil {
 		return err
 	}
 	if len(r.Points) > 0 {
@@ -106,14 +106,18 @@ func (r *Result) Text(w io.Writer) error {
 		} else {
 			r.sparklines(w)
 		}
-		fmt.Fprintf(w, "\nRatio of the bandwidth to that of %s memory here, median of %d rounds in turn; slices of %v, depth %d, batch %d.\n",
+		text := fmt.Sprintf("Ratio of the bandwidth to that of %s memory here, median of %d rounds in turn; slices of %v, depth %d, batch %d.",
 			r.Points[0].Kind, r.Rounds, r.Slice, r.Depth, r.Batch)
+		if err := human.Line(w, text, "\n", ""); err != nil {
+			return err
+		}
 	}
-	var err error
 	for _, text := range r.warnings() {
-		_, err = fmt.Fprintln(w, text)
+		if err := human.Line(w, text, "", ""); err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // room is the largest size of which the smaller buffer has room for Depth at once, where

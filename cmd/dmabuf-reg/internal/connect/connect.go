@@ -188,7 +188,7 @@ func (r *Result) Text(w io.Writer) error {
 			r.Local.Path + " / " + there, result,
 		})
 	}
-	if err := app.Table(w, rows, nil, "nothing was carried out"); err != nil {
+	if err := app.Table(w, rows, nil, "nothing was carried out", "COUNT", "DIRECTION"); err != nil {
 		return err
 	}
 	verdict := fmt.Sprintf("PASS: %d of %d: every byte was right on the side where it landed, and those behind were left alone.", right, len(r.Rows))

@@ -17,6 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/internal/human"
 )
 
 // Result is what `devices` found.
@@ -84,7 +85,7 @@ func (d *Result) Text(w io.Writer) error {
 		}
 		rows = append(rows, []string{m.Spec, driver, m.Exporter, m.Device, pci, m.Kind.String(), limit, state})
 	}
-	if err := app.Table(w, rows, notes, "  none known to this build"); err != nil {
+	if err := app.Table(w, rows, notes, "  none known to this build", "EXPORTER,DEVICE,LIMIT"); err != nil {
 		return err
 	}
 
@@ -117,11 +118,10 @@ func (d *Result) Text(w io.Writer) error {
 			rows = append(rows, []string{n.Name, n.Driver, pci, strings.Join(n.NetDevs, ","), fmt.Sprint(p.Num), fmt.Sprint(p.State), fmt.Sprint(p.MTU), kernel.String(), library.String()})
 		}
 	}
-	if err := app.Table(w, rows, notes, "  none: load the NIC's driver and ib_uverbs, or make a software one: rdma link add rxe0 type rxe netdev eth0"); err != nil {
+	if err := app.Table(w, rows, notes, "  none: load the NIC's driver and ib_uverbs, or make a software one: rdma link add rxe0 type rxe netdev eth0", "MTU", "NETDEV"); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nlibibverbs: %s\n", d.Libibverbs)
-	return err
+	return human.Line(w, "libibverbs: "+d.Libibverbs, "\n", "    ")
 }
 
 func withRemedy(why, remedy string) string {
@@ -146,5 +146,5 @@ func (d *Result) nvidiaText(w io.Writer) error {
 		}
 		rows = append(rows, cells)
 	}
-	return app.Table(w, rows, nil, "")
+	return app.Table(w, rows, nil, "", "UUID")
 }

@@ -10,8 +10,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurdma/gpurdma/internal/human"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -39,7 +42,8 @@ type Result interface {
 	Text(w io.Writer) error
 }
 
-// Tables compares what each result prints with the file of its name.
+// Tables compares what each result prints with the file of its name. No line may be wider than
+// [human.Columns].
 func Tables(t *testing.T, results map[string]Result) {
 	t.Helper()
 	for name, r := range results {
@@ -49,6 +53,11 @@ func Tables(t *testing.T, results map[string]Result) {
 				t.Fatal(err)
 			}
 			Compare(t, name, b.String())
+			for line := range strings.Lines(b.String()) {
+				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > human.Columns {
+					t.Errorf("a line of %d columns: %s", n, line)
+				}
+			}
 		})
 	}
 }

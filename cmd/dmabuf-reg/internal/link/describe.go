@@ -85,7 +85,7 @@ func WriteRails(w io.Writer, list []Rail, first Way) error {
 		})
 	}
 	fmt.Fprintln(w)
-	return app.Table(w, rows, nil, "no rails")
+	return app.Table(w, rows, nil, "no rails", "GID", "PORT")
 }
 
 // RailsText says what this side has done over each of several rails, "" over one.

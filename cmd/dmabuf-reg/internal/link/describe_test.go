@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/human"
 )
 
 // Of one NIC there is the line that there was, of several a table.
@@ -18,7 +20,7 @@ func TestWriteRails(t *testing.T) {
 	}
 	b.Reset()
 	two := Rail{NIC: "mlx5_1", Port: 2, GID: "10.1.0.1", Peer: "10.1.0.2", Lost: 3, Failed: 4, Error: "a cable is cut"}
-	if err := WriteRails(&b, []Rail{one, two}, first); err != nil {
+	if err := WriteRails(human.Wide{Writer: &b}, []Rail{one, two}, first); err != nil {
 		t.Fatal(err)
 	}
 	var rows [][]string
@@ -29,5 +31,9 @@ func TestWriteRails(t *testing.T) {
 	got := slices.DeleteFunc(slices.Clone(rows[len(rows)-1]), func(s string) bool { return s == "0" || s == "MB/s" || s == "-" })
 	if !slices.Equal(got, want) || !strings.Contains(b.String(), "12.00 GB/s") || !strings.Contains(b.String(), "3.0 MiB") {
 		t.Errorf("%q in\n%s", got, b.String())
+	}
+	b.Reset()
+	if err := WriteRails(&b, []Rail{one, two}, first); err != nil || !strings.Contains(b.String(), "down: a cable is cut\nnot shown: GID ") {
+		t.Errorf("a narrow table: %v\n%s", err, b.String())
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/internal/mesh"
 )
 
@@ -29,10 +30,10 @@ func (r *Result) matrix(w io.Writer) error {
 	}
 	const legend = "X not reached, F failed later, L lost with a node, ? not measured"
 	if len(names) > mostNumbers {
-		fmt.Fprintf(w, "From row to column: . reached, %s\n", legend)
+		human.Line(w, "From row to column: . reached, "+legend, "", "    ")
 		return r.signs(w, names, cells)
 	}
-	fmt.Fprintf(w, "From row to column, %s in MB/s; %s\n", what, legend)
+	human.Line(w, fmt.Sprintf("From row to column, %s in MB/s; %s", what, legend), "", "    ")
 	width := 1
 	rows := make([][]string, len(cells))
 	for i, row := range cells {

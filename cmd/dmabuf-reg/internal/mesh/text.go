@@ -37,8 +37,7 @@ func (r *Result) Text(w io.Writer) error {
 		return err
 	}
 	r.problems(w)
-	_, err := fmt.Fprintf(w, "\n%s\n", r.last())
-	return err
+	return human.Line(w, r.last(), "\n", "    ")
 }
 
 // last is the last line: the verdict in words.
@@ -85,7 +84,7 @@ func (r *Result) table(w io.Writer) error {
 		rows = append(rows, row)
 	}
 	if len(rows) > 1 {
-		if err := human.Table(w, rows); err != nil {
+		if err := human.Table(w, rows, "HOST", "ADDRESS"); err != nil {
 			return err
 		}
 	}

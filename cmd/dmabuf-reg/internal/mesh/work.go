@@ -166,7 +166,7 @@ var protections = map[string]string{
 
 // Text implements app.Result.
 func (r *Working) Text(w io.Writer) error {
-	fmt.Fprintf(w, "listen:  %s (%s)\n", r.Listen, protections[r.Protection])
+	human.Line(w, fmt.Sprintf("%s (%s)", r.Listen, protections[r.Protection]), "listen:  ", "         ")
 	for _, n := range r.NICs {
 		if n.Fault != nil {
 			fmt.Fprintf(w, "nic:     %s takes no part: %s: %s\n", n.Name, n.Fault.Step, n.Fault.Text)

@@ -322,11 +322,17 @@ func (r *Result) Text(w io.Writer) error {
 	if m.Requested != m.Size {
 		size += fmt.Sprintf(" (%s asked for, rounded up)", bytesize.Format(m.Requested))
 	}
-	fmt.Fprintf(w, "memory:  %s, exporter %s, %s, %s, inode %d, %d segment(s)\n", from, m.Exporter, m.Words(), size, m.Inode, m.Segments)
-	fmt.Fprintf(w, "nic:     %s: %s\n", r.NIC, r.NICReason)
-	fmt.Fprintf(w, "range:   offset %#x, length %#x, IOVA %#x, access %s\n", r.Offset, r.Length, r.IOVA, r.Access)
+	const under = "         " // a label
+	said := []error{
+		human.Line(w, fmt.Sprintf("%s, exporter %s, %s, %s, inode %d, %d segment(s)", from, m.Exporter, m.Words(), size, m.Inode, m.Segments), "memory:  ", under),
+		human.Line(w, fmt.Sprintf("%s: %s", r.NIC, r.NICReason), "nic:     ", under),
+		human.Line(w, fmt.Sprintf("offset %#x, length %#x, IOVA %#x, access %s", r.Offset, r.Length, r.IOVA, r.Access), "range:   ", under),
+	}
 	if r.Failure != nil {
-		fmt.Fprintf(w, "refused: by %s: %v\n", r.Failure.Function, r.Failure)
+		said = append(said, human.Line(w, fmt.Sprintf("by %s: %v", r.Failure.Function, r.Failure), "refused: ", under))
+	}
+	if err := errors.Join(said...); err != nil {
+		return err
 	}
 	if len(r.MRs) == 0 {
 		return nil
@@ -339,13 +345,18 @@ func (r *Result) Text(w io.Writer) error {
 		})
 	}
 	fmt.Fprintln(w)
-	if err := human.Table(w, r.withPlacement(rows)); err != nil {
+	if err := human.Table(w, r.withPlacement(rows), "LKEY", "RKEY", "IOVA"); err != nil {
 		return err
 	}
 	if i := slices.IndexFunc(r.MRs, func(m mr) bool { return r.staged(&m) }); i >= 0 {
-		fmt.Fprintf(w, "\nNOT IN THE GPU'S MEMORY: allocated in VRAM, and registered: the bytes are in %s\n", r.MRs[i].Placement)
+		text := fmt.Sprintf("NOT IN THE GPU'S MEMORY: allocated in VRAM, and registered: the bytes are in %s", r.MRs[i].Placement)
+		if err := human.Line(w, text, "\n", "    "); err != nil {
+			return err
+		}
 		if why := r.MRs[i].Why; why != "" {
-			fmt.Fprintf(w, "%s\n", why)
+			if err := human.Line(w, why, "", "    "); err != nil {
+				return err
+			}
 		}
 	}
 	if n := len(r.MRs) - shownMRs; n > 0 {

@@ -21,6 +21,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/throttle"
 )
@@ -170,7 +171,7 @@ func listening(addr string, err error) error {
 
 // Text implements app.Result.
 func (r *Result) Text(w io.Writer) error {
-	fmt.Fprintf(w, "listen:  %s (%s)\n", r.Listen, protections[r.Protection])
+	human.Line(w, fmt.Sprintf("%s (%s)", r.Listen, protections[r.Protection]), "listen:  ", "         ")
 	if r.Metrics != "" {
 		fmt.Fprintf(w, "metrics: http://%s/metrics\n", r.Metrics)
 	}

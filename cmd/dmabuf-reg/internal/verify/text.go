@@ -15,6 +15,13 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
+// The columns that a narrow table does without: of a plain verification, and of one that says where the bytes
+// are. They go together, so that the shape of a table does not depend on how many digits a rate has.
+const (
+	spare   = "INODE,LKEY,RKEY,REG TIME,ROUTE"
+	spareOf = spare + ",READ,WRITE,DRIVER"
+)
+
 // Text implements app.Result.
 func (r *Result) Text(w io.Writer) error {
 	rows := [][]string{{"MEMORY", "DRIVER", "NIC", "INODE", "ROUTE", "LKEY", "RKEY", "REG TIME", "WRITE", "READ", "VERIFIED", "RESULT"}}
@@ -53,15 +60,24 @@ func (r *Result) Text(w io.Writer) error {
 	if r.located() {
 		rows[0] = append(rows[0], "LOOKED FOR AND")
 	}
-	if err := app.Table(w, rows, nil, "nothing was verified"); err != nil {
+	narrow := spare
+	if r.traced() || r.located() {
+		narrow = spareOf
+	}
+	if err := app.Table(w, rows, nil, "nothing was verified", narrow); err != nil {
 		return err
 	}
 	for _, row := range r.Rows {
-		row.details(w)
+		if err := row.details(w); err != nil {
+			return err
+		}
 	}
 	for _, row := range r.Rows {
 		if row.OK && row.Staged != "" {
-			fmt.Fprintf(w, "NOT IN THE GPU'S MEMORY: %s with %s was allocated in VRAM, registered, written, read and verified,\nand its bytes are not there: %s\n", row.Spec, row.NIC, row.Staged)
+			text := fmt.Sprintf("NOT IN THE GPU'S MEMORY: %s with %s was allocated in VRAM, registered, written, read and verified, and its bytes are not there: %s", row.Spec, row.NIC, row.Staged)
+			if err := human.Line(w, text, "", "    "); err != nil {
+				return err
+			}
 		}
 	}
 	if len(r.NotTried) > 0 {
@@ -69,13 +85,19 @@ func (r *Result) Text(w io.Writer) error {
 		for _, n := range r.NotTried {
 			specs = append(specs, n.Spec)
 		}
-		fmt.Fprintf(w, "not available here, so not tried: %s (`dmabuf-reg devices` says why)\n", strings.Join(specs, ", "))
+		if err := human.Line(w, fmt.Sprintf("not available here, so not tried: %s (`dmabuf-reg devices` says why)", strings.Join(specs, ", ")), "", "    "); err != nil {
+			return err
+		}
 	}
 	if r.Untraced != "" {
-		fmt.Fprintf(w, "not traced, so nothing says where the bytes were: %s\n", r.Untraced)
+		if err := human.Line(w, "not traced, so nothing says where the bytes were: "+r.Untraced, "", "    "); err != nil {
+			return err
+		}
 	}
 	if r.Unlocated != "" {
-		fmt.Fprintf(w, "not looked for with --locate: %s\n", r.Unlocated)
+		if err := human.Line(w, "not looked for with --locate: "+r.Unlocated, "", "    "); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintf(w, "\nseed %d, buffers of %s, %s\n", r.Seed, r.sizes(), human.Duration(r.Elapsed))
 	verdict := fmt.Sprintf("PASS: %d of %d: every byte that the NIC wrote and read was the right one, in the right place, and\nnothing else changed.", passed, len(r.Rows))
@@ -149,9 +171,9 @@ func (row *Row) where() string {
 }
 
 // details lists a failed row's cases.
-func (row *Row) details(w io.Writer) {
+func (row *Row) details(w io.Writer) error {
 	if row.OK || row.Report == nil {
-		return
+		return nil
 	}
 	notRun := 0
 	for _, c := range row.Report.Cases {
@@ -165,9 +187,12 @@ func (row *Row) details(w io.Writer) {
 		case !c.OK:
 			state = "FAIL"
 		}
-		fmt.Fprintf(w, "  %s, %s: %s: %s\n", row.Spec, c.Name, state, c.Detail)
+		if err := human.Line(w, fmt.Sprintf("%s, %s: %s: %s", row.Spec, c.Name, state, c.Detail), "  ", "    "); err != nil {
+			return err
+		}
 	}
 	if notRun > 0 {
-		fmt.Fprintf(w, "  %s: %d further cases were not run\n", row.Spec, notRun)
+		return human.Line(w, fmt.Sprintf("%s: %d further cases were not run", row.Spec, notRun), "  ", "    ")
 	}
+	return nil
 }
