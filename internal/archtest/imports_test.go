@@ -245,7 +245,7 @@ func TestImportsPointDown(t *testing.T) {
 // forTests are the packages that only tests import.
 func forTests(p pkg) bool {
 	switch p.ImportPath {
-	case module + "/internal/testenv", module + "/internal/abicheck", module + "/internal/layouttest", module + "/gpualloc/internal/doubles", module + "/internal/exampletest", module + "/p2p/internal/machinetest",
+	case module + "/internal/testenv", module + "/internal/abicheck", module + "/internal/layouttest", module + "/gpualloc/internal/doubles", module + "/internal/exampletest", module + "/p2p/internal/machinetest", module + "/p2p/internal/looktest",
 		module + "/cmd/dmabuf-reg/internal/golden", module + "/cmd/dmabuf-reg/internal/stationtest":
 		return true
 	}

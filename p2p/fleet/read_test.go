@@ -39,7 +39,7 @@ func TestRead(t *testing.T) {
 		run(`null`):                           "it is of a run that found nothing",
 		run(`{"pairs":[{"outcome":"good"}]}`): `a pair has the outcome "good"`,
 		run(`{"pairs":[{"outcome":"direct","gpu":"a","nic":"b"}]}`): "a -> b has no links, which a pair of p2pcheck/v2 has",
-		run(`{"checks":[{"id":"A","result":"PASS"}]}`): `a finding of A has the result "PASS"`,
+		run(`{"checks":[{"id":"A","result":"PASS"}]}`):              `a finding of A has the result "PASS"`,
 		run(`{}`) + "x": "it is not what p2pcheck --json prints: byte ",
 		run(`{"pairs":[` + strings.Replace(onePair, `"links"`, `"proof":{"outcome":"x"},"links"`, 1) + `]}`): `a proof has the outcome "x"`,
 	} {
