@@ -4,11 +4,11 @@ package nicplan
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
+
+	"github.com/gpurdma/gpurdma/internal/wholefile"
 )
 
 // Schema names the format of a plan.
@@ -58,17 +58,10 @@ func (p *Plan) Write(file string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".plan-*")
-	if err != nil {
+	return wholefile.Write(file, 0o644, func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
 		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(append(text, '\n'))
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	return os.Rename(f.Name(), file)
+	})
 }
 
 // Read reads a plan.
