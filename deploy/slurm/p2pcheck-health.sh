@@ -219,10 +219,18 @@ plan() {
 	rm -f "$run"
 	# Its status is that of the machine: slurm-p2p reads what it has written.
 	# shellcheck disable=SC2086 # the arguments are meant to split
-	timeout -k 2 "$limit" "$program" --json -o "$run" ${P2PCHECK_ARGS:-} >/dev/null 2>&1
-	if ! answer=$(timeout -k 2 "$limit" "$slurm" plan --run "$run" --root "$root" --slurmd "$slurmd" --node "$node" -o "$file" 2>&1); then
+	answer=$(timeout -k 2 "$limit" "$program" --json -o "$run" ${P2PCHECK_ARGS:-} 2>&1 >/dev/null)
+	ended=$?
+	if [ ! -e "$run" ]; then
+		rm -f "$file"
+		say "no plan of NICs, so that jobs choose by themselves: $program ended with $ended, and wrote no run: $(reason "$answer")"
+		return 0
+	fi
+	if ! answer=$(timeout -k 2 "$limit" "$slurm" plan --run "$run" --root "$root" --slurmd "$slurmd" --scontrol "$scontrol" --node "$node" -o "$file" 2>&1); then
 		rm -f "$file"
 		say "no plan of NICs, so that jobs choose by themselves: $(reason "$answer")"
+	elif [ -n "$answer" ]; then
+		say "$(reason "$answer")"
 	fi
 	rm -f "$run"
 }

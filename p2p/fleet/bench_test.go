@@ -10,8 +10,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/internal/looktest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
-	"github.com/gpurdma/gpurdma/p2p/internal/looktest"
 	"github.com/gpurdma/gpurdma/p2p/render"
 	"github.com/gpurdma/gpurdma/p2p/result"
 )

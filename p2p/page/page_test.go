@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurdma/gpurdma/internal/looktest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/fleet"
-	"github.com/gpurdma/gpurdma/p2p/internal/looktest"
 	"github.com/gpurdma/gpurdma/p2p/result"
 	"github.com/gpurdma/gpurdma/p2p/topo"
 )

@@ -44,6 +44,8 @@ type GPU struct {
 	NICs   []NIC  `json:"nics"`          // that reach its memory directly
 	Shared bool   `json:"shared"`        // another GPU has one of these NICs, too
 	Why    string `json:"why,omitempty"` // why it has no NIC
+	// Held are the NICs that a job with this GPU began with, if these are not NICs: they are its own still.
+	Held []string `json:"held,omitempty"`
 }
 
 // NIC is an RDMA device, and its ports that are up.

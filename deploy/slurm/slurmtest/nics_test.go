@@ -317,6 +317,33 @@ func TestNICsShared(t *testing.T) {
 	}
 }
 
+// A job that runs keeps its NIC: while the NIC's port is down, and when it is up again, no other GPU gets it.
+func TestNICsOfRunningJobs(t *testing.T) {
+	k := withGPUs(t, "hgx", 8, nil)
+	good := Machine(t, "hgx")
+	down := Machine(t, "hgx")
+	write(t, down+"/sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN\n")
+	script(t, "/tmp/runs.sh", print+"until [ -e /tmp/runs.end ]; do sleep 0.1; done")
+	id := submit(k, "--gres=gpu:1", "/tmp/runs.sh")
+	defer write(t, "/tmp/runs.end", "")
+	k.Until("the job runs", func() bool { return job(k, id)["JobState"] == "RUNNING" })
+	if out := k.must("scontrol", "--details", "show", "node", "node1"); !strings.Contains(out, "GresUsed=gpu:1(IDX:0)") && !strings.Contains(out, "GresUsed=gpu:(null):1(IDX:0)") {
+		t.Errorf("scontrol has other words for a GPU that a job has: %s", out)
+	}
+	Becomes(t, "node1", down)
+	k.Until("the plan has a NIC less", func() bool { g := plan(t).GPUs[0]; return slices.Equal(g.Held, []string{"mlx5_0"}) })
+	Becomes(t, "node1", good)
+	k.Until("the plan has it again", func() bool {
+		g := plan(t).GPUs[0]
+		return len(g.Held) == 0 && len(g.NICs) == 1 && g.NICs[0].Name == "mlx5_0"
+	})
+	for _, g := range plan(t).GPUs[1:] {
+		if slices.ContainsFunc(g.NICs, func(n nicplan.NIC) bool { return n.Name == "mlx5_0" }) {
+			t.Errorf("%+v has the NIC of a job that runs", g)
+		}
+	}
+}
+
 // A job on two nodes of different machines: the steps on each have the NICs of their own node, not those of the node
 // that runs the batch script.
 func TestNICsOfTwoNodes(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/internal/looktest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/fleet"
-	"github.com/gpurdma/gpurdma/p2p/internal/looktest"
 	"github.com/gpurdma/gpurdma/p2p/page"
 	"github.com/gpurdma/gpurdma/p2p/result"
 )

@@ -26,7 +26,13 @@ type Look struct {
 // At looks at a machine, without the checks of skip: IDs or families.
 func At(tb testing.TB, tree testenv.Tree, skip ...string) Look {
 	tb.Helper()
-	m := machine.Open(tree.Write(tb))
+	return Below(tb, tree.Write(tb), skip...)
+}
+
+// Below is At for the machine whose files are below a directory.
+func Below(tb testing.TB, root string, skip ...string) Look {
+	tb.Helper()
+	m := machine.Open(root)
 	gpus, err1 := drivers.GPUs(m)
 	nics, err2 := drivers.NICs(m)
 	if err1 != nil || err2 != nil {

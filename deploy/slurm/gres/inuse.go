@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gres
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// ofGPU is one kind of GPUs in GresUsed, as "gpu:2(IDX:0,3)" or "gpu:h100:0(IDX:N/A)".
+var ofGPU = regexp.MustCompile(`(?:^|,)gpu(?::(?:\(null\)|[^,():]+))?:(\d+)(?:\(IDX:([^)]*)\))?(?:$|,)`)
+
+// InUse returns Slurm's numbers of the GPUs of a node that jobs have, from what scontrol show node --details prints.
+func InUse(text string) (map[int]bool, error) {
+	var used string
+	found := false
+	for word := range strings.FieldsSeq(text) {
+		if value, ok := strings.CutPrefix(word, "GresUsed="); ok && !found {
+			used, found = value, true
+		}
+	}
+	if !found {
+		return nil, errors.New("scontrol does not say which GPUs jobs have: it prints no GresUsed=")
+	}
+	out := map[int]bool{}
+	kinds := 0
+	for rest := used; ; kinds++ {
+		at := ofGPU.FindStringSubmatchIndex(rest)
+		if at == nil {
+			break
+		}
+		m := ofGPU.FindStringSubmatch(rest)
+		rest = rest[at[1]:]
+		if m[1] == "0" {
+			continue
+		}
+		numbers, err := ranges(m[2])
+		if err != nil || fmt.Sprint(len(numbers)) != m[1] {
+			return nil, fmt.Errorf("scontrol does not say which GPUs jobs have: GresUsed=%s", used)
+		}
+		for _, n := range numbers {
+			i, err := strconv.Atoi(n)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = true
+		}
+	}
+	if kinds == 0 {
+		return nil, fmt.Errorf("scontrol knows of no GPU of the node: GresUsed=%s", used)
+	}
+	return out, nil
+}
