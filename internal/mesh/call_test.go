@@ -16,7 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// A coordinator cannot make a worker connect to where nobody expects it: with TLS only to a port for which the host has
+// A coordinator cannot make a worker connect to where it is not expected: with TLS only to a port for which the host has
 // signed a permit for this worker, without TLS only to networks that are allowed.
 func TestCallsNobodyElse(t *testing.T) {
 	const port = 9
