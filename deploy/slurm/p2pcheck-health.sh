@@ -217,9 +217,10 @@ plan() {
 	mkdir -p "$nics" || { say "the plan of NICs: $nics cannot be made"; return 0; }
 	run=$nics/.$node.run
 	rm -f "$run"
-	# Its status is that of the machine: slurm-p2p reads what it has written.
+	# Its status is that of the machine: slurm-p2p reads what it has written. The run has lines of the kernel's
+	# log, which are not for all users.
 	# shellcheck disable=SC2086 # the arguments are meant to split
-	answer=$(timeout -k 2 "$limit" "$program" --json -o "$run" ${P2PCHECK_ARGS:-} 2>&1 >/dev/null)
+	answer=$(umask 077; timeout -k 2 "$limit" "$program" --json -o "$run" ${P2PCHECK_ARGS:-} 2>&1 >/dev/null)
 	ended=$?
 	if [ ! -e "$run" ]; then
 		rm -f "$file"

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -23,7 +24,8 @@ import (
 // Anything else (a device, a FIFO) is written through, and stays.
 type OutFile struct {
 	whole   *wholefile.File // nil if it is written through
-	through *os.File        // likewise the other way
+	target  string          // that it replaces
+	through *os.File        // nil if a file is replaced
 }
 
 // Create opens the output before there is anything to write, so that a path that
@@ -45,7 +47,7 @@ func Create(path string) (*OutFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &OutFile{whole: f}, nil
+	return &OutFile{whole: f, target: target}, nil
 }
 
 // linkLimit is how many links the kernel follows.
@@ -93,12 +95,33 @@ func (o *OutFile) Write(p []byte) (int, error) {
 	return o.through.Write(p)
 }
 
-// Keep puts what was written in the place of the old file, and closes it.
+// Keep puts what was written in the place of the old file, and closes it. The file has at most this mode: a new one
+// without what the umask takes away, and one that is replaced with no more than it had.
 func (o *OutFile) Keep(mode fs.FileMode) error {
-	if o.whole != nil {
-		return o.whole.Keep(mode)
+	if o.whole == nil {
+		return o.through.Close()
 	}
-	return o.through.Close()
+	if st, err := os.Stat(o.target); err == nil {
+		mode &= st.Mode().Perm()
+	} else {
+		mode &^= umask()
+	}
+	return o.whole.Keep(mode)
+}
+
+// umask is that of this process: umask(2) would change it for a moment, for all threads.
+func umask() fs.FileMode {
+	text, err := os.ReadFile("/proc/self/status")
+	if err == nil {
+		for line := range strings.Lines(string(text)) {
+			if value, ok := strings.CutPrefix(line, "Umask:"); ok {
+				if n, err := strconv.ParseUint(strings.TrimSpace(value), 8, 9); err == nil {
+					return fs.FileMode(n)
+				}
+			}
+		}
+	}
+	return 0o077 // not known: what others may read is a decision of the user
 }
 
 // Unwritten is the error of an output that could not be written to path. Its remedy says
