@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/mesh/nodelist"
 )
 
 // ofGPU is one kind of GPUs in GresUsed, as "gpu:2(IDX:0,3)" or "gpu:h100:0(IDX:N/A)".
@@ -37,7 +39,7 @@ func InUse(text string) (map[int]bool, error) {
 		if m[1] == "0" {
 			continue
 		}
-		numbers, err := ranges(m[2])
+		numbers, err := nodelist.Expand("[" + m[2] + "]")
 		if err != nil || fmt.Sprint(len(numbers)) != m[1] {
 			return nil, fmt.Errorf("scontrol does not say which GPUs jobs have: GresUsed=%s", used)
 		}
