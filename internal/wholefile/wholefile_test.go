@@ -78,7 +78,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// Until a file is kept, nobody else may read it.
+// Other users may not read a file before Keep.
 func TestMode(t *testing.T) {
 	dir := t.TempDir()
 	w, err := Create(filepath.Join(dir, "file"))

@@ -121,7 +121,7 @@ func TestPlanOfJobs(t *testing.T) {
 		}
 		return strings.Join(append(out, g.Held...), " ")
 	}
-	p, _ := plan("exit 1") // there is no plan before: nobody is asked
+	p, _ := plan("exit 1") // without an earlier plan scontrol is not asked
 	if nics(p.GPUs[0]) != "mlx5_0" || nics(p.GPUs[1]) != "mlx5_1" {
 		t.Fatalf("%+v", p.GPUs)
 	}
@@ -143,7 +143,7 @@ func TestPlanOfJobs(t *testing.T) {
 			t.Errorf("%s is of a job, and %+v has it", "mlx5_0", g)
 		}
 	}
-	// What is not known is taken to be in use.
+	// A GPU of which scontrol does not say whether a job has it counts as in use.
 	for _, c := range []struct{ does, says string }{
 		{"echo slurm_load_node error: Unable to contact slurm controller; exit 1", "Unable to contact slurm controller"},
 		{"echo NodeName=gpu07", "GresUsed"},
