@@ -57,7 +57,6 @@ On another machine, from the node's snapshot:
 	}
 	from.flags(c)
 	c.Flags().StringVar(&from.snapshot, "snapshot", "", "`file` that p2pcheck snapshot wrote on the node, in place of --root")
-	c.MarkFlagsMutuallyExclusive("root", "snapshot")
 	c.Flags().StringVar(&lines.Node, "node", "", "`name` of the node in slurm.conf; without it the lines name none")
 	c.Flags().StringVar(&lines.Type, "type", "", "`type` of the GPUs, as Gres=gpu:TYPE:COUNT in slurm.conf has it")
 	return c

@@ -91,8 +91,11 @@ func TestGresOfSnapshot(t *testing.T) {
 			t.Errorf("%v, want %s", err, c.want)
 		}
 	}
-	if _, _, err := slurmP2P("gres", "--run", n.run, "--snapshot", file, "--root", n.root); err == nil {
-		t.Error("two machines at once")
+	if _, _, err := slurmP2P("gres", "--run", n.run, "--snapshot", file, "--root", n.root); err == nil || !strings.Contains(err.Error(), "two machines") {
+		t.Error(err)
+	}
+	if _, _, err := slurmP2P("gres", "--run", n.run, "--root", n.dir); err == nil || !strings.Contains(err.Error(), "has sys in it") {
+		t.Error(err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -26,7 +27,13 @@ func (s *source) flags(c *cobra.Command) {
 // machine opens the machine, from its files or from a snapshot. The caller calls done when it has read it.
 func (s *source) machine() (m *machine.Machine, done func(), err error) {
 	if s.snapshot == "" {
+		if _, err := os.Stat(filepath.Join(s.root, "sys")); err != nil {
+			return nil, nil, fmt.Errorf("--root needs a directory that has sys in it: %w", err)
+		}
 		return machine.Open(s.root), func() {}, nil
+	}
+	if s.root != "/" {
+		return nil, nil, fmt.Errorf("--snapshot %s and --root %s name two machines: give one of them", s.snapshot, s.root)
 	}
 	f, err := os.Open(s.snapshot)
 	if err != nil {
