@@ -215,6 +215,11 @@ plan() {
 	file=$nics/$node.json
 	umask 022
 	mkdir -p "$nics" || { say "the plan of NICs: $nics cannot be made"; return 0; }
+	if [ -n "$hangs" ]; then # a second try would take the check beyond slurmd's limit
+		rm -f "$file"
+		say "no plan of NICs, so that jobs choose by themselves: $program gives no answer"
+		return 0
+	fi
 	run=$nics/.$node.run
 	rm -f "$run"
 	# Its status is that of the machine: slurm-p2p reads what it has written. The run has lines of the kernel's
@@ -240,6 +245,7 @@ if [ -n "$broken" ]; then
 	say "nothing was checked, for sh cannot read the settings in $(reason "$broken")"
 	exit 0
 fi
+hangs=
 if [ ! -x "$program" ]; then
 	undecided "$program is not there"
 	status=$?
@@ -250,6 +256,9 @@ fi
 # shellcheck disable=SC2086 # the arguments are meant to split
 text=$(timeout -k 2 "$limit" "$program" --format nagios ${P2PCHECK_ARGS:-} 2>/dev/null)
 status=$?
+case $status in
+124 | 137) hangs=1 ;;
+esac
 said=${text#P2PCHECK * - }
 said=${said%% | *}
 # The performance data has worse=COUNT where there is a baseline. p2pcheck writes no other "|".
