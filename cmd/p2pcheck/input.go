@@ -27,8 +27,8 @@ func openInput(name string) (*os.File, error) {
 	return os.Open(name)
 }
 
-// openListed is openInput for a file that a command names, or that was found in a directory. What was found has to be a
-// regular file: a FIFO would keep the command waiting for its writer.
+// openListed is openInput for a file that a command names, or that was found in a directory. A file of a directory must be
+// regular: a FIFO would keep the command waiting for its writer.
 func openListed(name string, named []string) (*os.File, error) {
 	if !slices.ContainsFunc(named, func(arg string) bool { return filepath.Clean(arg) == name }) {
 		if st, err := os.Stat(name); err == nil && !st.Mode().IsRegular() {
