@@ -53,11 +53,10 @@ say which these are, all do.`,
 			}
 			var used func(int) bool // without an earlier plan there is nothing to keep
 			if before != nil {
-				jobs, err := inUse(c.Context(), scontrol, node)
-				if err != nil {
+				if used, err = inUse(c.Context(), scontrol, node); err != nil {
 					fmt.Fprintln(c.ErrOrStderr(), "slurm-p2p: each GPU keeps the NICs of the earlier plan, as if a job had it:", err)
+					used = func(int) bool { return true }
 				}
-				used = func(n int) bool { return err != nil || jobs[n] }
 			}
 			p, err := nicplan.Make(run, machine.Open(from.root), files, before, used)
 			if err != nil {
@@ -78,7 +77,7 @@ say which these are, all do.`,
 }
 
 // inUse asks scontrol which GPUs of the node jobs have.
-func inUse(ctx context.Context, scontrol, node string) (map[int]bool, error) {
+func inUse(ctx context.Context, scontrol, node string) (func(int) bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Second) // it waits for a slurmctld that does not answer
 	defer cancel()
 	if node == "" {
@@ -91,7 +90,7 @@ func inUse(ctx context.Context, scontrol, node string) (map[int]bool, error) {
 	args := []string{"--details", "show", "node", node}
 	out, err := exec.CommandContext(ctx, scontrol, args...).CombinedOutput()
 	if err == nil {
-		var used map[int]bool
+		var used func(int) bool
 		if used, err = gres.InUse(string(out)); err == nil {
 			return used, nil
 		}

@@ -15,8 +15,9 @@ import (
 // ofGPU is one kind of GPUs in GresUsed, as "gpu:2(IDX:0,3)" or "gpu:h100:0(IDX:N/A)".
 var ofGPU = regexp.MustCompile(`(?:^|,)gpu(?::(?:\(null\)|[^,():]+))?:(\d+)(?:\(IDX:([^)]*)\))?(?:$|,)`)
 
-// InUse returns Slurm's numbers of the GPUs of a node that jobs have, from what scontrol show node --details prints.
-func InUse(text string) (map[int]bool, error) {
+// InUse reports which GPUs of a node jobs have, by Slurm's numbers, from what scontrol show node --details prints. Slurm
+// 22.05 may print only how many these are: then all count as in use while there is one.
+func InUse(text string) (func(int) bool, error) {
 	var used string
 	found := false
 	for word := range strings.FieldsSeq(text) {
@@ -28,7 +29,7 @@ func InUse(text string) (map[int]bool, error) {
 		return nil, errors.New("scontrol does not say which GPUs jobs have: it prints no GresUsed=")
 	}
 	out := map[int]bool{}
-	kinds := 0
+	kinds, all := 0, false
 	for rest := used; ; kinds++ {
 		at := ofGPU.FindStringSubmatchIndex(rest)
 		if at == nil {
@@ -36,7 +37,11 @@ func InUse(text string) (map[int]bool, error) {
 		}
 		m := ofGPU.FindStringSubmatch(rest)
 		rest = rest[at[1]:]
-		if m[1] == "0" {
+		switch {
+		case m[1] == "0":
+			continue
+		case m[2] == "":
+			all = true
 			continue
 		}
 		numbers, err := nodelist.Expand("[" + m[2] + "]")
@@ -54,5 +59,5 @@ func InUse(text string) (map[int]bool, error) {
 	if kinds == 0 {
 		return nil, fmt.Errorf("scontrol knows of no GPU of the node: GresUsed=%s", used)
 	}
-	return out, nil
+	return func(n int) bool { return all || out[n] }, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/deploy/slurm/gres"
 	"github.com/gpurdma/gpurdma/deploy/slurm/nicplan"
 )
 
@@ -323,13 +324,20 @@ func TestNICsOfRunningJobs(t *testing.T) {
 	good := Machine(t, "hgx")
 	down := Machine(t, "hgx")
 	write(t, down+"/sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN\n")
+	_ = os.Remove("/tmp/runs.end")
 	script(t, "/tmp/runs.sh", print+"until [ -e /tmp/runs.end ]; do sleep 0.1; done")
 	id := submit(k, "--gres=gpu:1", "/tmp/runs.sh")
-	defer write(t, "/tmp/runs.end", "")
 	k.Until("the job runs", func() bool { return job(k, id)["JobState"] == "RUNNING" })
-	if out := k.must("scontrol", "--details", "show", "node", "node1"); !strings.Contains(out, "GresUsed=gpu:1(IDX:0)") && !strings.Contains(out, "GresUsed=gpu:(null):1(IDX:0)") {
-		t.Errorf("scontrol has other words for a GPU that a job has: %s", out)
+	used := ""
+	for line := range strings.Lines(k.must("scontrol", "--details", "show", "node", "node1")) {
+		if _, value, ok := strings.Cut(line, "GresUsed="); ok {
+			used = strings.TrimSpace(value)
+		}
 	}
+	if inUse, err := gres.InUse("GresUsed=" + used); err != nil || !inUse(0) {
+		t.Errorf("scontrol has other words for a GPU that a job has: %q, %v", used, err)
+	}
+	t.Log("GresUsed=" + used)
 	Becomes(t, "node1", down)
 	k.Until("the plan has a NIC less", func() bool { g := plan(t).GPUs[0]; return slices.Equal(g.Held, []string{"mlx5_0"}) })
 	Becomes(t, "node1", good)
@@ -342,6 +350,14 @@ func TestNICsOfRunningJobs(t *testing.T) {
 			t.Errorf("%+v has the NIC of a job that runs", g)
 		}
 	}
+	// The job ends, and nothing is held any more.
+	write(t, "/tmp/runs.end", "")
+	k.Until("the job has ended", func() bool { return job(k, id)["JobState"] == "COMPLETED" })
+	k.Until("node1 is idle", func() bool { return k.Node("node1").State == "IDLE" })
+	Becomes(t, "node1", down)
+	k.Until("no GPU has the NIC", func() bool {
+		return !slices.ContainsFunc(plan(t).GPUs, func(g nicplan.GPU) bool { return len(g.Held) > 0 || len(g.NICs) != 1 || g.NICs[0].Name == "mlx5_0" })
+	})
 }
 
 // A job on two nodes of different machines: the steps on each have the NICs of their own node, not those of the node
