@@ -96,8 +96,8 @@ type Tab struct {
 // limit is when a test is taken to hang.
 const limit = 5 * time.Minute
 
-// Open shows a page, and waits until its script has drawn it. When the test ends, the page must have asked for nothing,
-// and the script must have made no mistake.
+// Open shows a page, whose script has run then; [Tab.Settle] waits until the browser has drawn it. When the test ends,
+// the page must have asked for nothing, and the script must have made no mistake.
 func Open(t *testing.T, text string, before ...chromedp.Action[chromedp.Void]) *Tab {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "page.html")
@@ -109,7 +109,6 @@ func Open(t *testing.T, text string, before ...chromedp.Action[chromedp.Void]) *
 	b.Run(before...)
 	b.Run(chromedp.Navigate(b.URL))
 	t.Cleanup(b.Quiet)
-	b.Settle()
 	return b
 }
 

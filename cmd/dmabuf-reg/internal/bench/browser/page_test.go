@@ -62,6 +62,14 @@ func result(foreign string, sizes ...int) object {
 	}
 }
 
+// drawn shows a page, and waits until its curves are drawn.
+func drawn(t *testing.T, text string, before ...chromedp.Action[chromedp.Void]) *tab.Tab {
+	t.Helper()
+	b := tab.Open(t, text, before...)
+	b.Settle()
+	return b
+}
+
 // page is the page of a run.
 func page(t *testing.T, run object) string {
 	t.Helper()
@@ -112,7 +120,7 @@ func inked(t *testing.T, b *tab.Tab) (out map[string]map[string]int) {
 func TestCurves(t *testing.T) {
 	for how, action := range tab.Media {
 		t.Run(how, func(t *testing.T) {
-			b := tab.Open(t, page(t, result("", sizes...)), action)
+			b := drawn(t, page(t, result("", sizes...)), action)
 			drawn := inked(t, b)
 			if len(drawn) != 6 {
 				t.Fatalf("%d plots", len(drawn))
@@ -151,7 +159,7 @@ func TestCurves(t *testing.T) {
 
 // The axes have round numbers, and the sizes that were measured.
 func TestAxes(t *testing.T) {
-	b := tab.Open(t, page(t, result("", sizes...)), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+	b := drawn(t, page(t, result("", sizes...)), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		// The list has each text that the page writes on a canvas.
 		_, err := cdp.Call(ctx, target, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: `window.written = []; const fill = CanvasRenderingContext2D.prototype.fillText; CanvasRenderingContext2D.prototype.fillText = function (text, ...at) { window.written.push(text); return fill.call(this, text, ...at); };`})
 		return err
@@ -175,7 +183,7 @@ func TestAxes(t *testing.T) {
 
 // The cursor's values are in words below the plot, and are those of the table.
 func TestReadout(t *testing.T) {
-	b := tab.Open(t, page(t, result("", sizes...)))
+	b := drawn(t, page(t, result("", sizes...)))
 	// In the middle of the plot is the fifth of nine sizes.
 	tab.Eval[bool](b, `(() => {
 		const over = document.querySelector("figure[data-op=write][data-of=bandwidth] .u-over"), r = over.getBoundingClientRect();
@@ -194,7 +202,7 @@ func TestReadout(t *testing.T) {
 
 // A narrow window has the plots one below the other, and nothing wider than it but the table in its own frame.
 func TestNarrow(t *testing.T) {
-	b := tab.Open(t, page(t, result("", sizes...)), chromedp.EmulateViewport(360, 800))
+	b := drawn(t, page(t, result("", sizes...)), chromedp.EmulateViewport(360, 800))
 	if wide := tab.Eval[float64](b, "document.documentElement.scrollWidth"); wide > 360 {
 		t.Errorf("%v pixels wide", wide)
 	}
@@ -205,7 +213,7 @@ func TestNarrow(t *testing.T) {
 
 // One size, and numbers that no logarithm has, are drawn as far as they can be.
 func TestFewPoints(t *testing.T) {
-	b := tab.Open(t, page(t, result("", 4096)))
+	b := drawn(t, page(t, result("", 4096)))
 	if n := tab.Eval[string](b, "document.documentElement.dataset.drawn"); n != "6" {
 		t.Errorf("%s plots", n)
 	}
@@ -213,7 +221,7 @@ func TestFewPoints(t *testing.T) {
 	for _, p := range run["points"].([]object) {
 		p["bandwidth"].(object)["bytes_per_s"] = object{"median": 0, "low": 0, "high": 0}
 	}
-	b = tab.Open(t, page(t, run))
+	b = drawn(t, page(t, run))
 	if n := tab.Eval[string](b, "document.documentElement.dataset.drawn"); n != "3" || b.Text("figure[data-of=bandwidth] .readout") != "Nothing was measured." {
 		t.Errorf("%s plots, %q", n, b.Text("figure[data-of=bandwidth] .readout"))
 	}
@@ -221,7 +229,7 @@ func TestFewPoints(t *testing.T) {
 	first := run["points"].([]object)[0] // of one curve one point is missing
 	first["bandwidth"].(object)["bytes_per_s"] = object{"median": 0, "low": 0, "high": 0}
 	first["latency"].(object)["p25_ns"] = 0
-	b = tab.Open(t, page(t, run))
+	b = drawn(t, page(t, run))
 	if n := tab.Eval[string](b, "document.documentElement.dataset.drawn"); n != "6" {
 		t.Errorf("%s plots", n)
 	}
@@ -231,12 +239,12 @@ func TestFewPoints(t *testing.T) {
 		}
 	}
 	delete(run, "points")
-	b = tab.Open(t, page(t, run))
+	b = drawn(t, page(t, run))
 	if n := tab.Eval[string](b, "document.documentElement.dataset.drawn"); n != "0" || !strings.Contains(b.Text("main"), "Nothing was measured.") {
 		t.Errorf("%s plots, %q", n, b.Text("main"))
 	}
 	most := result("", 1, math.MaxInt32)
-	if n := tab.Eval[string](tab.Open(t, page(t, most)), "document.documentElement.dataset.drawn"); n != "6" {
+	if n := tab.Eval[string](drawn(t, page(t, most)), "document.documentElement.dataset.drawn"); n != "6" {
 		t.Errorf("%s plots", n)
 	}
 }
@@ -248,7 +256,7 @@ func TestHostile(t *testing.T) {
 		"</style><style>*{display:none}", "</title><script>document.title='owned'</script>", "{{.Data}}", "\u2028document.title='owned'", "<iframe src='http://127.0.0.1:1/'>", "<base href='http://127.0.0.1:1/'>",
 		strings.Repeat("M", 5000),
 	} {
-		b := tab.Open(t, page(t, result(text, sizes...)))
+		b := drawn(t, page(t, result(text, sizes...)))
 		if title := tab.Eval[string](b, "document.title"); title == "owned" {
 			t.Errorf("%.40q ran", text)
 		}
@@ -267,7 +275,7 @@ func TestHostile(t *testing.T) {
 // The policy of the page keeps a script that does not belong to it from running.
 func TestPolicy(t *testing.T) {
 	text := strings.Replace(page(t, result("", sizes...)), "</main>", "</main><script>document.title='owned'</script>", 1)
-	b := tab.Open(t, text)
+	b := drawn(t, text)
 	if title := tab.Eval[string](b, "document.title"); title == "owned" {
 		t.Error("a foreign script ran")
 	}
@@ -287,7 +295,7 @@ func TestScreenshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	for how, action := range tab.Media {
-		b := tab.Open(t, text, action)
+		b := drawn(t, text, action)
 		png := tab.Get(b, chromedp.FullScreenshot(100))
 		if err := os.WriteFile(filepath.Join(dir, "bench-"+how+".png"), png, 0o600); err != nil {
 			t.Fatal(err)
