@@ -3,20 +3,15 @@
 package deploy
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -143,7 +138,7 @@ func TestPodOfMachines(t *testing.T) {
 	for _, name := range []string{"small-hgx", "small-mi300", "grace", "flat-vm", "xe"} {
 		for _, truncated := range []bool{false, true} {
 			root := testenv.Machines[name]().Write(t)
-			full := whole(t, image, root, skip)
+			full := whole(t, image, "--root", root, skip)
 			user := 0
 			if truncated {
 				user = imageUser
@@ -190,9 +185,9 @@ func different(full, got seen) string {
 }
 
 // whole is what p2pcheck finds outside.
-func whole(t *testing.T, image, root, skip string) seen {
+func whole(t *testing.T, image string, args ...string) seen {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(image, "usr/bin/p2pcheck"), "--json", "--root", root, skip)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(image, "usr/bin/p2pcheck"), append([]string{"--json"}, args...)...)
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -241,7 +236,7 @@ func TestPodOfThisMachine(t *testing.T) {
 	skip := "--skip=" + skipped(container(t, set).Args)
 	p := pod{Root: image, Mounts: mounts, User: imageUser, Args: []string{"--json", skip}}
 	status, out := p.run(t, userNamespace)
-	got, full := look(t, status, out), whole(t, image, "/", skip)
+	got, full := look(t, status, out), whole(t, image, "--root", "/", skip)
 	for pair := range got.direct {
 		if !full.direct[pair] {
 			t.Errorf("%s is direct in a pod", pair)
@@ -258,50 +253,15 @@ func TestPodServes(t *testing.T) {
 	userNamespace := namespaces(t)
 	_, set := manifest(t)
 	features := t.TempDir()
-	args := slices.Clone(container(t, set).Args)
-	args[slices.Index(args, "--listen=:9838")] = "--listen=127.0.0.1:0"
-	p := pod{Root: staticImage(t), Mounts: onTree(t, testenv.Machines["small-hgx"]().Write(t), features), Args: args}
-	cmd := p.command(t, userNamespace)
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewReader(stderr)
-	line, err := lines.ReadString('\n')
-	_, address, ok := strings.Cut(strings.TrimSpace(line), "http://")
-	if err != nil || !ok {
-		rest, _ := io.ReadAll(lines)
-		t.Fatalf("%s%s%v", line, rest, err)
-	}
+	p := pod{Root: staticImage(t), Mounts: onTree(t, testenv.Machines["small-hgx"]().Write(t), features), Args: onLoopback(container(t, set))}
+	s := serving(t, p.command(t, userNamespace))
 	for path, want := range map[string]string{"/healthz": "ok", "/metrics": "p2pcheck_pair_outcome"} {
-		r, err := http.Get("http://" + strings.TrimSuffix(address, "/metrics") + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(r.Body)
-		if err := errors.Join(err, r.Body.Close()); err != nil || r.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
-			t.Errorf("%s: %d, %v: %s", path, r.StatusCode, err, text)
+		if text := s.get(t, path); !strings.Contains(text, want) {
+			t.Errorf("%s: %s", path, text)
 		}
 	}
-	var labels []byte
-	for range 1000 {
-		if labels, err = os.ReadFile(filepath.Join(features, "p2pcheck")); err == nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	if err != nil || !strings.Contains(string(labels), "p2pcheck.pairs-direct=4\n") {
-		t.Errorf("%v: %s", err, labels)
-	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 0 {
-		t.Errorf("%v", err)
-	}
+	labelled(t, features)
+	s.end(t)
 }
 
 // The image with NVML starts where the vendor's library is and where it is not,

@@ -3,18 +3,13 @@
 package deploy
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -121,13 +116,7 @@ func TestRuntimeSnapshot(t *testing.T) {
 		t.Fatalf("status %d: %s", status, stderr)
 	}
 	got := look(t, status, out)
-	cmd := exec.CommandContext(t.Context(), filepath.Join(image, "usr/bin/p2pcheck"), "--json", "--snapshot", file)
-	text, err := cmd.Output()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	want := look(t, cmd.ProcessState.ExitCode(), text)
+	want := whole(t, image, "--snapshot", file)
 	if got.status != want.status || len(got.direct) == 0 || len(got.direct) != len(want.direct) || different(want, got) != "" {
 		t.Errorf("status %d and %d, %d pairs direct and %d; %s", got.status, want.status, len(got.direct), len(want.direct), different(want, got))
 	}
@@ -164,8 +153,7 @@ func TestRuntimeServes(t *testing.T) {
 	_, set := manifest(t)
 	c := container(t, set)
 	features := t.TempDir()
-	args := append(slices.Clone(c.Args), "--root", "/machine")
-	args[slices.Index(args, "--listen=:9838")] = "--listen=127.0.0.1:0"
+	args := append(onLoopback(c), "--root", "/machine")
 	p := pod{Root: staticImage(t), Args: args, Mounts: []mount{
 		{testenv.Machines["small-hgx"]().Write(t), "/machine", true},
 		{features, "/etc/kubernetes/node-feature-discovery/features.d", false},
@@ -178,38 +166,10 @@ func TestRuntimeServes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := contained(t, p, true)
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
+	s := serving(t, contained(t, p, true))
+	if text := s.get(t, "/metrics"); strings.Count(text, `outcome="direct"} 1`) != 4 {
+		t.Error(text)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewReader(stderr)
-	line, err := lines.ReadString('\n')
-	_, address, ok := strings.Cut(strings.TrimSpace(line), "http://")
-	if err != nil || !ok {
-		rest, _ := io.ReadAll(lines)
-		t.Fatalf("%s%s%v", line, rest, err)
-	}
-	r, err := http.Get("http://" + address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(r.Body)
-	if err := errors.Join(err, r.Body.Close()); err != nil || r.StatusCode != http.StatusOK || strings.Count(string(text), `outcome="direct"} 1`) != 4 {
-		t.Errorf("%d, %v: %s", r.StatusCode, err, text)
-	}
-	labels, err := os.ReadFile(filepath.Join(features, "p2pcheck"))
-	if err != nil || !strings.Contains(string(labels), "p2pcheck.pairs-direct=4\n") {
-		t.Errorf("%v: %s", err, labels)
-	}
-	// crun passes the signal on, as it is.
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 0 {
-		t.Errorf("%v", err)
-	}
+	labelled(t, features)
+	s.end(t) // crun passes the signal on, as it is
 }

@@ -110,6 +110,49 @@ func TestSlurmHealthCheck(t *testing.T) {
 	}
 }
 
+// A plan of NICs that cannot be made says why, and no old one stays.
+func TestSlurmPlan(t *testing.T) {
+	for name, c := range map[string]struct{ json, plan, said string }{
+		"no run":       {"echo a flag is wrong >&2; exit 2", "exit 0", "DIR/p2pcheck ended with 2, and wrote no run: a flag is wrong"},
+		"no plan":      {`echo {} >"$3"; exit 3`, "echo no GPU; exit 1", "no plan of NICs, so that jobs choose by themselves: no GPU"},
+		"a remark":     {`echo {} >"$3"; exit 1`, "echo nobody knows; exit 0", "health: nobody knows"},
+		"not a remark": {`echo {} >"$3"; exit 0`, "exit 0", ""},
+		"it hangs":     {`echo {} >"$3"; exit 0`, "exit 0", "no plan of NICs, so that jobs choose by themselves: DIR/p2pcheck gives no answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			program := func(name, text string) {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			program("p2pcheck", `[ "$1" != --json ] || { `+c.json+`; }; [ -z "$HANGS" ] || exec sleep 60; echo "P2PCHECK OK - 4 of 4 pairs direct | direct=4"`)
+			program("slurm-p2p", `[ "$1 $8 $9" = "plan --scontrol /none/scontrol" ] || exit 99; `+c.plan)
+			old := filepath.Join(dir, "gpu07.json")
+			if err := os.WriteFile(old, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.CommandContext(t.Context(), "slurm/p2pcheck-health.sh")
+			cmd.Env = []string{"PATH=/usr/bin:/bin", "P2PCHECK=" + dir + "/p2pcheck", "P2PCHECK_SLURM=" + dir + "/slurm-p2p", "P2PCHECK_NICS=" + dir,
+				"P2PCHECK_CONF=" + dir + "/conf", "SLURMD_NODENAME=gpu07", "P2PCHECK_SCONTROL=/none/scontrol", "P2PCHECK_RESUME=no"}
+			if name == "it hangs" {
+				cmd.Env = append(cmd.Env, "HANGS=1", "P2PCHECK_TIMEOUT=0.2")
+			}
+			out, err := cmd.CombinedOutput()
+			said := strings.ReplaceAll(string(out), dir, "DIR")
+			if err != nil || !strings.Contains(said, c.said) || c.said == "" && said != "" {
+				t.Errorf("%v: %s", err, said)
+			}
+			if _, err := os.Stat(old); (err == nil) != strings.HasSuffix(name, "remark") {
+				t.Errorf("the old plan: %v", err)
+			}
+			if left, _ := filepath.Glob(filepath.Join(dir, ".gpu07*")); len(left) > 0 {
+				t.Errorf("%v is left", left)
+			}
+		})
+	}
+}
+
 // bad is a machine with NVIDIA's proprietary modules.
 func bad(t *testing.T) string {
 	t.Helper()

@@ -72,7 +72,7 @@ func (a *app) emit(data []byte) error {
 	return writeWhole("the result", "--output", a.output, data, othersRead)
 }
 
-// othersRead is the mode of a file that another user's program collects.
+// othersRead is the mode of a file that another user's program collects, if the umask lets it.
 const othersRead = 0o644
 
 // writeWhole replaces a file whole or not at all, and writes to a device.

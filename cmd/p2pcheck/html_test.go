@@ -80,7 +80,7 @@ func TestHTMLReplaces(t *testing.T) {
 	if to, err := os.Readlink(in("link")); err != nil || to != "old" {
 		t.Error(to, err)
 	}
-	if st, err := os.Stat(in("old")); err != nil || st.Mode().Perm() != othersRead {
+	if st, err := os.Stat(in("old")); err != nil || st.Mode().Perm() != 0o600 {
 		t.Error(st.Mode(), err)
 	}
 	for _, c := range []struct{ name, want string }{

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/gpurdma/gpurdma/p2p/fleet"
@@ -23,6 +25,17 @@ func openInput(name string) (*os.File, error) {
 		return os.Stdin, nil
 	}
 	return os.Open(name)
+}
+
+// openListed is openInput for a file that a command names, or that was found in a directory. A file of a directory must be
+// regular: a FIFO would keep the command waiting for its writer.
+func openListed(name string, named []string) (*os.File, error) {
+	if !slices.ContainsFunc(named, func(arg string) bool { return filepath.Clean(arg) == name }) {
+		if st, err := os.Stat(name); err == nil && !st.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s is %s, and no regular file", terminal.Line(name), sortOf(st.Mode()))
+		}
+	}
+	return openInput(name)
 }
 
 // badFile is the error of a file with other contents than its flag needs.

@@ -88,7 +88,7 @@ func (a *app) reported(args []string, since string) (fleet.Report, error) {
 	}
 	var errs []error
 	for i, name := range names {
-		if err := merged(&m, name, files[i]); err != nil {
+		if err := merged(&m, name, files[i], args); err != nil {
 			errs = append(errs, &cli.Unavailable{Err: err})
 			m.AddUnread(name, err)
 		}
@@ -113,7 +113,7 @@ func earlier(m *fleet.Merge, nodes []string, from string) error {
 	same := false
 	for i, name := range fleet.Names(files) {
 		same = same || slices.Contains(nodes, name)
-		f, err := openInput(files[i])
+		f, err := openListed(files[i], []string{from})
 		if err != nil {
 			m.SinceUnread(name, err)
 			continue
@@ -127,9 +127,9 @@ func earlier(m *fleet.Merge, nodes []string, from string) error {
 	return nil
 }
 
-// merged adds the run of a file.
-func merged(m *fleet.Merge, node, file string) error {
-	f, err := openInput(file)
+// merged adds the run of a file, which is one of the arguments or in a directory of them.
+func merged(m *fleet.Merge, node, file string, args []string) error {
+	f, err := openListed(file, args)
 	if err != nil {
 		return badFile{err}
 	}

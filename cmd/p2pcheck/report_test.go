@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -48,6 +50,30 @@ func TestReport(t *testing.T) {
 	}
 	if n := d.Result.Nodes; len(n) != 4 || n[0].Node != "broken" || n[0].Result != "fail" || len(n[0].Differs) == 0 || len(n[1].Differs) != 0 || d.Result.Like != "node0" {
 		t.Errorf("%+v", d.Result)
+	}
+}
+
+// A FIFO that lies among the files of a directory keeps nothing waiting: its node is unknown. One that is named is read.
+func TestReportOfFIFOs(t *testing.T) {
+	dir, named := t.TempDir(), filepath.Join(t.TempDir(), "node2")
+	file := saved(t, dir, "node0", testenv.Machines["small-hgx"]())
+	for _, name := range []string{filepath.Join(dir, "node1.json"), named} {
+		if err := unix.Mkfifo(name, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrote := make(chan error, 1)
+	go func() { wrote <- os.WriteFile(named, text, 0) }()
+	r := command("report", dir, named)
+	if r.status != cli.ExitUnavailable || !strings.Contains(r.err, "node1.json is a FIFO, and no regular file") || !strings.Contains(r.out, "3 nodes") || strings.Count(r.out, "its file cannot be read") != 1 {
+		t.Errorf("%+v", r)
+	}
+	if err := <-wrote; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -162,10 +161,5 @@ func TestUnlisted(t *testing.T) {
 // corpusTree is the tree of a machine of the corpus.
 func corpusTree(t *testing.T, name string) testenv.Tree {
 	t.Helper()
-	all := testenv.Corpus(t)
-	i := slices.IndexFunc(all, func(c testenv.CorpusMachine) bool { return c.Name == name })
-	if i < 0 {
-		t.Fatalf("no machine %q in the corpus", name)
-	}
-	return all[i].Tree
+	return testenv.CorpusNamed(t, name).Tree
 }

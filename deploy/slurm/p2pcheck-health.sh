@@ -215,14 +215,28 @@ plan() {
 	file=$nics/$node.json
 	umask 022
 	mkdir -p "$nics" || { say "the plan of NICs: $nics cannot be made"; return 0; }
+	if [ -n "$hangs" ]; then # a second try would take the check beyond slurmd's limit
+		rm -f "$file"
+		say "no plan of NICs, so that jobs choose by themselves: $program gives no answer"
+		return 0
+	fi
 	run=$nics/.$node.run
 	rm -f "$run"
-	# Its status is that of the machine: slurm-p2p reads what it has written.
+	# Its status is that of the machine: slurm-p2p reads what it has written. The run has lines of the kernel's
+	# log, which are not for all users.
 	# shellcheck disable=SC2086 # the arguments are meant to split
-	timeout -k 2 "$limit" "$program" --json -o "$run" ${P2PCHECK_ARGS:-} >/dev/null 2>&1
-	if ! answer=$(timeout -k 2 "$limit" "$slurm" plan --run "$run" --root "$root" --slurmd "$slurmd" --node "$node" -o "$file" 2>&1); then
+	answer=$(umask 077; timeout -k 2 "$limit" "$program" --json -o "$run" ${P2PCHECK_ARGS:-} 2>&1 >/dev/null)
+	ended=$?
+	if [ ! -e "$run" ]; then
+		rm -f "$file"
+		say "no plan of NICs, so that jobs choose by themselves: $program ended with $ended, and wrote no run: $(reason "$answer")"
+		return 0
+	fi
+	if ! answer=$(timeout -k 2 "$limit" "$slurm" plan --run "$run" --root "$root" --slurmd "$slurmd" --scontrol "$scontrol" --node "$node" -o "$file" 2>&1); then
 		rm -f "$file"
 		say "no plan of NICs, so that jobs choose by themselves: $(reason "$answer")"
+	elif [ -n "$answer" ]; then
+		say "$(reason "$answer")"
 	fi
 	rm -f "$run"
 }
@@ -231,6 +245,7 @@ if [ -n "$broken" ]; then
 	say "nothing was checked, for sh cannot read the settings in $(reason "$broken")"
 	exit 0
 fi
+hangs=
 if [ ! -x "$program" ]; then
 	undecided "$program is not there"
 	status=$?
@@ -241,6 +256,9 @@ fi
 # shellcheck disable=SC2086 # the arguments are meant to split
 text=$(timeout -k 2 "$limit" "$program" --format nagios ${P2PCHECK_ARGS:-} 2>/dev/null)
 status=$?
+case $status in
+124 | 137) hangs=1 ;;
+esac
 said=${text#P2PCHECK * - }
 said=${said%% | *}
 # The performance data has worse=COUNT where there is a baseline. p2pcheck writes no other "|".

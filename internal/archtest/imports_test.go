@@ -94,6 +94,7 @@ var mayImport = map[string][]string{
 	"internal/wire":        {"dmabuf", "internal"},
 	"internal/layouttest":  {"internal/lower", "layout", "internal"},
 	"internal/conformance": {},
+	"internal/looktest":    {"p2p", "internal"},
 
 	// The mesh: its order, its comparison and its lists of nodes are packages of internal.
 	"internal/mesh":         {"internal/mesh/control", "internal/mesh/probe", "internal"},
@@ -111,6 +112,7 @@ var mayTestImport = map[string][]string{
 	"examples": {"internal"},
 	"metrics":  {"fabrictest", "internal/operation"},
 	"layout":   {"internal/layouttest"},
+	"p2p":      {"internal/looktest"},
 	"fi":       {"internal/memnic", "internal/rc", "internal/wire"},
 	"gpualloc": {"canary", "ibvfd"},
 	"ibvfd":    {"gpualloc", "drm"},
@@ -245,7 +247,7 @@ func TestImportsPointDown(t *testing.T) {
 // forTests are the packages that only tests import.
 func forTests(p pkg) bool {
 	switch p.ImportPath {
-	case module + "/internal/testenv", module + "/internal/abicheck", module + "/internal/layouttest", module + "/gpualloc/internal/doubles", module + "/internal/exampletest", module + "/internal/pagetest", module + "/p2p/internal/machinetest",
+	case module + "/internal/testenv", module + "/internal/abicheck", module + "/internal/layouttest", module + "/gpualloc/internal/doubles", module + "/internal/exampletest", module + "/internal/pagetest", module + "/internal/looktest", module + "/p2p/internal/machinetest",
 		module + "/cmd/dmabuf-reg/internal/golden", module + "/cmd/dmabuf-reg/internal/stationtest":
 		return true
 	}
@@ -274,6 +276,7 @@ func TestDependenciesStayInTheirRooms(t *testing.T) {
 		module + "/internal/layouttest":       forTests,
 		module + "/internal/exampletest":      forTests,
 		module + "/internal/pagetest":         forTests,
+		module + "/internal/looktest":         forTests,
 		module + "/gpualloc/internal/doubles": forTests,
 		"testing":                             forTests,
 	}

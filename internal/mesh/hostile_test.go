@@ -49,7 +49,7 @@ func fake(t *testing.T, play func(net.Conn)) string {
 }
 
 func welcome(nics ...control.NIC) *control.Message {
-	return &control.Message{Welcome: &control.Welcome{Hello: control.Hello{Protocol: control.Protocol, Version: control.Version}, Host: "fake", NICs: nics}}
+	return &control.Message{Welcome: &control.Welcome{Hello: control.Hello{Protocol: control.Protocol, Version: control.Version}, Host: "fake", NICs: nics, Session: control.NewToken()}}
 }
 
 // A worker that is hostile, or hangs, costs its own pairs only, and its node's fault says what it did.
@@ -205,7 +205,7 @@ func TestHostileCoordinator(t *testing.T) {
 	}
 	token := control.NewToken()
 	expect := func() *control.Message {
-		return &control.Message{Expect: &control.Expect{Token: token, NIC: "mem0", Plan: plan}}
+		return &control.Message{Expect: &control.Expect{Token: token, Caller: control.NewToken(), NIC: "mem0", Plan: plan}}
 	}
 	refused(measure("mem0", 1), "not another one of the 0")
 	refused(expect(), "no list of nodes")
@@ -221,13 +221,13 @@ func TestHostileCoordinator(t *testing.T) {
 	}
 	refused(expect(), "ordered before")
 	// One that waits for the NIC, and then no more.
-	if err := c.Send(&control.Message{ID: 1000, Expect: &control.Expect{Token: control.NewToken(), NIC: "mem0", Plan: plan}}); err != nil {
+	if err := c.Send(&control.Message{ID: 1000, Expect: &control.Expect{Token: control.NewToken(), Caller: control.NewToken(), NIC: "mem0", Plan: plan}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := order(&control.Message{Ping: true}); got.Fault != nil {
 		t.Error(got.Fault)
 	}
-	refused(&control.Message{Expect: &control.Expect{Token: control.NewToken(), NIC: "mem0", Plan: plan}}, "all that 1 NICs carry")
+	refused(&control.Message{Expect: &control.Expect{Token: control.NewToken(), Caller: control.NewToken(), NIC: "mem0", Plan: plan}}, "all that 1 NICs carry")
 	// A caller without the token is not let in.
 	fab, err := w.net.Open("mem0")
 	if err != nil {

@@ -56,10 +56,11 @@ func (r *run) try(ctx context.Context, p schedule.Pair) Link {
 		}
 		return l
 	}
-	if _, f := called.order(ctx, &control.Message{Expect: &control.Expect{Token: token, NIC: r.result.NICs[to].Name, Plan: r.Plan}}, 2*timeout+r.Silence); f != nil {
+	ready, f := called.order(ctx, &control.Message{Expect: &control.Expect{Token: token, Caller: caller.welcome.Session, NIC: r.result.NICs[to].Name, Plan: r.Plan}}, 2*timeout+r.Silence)
+	if f != nil {
 		return fail(Unknown, f)
 	}
-	o, f := r.call(ctx, caller, called, &control.Measure{Token: token, NIC: r.result.NICs[from].Name, To: r.result.NICs[to].Node, Port: r.port[to], Plan: r.Plan}, measuring)
+	o, f := r.call(ctx, caller, called, &control.Measure{Token: token, NIC: r.result.NICs[from].Name, To: r.result.NICs[to].Node, Port: r.port[to], Plan: r.Plan, Permit: ready.Permit}, measuring)
 	theirs, _ := called.order(ctx, &control.Message{Release: &control.Release{Token: token}}, endSteps*timeout+r.Silence)
 	switch {
 	case f != nil:

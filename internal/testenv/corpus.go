@@ -104,6 +104,20 @@ func Corpus(t testing.TB) []CorpusMachine {
 	return machines
 }
 
+// CorpusNamed reads one machine of p2p/testdata/machines.
+func CorpusNamed(t testing.TB, name string) CorpusMachine {
+	t.Helper()
+	dir, err := findCorpus()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := readMachine(dir, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 // findCorpus returns the corpus below the nearest directory above that has it: tests run in the directory of
 // their package, which may be of another module of this repository.
 func findCorpus() (string, error) {

@@ -10,12 +10,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/internal/looktest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
-	"github.com/gpurdma/gpurdma/p2p"
-	"github.com/gpurdma/gpurdma/p2p/check"
-	"github.com/gpurdma/gpurdma/p2p/checks"
-	"github.com/gpurdma/gpurdma/p2p/drivers"
-	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/render"
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
@@ -23,21 +19,7 @@ import (
 // documentOf is what p2pcheck --json prints of a machine.
 func documentOf(tb testing.TB, name string) []byte {
 	tb.Helper()
-	m := machine.Open(testenv.Machines[name]().Write(tb))
-	gpus, err1 := drivers.GPUs(m)
-	nics, err2 := drivers.NICs(m)
-	if err1 != nil || err2 != nil {
-		tb.Fatal(err1, err2)
-	}
-	var pairs []p2p.Pair
-	for _, g := range gpus {
-		for _, n := range nics {
-			pairs = append(pairs, p2p.Judge(m, g, n))
-		}
-	}
-	p2p.Combine(m, pairs)
-	r := result.New(m, gpus, nics, pairs)
-	r.AddFindings(checks.Run(m, check.Subject{GPUs: gpus, NICs: nics, Pairs: pairs}))
+	r := looktest.At(tb, testenv.Machines[name]()).Run
 	data, err := json.Marshal(document{Schema: result.Schema, Command: "check", Status: r.Status(), Result: &r})
 	if err != nil {
 		tb.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -43,8 +44,8 @@ type document struct {
 // errTooMany says that a document has more than any machine.
 var errTooMany = errors.New("it has more than any machine")
 
-// Read reads a run that p2pcheck has printed with --json, in this version's schema or in the one
-// before, whose pairs have no links. Errors do not name the file.
+// Read reads what p2pcheck printed with --json, of this version or of the one before: the pairs of that one
+// have no links. It counts pairs and findings anew, whatever the document says. The errors do not name the file.
 func Read(r io.Reader) (result.Run, error) {
 	data, err := whole(r)
 	if err != nil {
@@ -131,6 +132,10 @@ func decode(data []byte) (result.Run, error) {
 	if err := outcomes(r); err != nil {
 		return result.Run{}, err
 	}
+	if err := words(r); err != nil {
+		return result.Run{}, err
+	}
+	r.Summary, r.Tally = result.Summarize(r.Pairs), result.TallyOf(r.Checks)
 	terminal.Clean(&r)
 	return r, nil
 }
@@ -148,6 +153,21 @@ func outcomes(r result.Run) error {
 			return fmt.Errorf("%s -> %s has no links, which a pair of %s has", terminal.Line(p.GPU), terminal.Line(p.NIC), r.Schema)
 		case p.Proof != nil && !result.IsOutcome(p.Proof.Outcome):
 			return fmt.Errorf("a proof has the outcome %q", p.Proof.Outcome)
+		}
+	}
+	return nil
+}
+
+// words fails for findings and differences that no run has: a word that no reader knows would count as nothing.
+func words(r result.Run) error {
+	for _, f := range r.Checks {
+		if !slices.Contains(result.Ranks, f.Result) {
+			return fmt.Errorf("a finding of %s has the result %q", terminal.Line(f.ID), f.Result)
+		}
+	}
+	for _, d := range r.Drift {
+		if d.Change != "" && !slices.Contains(result.Changes, d.Change) { // that of p2pcheck/v1 is empty
+			return fmt.Errorf("a difference of %s is %q", terminal.Line(d.Name), d.Change)
 		}
 	}
 	return nil

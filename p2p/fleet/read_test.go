@@ -39,11 +39,35 @@ func TestRead(t *testing.T) {
 		run(`null`):                           "it is of a run that found nothing",
 		run(`{"pairs":[{"outcome":"good"}]}`): `a pair has the outcome "good"`,
 		run(`{"pairs":[{"outcome":"direct","gpu":"a","nic":"b"}]}`): "a -> b has no links, which a pair of p2pcheck/v2 has",
+		run(`{"checks":[{"id":"A","result":"PASS"}]}`):              `a finding of A has the result "PASS"`,
 		run(`{}`) + "x": "it is not what p2pcheck --json prints: byte ",
 		run(`{"pairs":[` + strings.Replace(onePair, `"links"`, `"proof":{"outcome":"x"},"links"`, 1) + `]}`): `a proof has the outcome "x"`,
 	} {
 		if _, err := Read(strings.NewReader(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%.60s: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// What a document counts is not believed: pairs and checks that are there are counted anew.
+func TestCountsOfDocuments(t *testing.T) {
+	lost := strings.Replace(onePair, "direct", "lost", 1)
+	for name, c := range map[string]struct {
+		text, result string
+		direct       int
+	}{
+		"a lost pair":            {`{"pairs":[` + lost + `],"summary":{"direct":16},"tally":{"pass":3}}`, "fail", 0},
+		"a check that fails":     {`{"pairs":[` + onePair + `],"checks":[{"id":"A","result":"fail"}],"summary":{"direct":1}}`, "fail", 1},
+		"a check that decides":   {`{"pairs":[` + onePair + `],"checks":[{"id":"A","result":"unknown","decides":true}],"summary":{"direct":1}}`, "unknown", 1},
+		"no pair":                {`{"pairs":[],"summary":{"direct":16}}`, "unknown", 0},
+		"as it is, with a check": {`{"pairs":[` + onePair + `],"checks":[{"id":"A","result":"pass"}]}`, "pass", 1},
+	} {
+		var m Merge
+		if err := m.AddFrom(name, strings.NewReader(strings.Replace(run(c.text), `[{"kind":"unavailable","message":"no"}]`, "[]", 1))); err != nil {
+			t.Fatal(err)
+		}
+		if n := m.Report().Nodes[0]; n.Result != c.result || n.Summary.Direct != c.direct {
+			t.Errorf("%s: %s, %d direct", name, n.Result, n.Summary.Direct)
 		}
 	}
 }
@@ -83,7 +107,7 @@ func TestHostileDocuments(t *testing.T) {
 		read bool
 	}{
 		"findings":            {run(`{"checks":[` + many(`{}`, 3_000_000) + `]}`), false},
-		"findings, in bounds": {run(`{"checks":[` + many(`{}`, maxFindings) + `]}`), true},
+		"findings, in bounds": {run(`{"checks":[` + many(`{"result":"pass"}`, maxFindings) + `]}`), true},
 		"pairs":               {run(`{"pairs":[` + many(`{}`, 3_000_000) + `]}`), false},
 		"pairs, in bounds":    {run(`{"pairs":[` + many(`{"links":[`+many("{}", maxLinks)+`],"outcome":"direct"}`, maxPairs) + `]}`), true},
 		"links":               {run(`{"pairs":[{"links":[` + many(`{}`, 100_000) + `]}]}`), false},

@@ -16,13 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurdma/gpurdma/internal/looktest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
-	"github.com/gpurdma/gpurdma/p2p"
-	"github.com/gpurdma/gpurdma/p2p/check"
-	"github.com/gpurdma/gpurdma/p2p/checks"
-	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/fleet"
-	host "github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/result"
 	"github.com/gpurdma/gpurdma/p2p/topo"
 )
@@ -30,23 +26,8 @@ import (
 // looked is a machine of testenv.
 func looked(t *testing.T, name string) (result.Run, topo.Topology) {
 	t.Helper()
-	m := host.Open(testenv.Machines[name]().Write(t))
-	gpus, err1 := drivers.GPUs(m)
-	nics, err2 := drivers.NICs(m)
-	if err1 != nil || err2 != nil {
-		t.Fatal(err1, err2)
-	}
-	var pairs []p2p.Pair
-	for _, g := range gpus {
-		for _, n := range nics {
-			pairs = append(pairs, p2p.Judge(m, g, n))
-		}
-	}
-	p2p.Combine(m, pairs)
-	run := result.New(m, gpus, nics, pairs)
-	run.AddFindings(checks.Run(m, check.Subject{GPUs: gpus, NICs: nics, Pairs: pairs}))
-	tree, _ := topo.Read(m, gpus, nics, true)
-	return run, tree
+	l := looktest.At(t, testenv.Machines[name]())
+	return l.Run, l.Tree
 }
 
 func written(t *testing.T, p *Page) string {

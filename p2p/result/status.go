@@ -55,10 +55,7 @@ func Verdict(r *Run, status int) string {
 
 // StatusOf returns the status of pairs alone, without checks. Pairs that do not count are good.
 func StatusOf(pairs []Pair) int {
-	var s Summary
-	for _, p := range pairs {
-		s.add(p)
-	}
+	s := Summarize(pairs)
 	switch {
 	case s.Bad() > 0:
 		return StatusBad

@@ -27,6 +27,14 @@ func (s Summary) Total() int { return s.Direct + s.Bad() + s.Unknown }
 // Bad returns the number of pairs that are known not to be direct.
 func (s Summary) Bad() int { return s.Staged + s.Refused + s.Lost + s.Broken }
 
+// Summarize counts pairs by outcome.
+func Summarize(pairs []Pair) (s Summary) {
+	for _, p := range pairs {
+		s.add(p)
+	}
+	return s
+}
+
 func (s *Summary) add(p Pair) {
 	switch {
 	case !p.Counts:

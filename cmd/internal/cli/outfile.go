@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -15,15 +16,16 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/wholefile"
 )
 
 // OutFile is a command's output at the path that the user gave. A regular file is
 // replaced, whole or not at all: a program that reads it meanwhile reads the old one.
 // Anything else (a device, a FIFO) is written through, and stays.
 type OutFile struct {
-	path   string // as it was given
-	target string // the file that is replaced; "" if it is written through
-	f      *os.File
+	whole   *wholefile.File // nil if it is written through
+	target  string          // that it replaces
+	through *os.File        // nil if a file is replaced
 }
 
 // Create opens the output before there is anything to write, so that a path that
@@ -35,17 +37,17 @@ func Create(path string) (*OutFile, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &OutFile{path: path, f: f}, nil
+		return &OutFile{through: f}, nil
 	}
 	target, err := resolve(path)
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(filepath.Dir(target), "."+filepath.Base(target)+".")
+	f, err := wholefile.Create(target)
 	if err != nil {
 		return nil, err
 	}
-	return &OutFile{path: path, target: target, f: f}, nil
+	return &OutFile{whole: f, target: target}, nil
 }
 
 // linkLimit is how many links the kernel follows.
@@ -86,26 +88,40 @@ func resolve(path string) (string, error) {
 }
 
 // Write is for io.Writer.
-func (o *OutFile) Write(p []byte) (int, error) { return o.f.Write(p) }
-
-// Keep puts what was written in the place of the old file, and closes it.
-func (o *OutFile) Keep(mode fs.FileMode) error {
-	if o.target == "" {
-		return o.f.Close()
+func (o *OutFile) Write(p []byte) (int, error) {
+	if o.whole != nil {
+		return o.whole.Write(p)
 	}
-	err := errors.Join(o.f.Chmod(mode), o.f.Close())
+	return o.through.Write(p)
+}
+
+// Keep puts what was written in the place of the old file, and closes it. The file has at most this mode: a new one
+// without what the umask takes away, and one that is replaced with no more than it had.
+func (o *OutFile) Keep(mode fs.FileMode) error {
+	if o.whole == nil {
+		return o.through.Close()
+	}
+	if st, err := os.Stat(o.target); err == nil {
+		mode &= st.Mode().Perm()
+	} else {
+		mode &^= umask()
+	}
+	return o.whole.Keep(mode)
+}
+
+// umask is that of this process: umask(2) would change it for a moment, for all threads.
+func umask() fs.FileMode {
+	text, err := os.ReadFile("/proc/self/status")
 	if err == nil {
-		// A device or a directory that has appeared there since must not be replaced.
-		if st, lerr := os.Lstat(o.target); lerr == nil && !st.Mode().IsRegular() {
-			err = fmt.Errorf("%s is no regular file any more", o.target)
-		} else {
-			err = os.Rename(o.f.Name(), o.target)
+		for line := range strings.Lines(string(text)) {
+			if value, ok := strings.CutPrefix(line, "Umask:"); ok {
+				if n, err := strconv.ParseUint(strings.TrimSpace(value), 8, 9); err == nil {
+					return fs.FileMode(n)
+				}
+			}
 		}
 	}
-	if err != nil {
-		return errors.Join(err, os.Remove(o.f.Name()))
-	}
-	return nil
+	return 0o077 // not known: what others may read is a decision of the user
 }
 
 // Unwritten is the error of an output that could not be written to path. Its remedy says
@@ -142,8 +158,11 @@ func Unwritten(what, flag, path string, err error) error {
 // Drop removes what was written, and leaves the old file as it was. After Keep it does
 // nothing.
 func (o *OutFile) Drop() error {
-	if err := o.f.Close(); errors.Is(err, os.ErrClosed) || o.target == "" {
-		return nil
+	if o.whole != nil {
+		return o.whole.Drop()
 	}
-	return os.Remove(o.f.Name())
+	if err := o.through.Close(); !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
 }

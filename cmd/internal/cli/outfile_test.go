@@ -73,6 +73,28 @@ func TestOutFileReplaces(t *testing.T) {
 	}
 }
 
+// A file has no more permissions than the umask leaves, and one that is replaced no more than it had.
+func TestOutFileMode(t *testing.T) {
+	old := unix.Umask(0o027)
+	defer unix.Umask(old)
+	dir := t.TempDir()
+	for name, c := range map[string]struct{ before, wish, want fs.FileMode }{
+		"a new one": {0, 0o644, 0o640}, "a new private one": {0, 0o600, 0o600}, "private": {0o600, 0o644, 0o600}, "open": {0o644, 0o644, 0o644}, "open, and private now": {0o644, 0o600, 0o600},
+	} {
+		file := filepath.Join(dir, name)
+		if c.before != 0 {
+			must(t, os.WriteFile(file, nil, 0o600))
+			must(t, os.Chmod(file, c.before))
+		}
+		o, err := Create(file)
+		must(t, err)
+		must(t, o.Keep(c.wish))
+		if st, err := os.Stat(file); err != nil || st.Mode().Perm() != c.want {
+			t.Errorf("%s: %v, %v", name, st.Mode(), err)
+		}
+	}
+}
+
 // A FIFO gets the text, also through a link, and is not replaced.
 func TestOutFileWritesThrough(t *testing.T) {
 	dir := t.TempDir()

@@ -23,6 +23,8 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/gpurdma/gpurdma/internal/wholefile"
 )
 
 // placeholder is the image of the repository's manifests: of a name that is reserved for
@@ -69,7 +71,7 @@ func run(args []string, stdout io.Writer) error {
 		return err
 	}
 	for name, text := range texts {
-		if err := writeWhole(filepath.Join(*output, name), text); err != nil {
+		if err := wholefile.Write(filepath.Join(*output, name), 0o644, func(w io.Writer) error { _, err := w.Write(text); return err }); err != nil {
 			return err
 		}
 		fmt.Fprintln(stdout, filepath.Join(*output, name), *image+"@"+d.String())
@@ -147,20 +149,4 @@ func fill(file, image string) ([]byte, error) {
 		return nil, fmt.Errorf("%s has no image %s", file, placeholder)
 	}
 	return bytes.ReplaceAll(text, []byte(placeholder), []byte(image)), nil
-}
-
-// writeWhole writes a file, whole or not at all.
-func writeWhole(name string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".manifests-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }

@@ -14,13 +14,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/gpurdma/gpurdma/internal/wholefile"
 )
 
 func main() {
@@ -86,7 +87,7 @@ func run(args []string, stdout io.Writer) error {
 		}
 	}
 	var d digest.Digest
-	if err := writeWhole(*output, func(f *os.File) (err error) {
+	if err := wholefile.Write(*output, 0o644, func(f io.Writer) (err error) {
 		d, err = l.write(f, *ref)
 		return err
 	}); err != nil {
@@ -106,20 +107,4 @@ func epoch(seconds string) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
 	}
 	return time.Unix(n, 0).UTC(), nil
-}
-
-// writeWhole makes a file, whole or not at all.
-func writeWhole(name string, write func(*os.File) error) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".oci-image-*")
-	if err != nil {
-		return err
-	}
-	err = errors.Join(write(f), f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }

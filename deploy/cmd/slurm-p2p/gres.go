@@ -11,7 +11,6 @@ import (
 
 	"github.com/gpurdma/gpurdma/deploy/slurm/gres"
 	"github.com/gpurdma/gpurdma/deploy/slurm/nicplan"
-	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 func gresCommand() *cobra.Command {
@@ -22,14 +21,23 @@ func gresCommand() *cobra.Command {
 		Short: "Print the lines of this node's GPUs for gres.conf",
 		Long: `Print the lines of this node's GPUs for gres.conf, by PCI address, from a run of p2pcheck:
 
-  p2pcheck --json | slurm-p2p gres --node gpu07`,
+  p2pcheck --json | slurm-p2p gres --node gpu07
+
+On another machine, from the node's snapshot:
+
+  p2pcheck --snapshot gpu07.p2pcheck --json | slurm-p2p gres --node gpu07 --snapshot gpu07.p2pcheck`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			run, err := from.read(c.InOrStdin())
 			if err != nil {
 				return err
 			}
-			devices := nicplan.Devices(run, machine.Open(from.root))
+			m, done, err := from.machine()
+			if err != nil {
+				return err
+			}
+			devices := nicplan.Devices(run, m)
+			done()
 			if len(devices) == 0 {
 				return errors.New("the run of p2pcheck has no GPU with memory of its own on a PCI bus")
 			}
@@ -48,6 +56,7 @@ func gresCommand() *cobra.Command {
 		},
 	}
 	from.flags(c)
+	c.Flags().StringVar(&from.snapshot, "snapshot", "", "`file` that p2pcheck snapshot wrote on the node, in place of --root")
 	c.Flags().StringVar(&lines.Node, "node", "", "`name` of the node in slurm.conf; without it the lines name none")
 	c.Flags().StringVar(&lines.Type, "type", "", "`type` of the GPUs, as Gres=gpu:TYPE:COUNT in slurm.conf has it")
 	return c

@@ -21,7 +21,7 @@ import (
 
 func planCommand() *cobra.Command {
 	var from source
-	var slurmd, node, output string
+	var slurmd, scontrol, node, output string
 	c := &cobra.Command{
 		Use:   "plan",
 		Short: "Plan which NICs go with which GPU, and write it to a file",
@@ -30,7 +30,10 @@ its order:
 
   p2pcheck --json | slurm-p2p plan -o /run/p2pcheck/gpu07.json
 
-p2pcheck needs root for its answers. p2pcheck-health.sh calls this command if P2PCHECK_NICS is set.`,
+p2pcheck needs root for its answers. p2pcheck-health.sh calls this command if P2PCHECK_NICS is set.
+
+GPUs that jobs have, by scontrol show node --details, keep the NICs of an earlier plan. If scontrol does not
+say which these are, all do.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if output == "" {
@@ -48,7 +51,14 @@ p2pcheck needs root for its answers. p2pcheck-health.sh calls this command if P2
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
 				fmt.Fprintln(c.ErrOrStderr(), "slurm-p2p: the earlier plan is ignored:", err)
 			}
-			p, err := nicplan.Make(run, machine.Open(from.root), files, before)
+			var used func(int) bool // without an earlier plan there is nothing to keep
+			if before != nil {
+				if used, err = inUse(c.Context(), scontrol, node); err != nil {
+					fmt.Fprintln(c.ErrOrStderr(), "slurm-p2p: each GPU keeps the NICs of the earlier plan, as if a job had it:", err)
+					used = func(int) bool { return true }
+				}
+			}
+			p, err := nicplan.Make(run, machine.Open(from.root), files, before, used)
 			if err != nil {
 				return err
 			}
@@ -60,9 +70,32 @@ p2pcheck needs root for its answers. p2pcheck-health.sh calls this command if P2
 	}
 	from.flags(c)
 	c.Flags().StringVar(&slurmd, "slurmd", "slurmd", "the `program` slurmd, which says how it counts the GPUs")
-	c.Flags().StringVar(&node, "node", "", "`name` of the node in slurm.conf, where several slurmd run on a machine")
+	c.Flags().StringVar(&scontrol, "scontrol", "scontrol", "the `program` scontrol, which says which GPUs jobs have")
+	c.Flags().StringVar(&node, "node", "", "`name` of the node in slurm.conf, if that is not the host's")
 	c.Flags().StringVarP(&output, "output", "o", "", "`file` for the plan; the new plan keeps the choices of an earlier one there that are still as good")
 	return c
+}
+
+// inUse asks scontrol which GPUs of the node jobs have.
+func inUse(ctx context.Context, scontrol, node string) (func(int) bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, 8*time.Second) // it waits for a slurmctld that does not answer
+	defer cancel()
+	if node == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return nil, err
+		}
+		node, _, _ = strings.Cut(name, ".")
+	}
+	args := []string{"--details", "show", "node", node}
+	out, err := exec.CommandContext(ctx, scontrol, args...).CombinedOutput()
+	if err == nil {
+		var used func(int) bool
+		if used, err = gres.InUse(string(out)); err == nil {
+			return used, nil
+		}
+	}
+	return nil, fmt.Errorf("%s %s: %w: %s", scontrol, strings.Join(args, " "), err, tail(string(out)))
 }
 
 // gpuFiles asks slurmd for the device files of the node's GPUs.

@@ -30,9 +30,9 @@ slurmd: Gres Name=gpu Type=r Count=2 Index=0 ID=7696487 File=/dev/dri/renderD[12
 		"no file":          {"slurmd: Gres Name=gpu Count=2 Index=0 File=(null)\n", "without File="},
 		"twice":            {"slurmd: Gres Name=gpu File=/dev/nvidia[0-1]\nslurmd: Gres Name=gpu File=/dev/nvidia1\n", "/dev/nvidia1 is in gres.conf twice"},
 		"open bracket":     {"slurmd: Gres Name=gpu File=/dev/nvidia[0-1\n", "not closed"},
-		"no number":        {"slurmd: Gres Name=gpu File=/dev/nvidia[a-b]\n", "no range"},
-		"backwards":        {"slurmd: Gres Name=gpu File=/dev/nvidia[3-1]\n", "no range"},
-		"endless":          {"slurmd: Gres Name=gpu File=/dev/nvidia[0-65535]\n", "no range"},
+		"no number":        {"slurmd: Gres Name=gpu File=/dev/nvidia[a-b]\n", "is no number"},
+		"backwards":        {"slurmd: Gres Name=gpu File=/dev/nvidia[3-1]\n", "counts down"},
+		"endless":          {"slurmd: Gres Name=gpu File=/dev/nvidia[0-65535]\n", "more than 4096 names"},
 		"too many":         {"slurmd: Gres Name=gpu File=/dev/a[0-999]\nslurmd: Gres Name=gpu File=/dev/b[0-999]\n", "more GPUs than any machine"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@
 package nicplan
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/gpurdma/gpurdma/p2p/matching"
@@ -12,10 +13,23 @@ import (
 // as possible and as near as possible. GPUs that are left share NICs, as evenly as the pairs allow. NICs that are
 // left go to GPUs to which they are as near as the first one. Of sets that are equally good it prefers the
 // pairs of before, an earlier plan's.
-func Assign(pairs []matching.Pair, before map[string][]string) map[string][]string {
+//
+// GPUs of jobs that run keep the NICs that held has for them. Such a NIC goes to another GPU only if there is no
+// NIC for that one besides.
+func Assign(pairs []matching.Pair, before, held map[string][]string) map[string][]string {
 	given := map[string][]string{}
 	used := map[string]bool{}
-	first := map[string]int{} // cost of a GPU's first NIC
+	taken := map[string]bool{} // by jobs that run
+	first := map[string]int{}  // cost of a GPU's first NIC
+	for gpu, nics := range held {
+		for _, n := range nics {
+			taken[n] = true
+			if slices.ContainsFunc(pairs, func(p matching.Pair) bool { return p.GPU == gpu && p.NIC == n }) {
+				given[gpu] = append(given[gpu], n)
+			}
+		}
+	}
+	kept := maps.Clone(given)
 	round := func(some []matching.Pair) bool {
 		priced := slices.Clone(some)
 		for i, p := range priced {
@@ -37,15 +51,16 @@ func Assign(pairs []matching.Pair, before map[string][]string) map[string][]stri
 		}
 		return len(best) > 0
 	}
-	without := func() []matching.Pair {
-		return slices.DeleteFunc(slices.Clone(pairs), func(p matching.Pair) bool { return len(given[p.GPU]) > 0 })
+	but := func(leave func(matching.Pair) bool) []matching.Pair {
+		return slices.DeleteFunc(slices.Clone(pairs), leave)
 	}
-	unused := func() []matching.Pair {
-		return slices.DeleteFunc(slices.Clone(pairs), func(p matching.Pair) bool { return used[p.NIC] || p.Cost > first[p.GPU] })
+	has := func(p matching.Pair) bool { return len(given[p.GPU]) > 0 }
+	round(but(func(p matching.Pair) bool { return has(p) || taken[p.NIC] }))
+	for round(but(has)) {
 	}
-	for round(without()) {
-	}
-	for round(unused()) {
+	for round(but(func(p matching.Pair) bool {
+		return used[p.NIC] || taken[p.NIC] || len(kept[p.GPU]) > 0 || p.Cost > first[p.GPU]
+	})) {
 	}
 	return given
 }

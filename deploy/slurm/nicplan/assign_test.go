@@ -29,7 +29,7 @@ func TestAssign(t *testing.T) {
 				}
 			}
 		}
-		given := Assign(all, nil)
+		given := Assign(all, nil, nil)
 		takers := map[string][]string{}
 		for g, nics := range given {
 			for _, n := range nics {
@@ -54,9 +54,84 @@ func TestAssign(t *testing.T) {
 			}
 		}
 		// An earlier plan that is as good is kept.
-		if again := Assign(all, given); single && !same(again, given) {
+		if again := Assign(all, given, nil); single && !same(again, given) {
 			t.Fatalf("%v: %v, and then %v", all, given, again)
 		}
+	}
+}
+
+// A GPU that a job has keeps its NICs, whatever pairs come and go. Another GPU gets one of them only where not all of the
+// others could have one besides.
+func TestAssignHeld(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 3))
+	shared := 0
+	for range 2000 {
+		pairs := func() (all []matching.Pair) {
+			for g := range 5 {
+				for n := range 5 {
+					if r.Float64() < 0.5 {
+						all = append(all, matching.Pair{GPU: fmt.Sprint("g", g), NIC: fmt.Sprint("n", n), Cost: r.IntN(3)})
+					}
+				}
+			}
+			return all
+		}
+		before := Assign(pairs(), nil, nil)
+		held, taken := map[string][]string{}, map[string]bool{}
+		for g := range 5 {
+			if name := fmt.Sprint("g", g); r.IntN(2) == 0 && len(before[name]) > 0 {
+				held[name] = before[name]
+				for _, n := range before[name] {
+					taken[n] = true
+				}
+			}
+		}
+		all := pairs()
+		is := func(g, n string) bool {
+			return slices.ContainsFunc(all, func(p matching.Pair) bool { return p.GPU == g && p.NIC == n })
+		}
+		given := Assign(all, before, held)
+		kept := map[string]bool{}
+		for g, nics := range held {
+			var want []string
+			for _, n := range nics {
+				if is(g, n) {
+					want = append(want, n)
+				}
+			}
+			if kept[g] = len(want) > 0; kept[g] && !same(map[string][]string{g: given[g]}, map[string][]string{g: want}) {
+				t.Fatalf("%v: %s had %v, and has %v", all, g, nics, given[g])
+			}
+		}
+		var free []matching.Pair
+		others := map[string]bool{}
+		for _, p := range all {
+			if !kept[p.GPU] {
+				others[p.GPU] = true
+				if !taken[p.NIC] {
+					free = append(free, p)
+				}
+			}
+		}
+		for g := range others {
+			if len(given[g]) == 0 {
+				t.Fatalf("%v: %s has none", all, g)
+			}
+			for _, n := range given[g] {
+				if !taken[n] {
+					continue
+				}
+				shared++
+				if len(matching.Best(free)) == len(others) {
+					t.Fatalf("%v: %s has %s, which a job has: %v", all, g, n, held)
+				}
+			}
+		}
+	}
+	if shared == 0 {
+		t.Error("no NIC had to be shared")
 	}
 }
 
@@ -82,7 +157,7 @@ func TestAssignTwoEach(t *testing.T) {
 			all = append(all, matching.Pair{GPU: fmt.Sprint("g", g), NIC: fmt.Sprintf("n%02d", n), Cost: cost})
 		}
 	}
-	given := Assign(all, nil)
+	given := Assign(all, nil, nil)
 	for g := range 8 {
 		got := slices.Sorted(slices.Values(given[fmt.Sprint("g", g)]))
 		if want := []string{fmt.Sprintf("n%02d", 2*g), fmt.Sprintf("n%02d", 2*g+1)}; !slices.Equal(got, want) {
@@ -100,7 +175,7 @@ func TestAssignShared(t *testing.T) {
 		}
 	}
 	count := map[string]int{}
-	for _, nics := range Assign(all, nil) {
+	for _, nics := range Assign(all, nil, nil) {
 		for _, n := range nics {
 			count[n]++
 		}

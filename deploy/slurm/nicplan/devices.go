@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,9 @@ type Device struct {
 	Files  []string // the one for gres.conf first
 	NUMA   *int
 }
+
+// node is the name of a device file of DRM. A name of a copy or a snapshot can be anything.
+var node = regexp.MustCompile(`^(card|renderD)[0-9]{1,6}$`)
 
 // List is the GPUs of a machine with memory of their own, by PCI address.
 type List []Device
@@ -44,7 +48,7 @@ func Devices(run result.Run, m *machine.Machine) (out List) {
 		slices.Sort(names)
 		slices.Reverse(names) // the render node before the card
 		for _, name := range names {
-			if strings.HasPrefix(name, "card") || strings.HasPrefix(name, "renderD") {
+			if node.MatchString(name) {
 				d.Files = append(d.Files, path.Join("/dev/dri", name))
 			}
 		}

@@ -17,8 +17,9 @@ import (
 )
 
 // Make makes the plan of a node: from a run of p2pcheck on it, its files, and the device files of its GPUs in
-// Slurm's order. An earlier plan may be nil.
-func Make(run result.Run, m *machine.Machine, files []string, before *Plan) (*Plan, error) {
+// Slurm's order. An earlier plan may be nil. InUse reports whether a job has a GPU, by Slurm's number of it: it keeps
+// the NICs of the earlier plan. It may be nil if no job runs.
+func Make(run result.Run, m *machine.Machine, files []string, before *Plan, inUse func(int) bool) (*Plan, error) {
 	devices := Devices(run, m)
 	nics, err := drivers.NICs(m)
 	if err != nil {
@@ -46,7 +47,15 @@ func Make(run result.Run, m *machine.Machine, files []string, before *Plan) (*Pl
 		}
 		p.GPUs = append(p.GPUs, g)
 	}
-	given := Assign(usable(run, gres, ports), before.nics())
+	held := map[string][]string{}
+	if inUse != nil && before != nil && before.Boot == p.Boot { // no job outlives the machine's start
+		for i, g := range p.GPUs {
+			if nics := before.began(g.PCI); g.PCI != "" && len(nics) > 0 && inUse(i) {
+				held[g.PCI] = nics
+			}
+		}
+	}
+	given := Assign(usable(run, gres, ports), before.nics(), held)
 	takers := map[string]int{}
 	for _, names := range given {
 		for _, n := range names {
@@ -59,6 +68,9 @@ func Make(run result.Run, m *machine.Machine, files []string, before *Plan) (*Pl
 		for _, n := range names {
 			g.NICs = append(g.NICs, NIC{n, ports[n]})
 			g.Shared = g.Shared || takers[n] > 1
+		}
+		if began := slices.Sorted(slices.Values(held[g.PCI])); !slices.Equal(began, names) {
+			g.Held = began
 		}
 		if len(names) == 0 && g.Why == "" {
 			g.Why = whyNone(run, g.PCI, ports)
@@ -73,7 +85,22 @@ func Boot(m *machine.Machine) string {
 	return strings.TrimSpace(m.Read("proc/sys/kernel/random/boot_id").Text)
 }
 
-// nics are the NICs of each GPU of an earlier plan.
+// began are the NICs that a job with a GPU of an earlier plan began with, if a job has it.
+func (p *Plan) began(pci string) (names []string) {
+	i := slices.IndexFunc(p.GPUs, func(g GPU) bool { return g.PCI == pci })
+	if i < 0 {
+		return nil
+	}
+	if g := p.GPUs[i]; len(g.Held) > 0 {
+		return g.Held
+	}
+	for _, n := range p.GPUs[i].NICs {
+		names = append(names, n.Name)
+	}
+	return names
+}
+
+// nics are the NICs of each GPU of an earlier plan, and those that its jobs began with.
 func (p *Plan) nics() map[string][]string {
 	out := map[string][]string{}
 	if p == nil {
@@ -83,6 +110,7 @@ func (p *Plan) nics() map[string][]string {
 		for _, n := range g.NICs {
 			out[g.PCI] = append(out[g.PCI], n.Name)
 		}
+		out[g.PCI] = append(out[g.PCI], g.Held...)
 	}
 	return out
 }

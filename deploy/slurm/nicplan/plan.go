@@ -4,11 +4,11 @@ package nicplan
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
+
+	"github.com/gpurdma/gpurdma/internal/wholefile"
 )
 
 // Schema names the format of a plan.
@@ -44,6 +44,8 @@ type GPU struct {
 	NICs   []NIC  `json:"nics"`          // that reach its memory directly
 	Shared bool   `json:"shared"`        // another GPU has one of these NICs, too
 	Why    string `json:"why,omitempty"` // why it has no NIC
+	// Held are the NICs that a job with this GPU began with, if these are not NICs: they are its own still.
+	Held []string `json:"held,omitempty"`
 }
 
 // NIC is an RDMA device, and its ports that are up.
@@ -58,17 +60,10 @@ func (p *Plan) Write(file string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".plan-*")
-	if err != nil {
+	return wholefile.Write(file, 0o644, func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
 		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(append(text, '\n'))
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	return os.Rename(f.Name(), file)
+	})
 }
 
 // Read reads a plan.

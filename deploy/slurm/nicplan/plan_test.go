@@ -36,8 +36,8 @@ func TestReadAndWrite(t *testing.T) {
 			t.Errorf("%.20q: %v, want %q", text, err, want)
 		}
 	}
-	if left, _ := filepath.Glob(filepath.Join(dir, ".plan-*")); len(left) > 0 {
-		t.Errorf("%v are left", left)
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("%v are left, %v", left, err)
 	}
 }
 

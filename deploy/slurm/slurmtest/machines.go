@@ -17,14 +17,10 @@ import (
 // of minors[i] has /dev/nvidia<minors[i]>, by PCI address. Without minors they are counted from 0. It returns the folder.
 func Machine(t *testing.T, name string, minors ...int) string {
 	t.Helper()
-	all := testenv.Corpus(t)
-	i := slices.IndexFunc(all, func(c testenv.CorpusMachine) bool { return c.Name == name })
-	if i < 0 {
-		t.Fatalf("the corpus has no machine %q", name)
-	}
-	root := all[i].Tree.Write(t)
+	m := testenv.CorpusNamed(t, name)
+	root := m.Tree.Write(t)
 	var gpus []string
-	for _, p := range all[i].Pairs {
+	for _, p := range m.Pairs {
 		if !slices.Contains(gpus, p.GPU) {
 			gpus = append(gpus, p.GPU)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/deploy/slurm/gres"
 	"github.com/gpurdma/gpurdma/deploy/slurm/nicplan"
 )
 
@@ -315,6 +316,48 @@ func TestNICsShared(t *testing.T) {
 	if x := srun(k, nil, "--gres=gpu:3")[0]; len(strings.Split(x.env["NCCL_IB_HCA"], ",")) != 2 || len(strings.Split(x.env["GPURDMA_PAIRS"], ",")) != 3 {
 		t.Errorf("%v", x)
 	}
+}
+
+// A job that runs keeps its NIC: while the NIC's port is down, and when it is up again, no other GPU gets it.
+func TestNICsOfRunningJobs(t *testing.T) {
+	k := withGPUs(t, "hgx", 8, nil)
+	good := Machine(t, "hgx")
+	down := Machine(t, "hgx")
+	write(t, down+"/sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN\n")
+	_ = os.Remove("/tmp/runs.end")
+	script(t, "/tmp/runs.sh", print+"until [ -e /tmp/runs.end ]; do sleep 0.1; done")
+	id := submit(k, "--gres=gpu:1", "/tmp/runs.sh")
+	k.Until("the job runs", func() bool { return job(k, id)["JobState"] == "RUNNING" })
+	used := ""
+	for line := range strings.Lines(k.must("scontrol", "--details", "show", "node", "node1")) {
+		if _, value, ok := strings.Cut(line, "GresUsed="); ok {
+			used = strings.TrimSpace(value)
+		}
+	}
+	if inUse, err := gres.InUse("GresUsed=" + used); err != nil || !inUse(0) {
+		t.Errorf("scontrol has other words for a GPU that a job has: %q, %v", used, err)
+	}
+	t.Log("GresUsed=" + used)
+	Becomes(t, "node1", down)
+	k.Until("the plan has a NIC less", func() bool { g := plan(t).GPUs[0]; return slices.Equal(g.Held, []string{"mlx5_0"}) })
+	Becomes(t, "node1", good)
+	k.Until("the plan has it again", func() bool {
+		g := plan(t).GPUs[0]
+		return len(g.Held) == 0 && len(g.NICs) == 1 && g.NICs[0].Name == "mlx5_0"
+	})
+	for _, g := range plan(t).GPUs[1:] {
+		if slices.ContainsFunc(g.NICs, func(n nicplan.NIC) bool { return n.Name == "mlx5_0" }) {
+			t.Errorf("%+v has the NIC of a job that runs", g)
+		}
+	}
+	// The job ends, and nothing is held any more.
+	write(t, "/tmp/runs.end", "")
+	k.Until("the job has ended", func() bool { return job(k, id)["JobState"] == "COMPLETED" })
+	k.Until("node1 is idle", func() bool { return k.Node("node1").State == "IDLE" })
+	Becomes(t, "node1", down)
+	k.Until("no GPU has the NIC", func() bool {
+		return !slices.ContainsFunc(plan(t).GPUs, func(g nicplan.GPU) bool { return len(g.Held) > 0 || len(g.NICs) != 1 || g.NICs[0].Name == "mlx5_0" })
+	})
 }
 
 // A job on two nodes of different machines: the steps on each have the NICs of their own node, not those of the node

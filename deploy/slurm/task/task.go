@@ -62,11 +62,14 @@ func Variables(p *nicplan.Plan, env Env) (set []Set, kept []string, err error) {
 	if order {
 		all = append(all, Set{cudaOrder, nicplan.PCIOrder})
 	}
-	var own []string
-	for _, s := range all {
+	names := Set{Pairs, strings.Join(pairs, ",")}
+	for _, s := range append(all, names) { // a line feed in one would begin a line of the plan's own
 		if strings.ContainsFunc(s.Value, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 			return nil, nil, fmt.Errorf("the plan has a name with a blank for %s", s.Name)
 		}
+	}
+	var own []string
+	for _, s := range all {
 		if _, is := env(s.Name); is && !inherited(s.Name, env) {
 			kept = append(kept, s.Name)
 			continue
@@ -74,7 +77,7 @@ func Variables(p *nicplan.Plan, env Env) (set []Set, kept []string, err error) {
 		set = append(set, s)
 		own = append(own, s.Name+"="+s.Value)
 	}
-	return append(set, Set{Pairs, strings.Join(pairs, ",")}, Set{Own, strings.Join(own, " ")}), kept, nil
+	return append(set, names, Set{Own, strings.Join(own, " ")}), kept, nil
 }
 
 // Stale returns the variables of a batch script that a task without NICs is not to inherit.

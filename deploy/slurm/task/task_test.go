@@ -33,6 +33,8 @@ func TestVariables(t *testing.T) {
 	unknown.GPUs[1].PCI, unknown.GPUs[1].Why = "", "nobody knows it"
 	hostile := node(nicplan.PCIOrder, "nvidia")
 	hostile.GPUs[0].NICs[0].Name = "mlx5_0\nexport LD_PRELOAD=/tmp/x"
+	address := node(nicplan.PCIOrder, "nvidia")
+	address.GPUs[0].PCI = "0000:10:00.0\nexport LD_PRELOAD=/tmp/x"
 	whole := node(nicplan.PCIOrder, "nvidia")
 	whole.GPUs = whole.GPUs[:3]
 	for name, c := range map[string]struct {
@@ -65,6 +67,7 @@ func TestVariables(t *testing.T) {
 		"twice":                     {ordered, "SLURM_STEP_GPUS=1,1 CUDA_VISIBLE_DEVICES=1", "not numbers of GPUs"},
 		"a GPU without a NIC":       {ordered, "SLURM_STEP_GPUS=2,3 CUDA_VISIBLE_DEVICES=2,3", "GPU 0000:13:00.0 has no NIC: it has none"},
 		"a file without a GPU":      {unknown, "SLURM_STEP_GPUS=1 CUDA_VISIBLE_DEVICES=1", "/dev/nvidia1: nobody knows it"},
+		"a hostile address":         {address, "SLURM_STEP_GPUS=0 CUDA_VISIBLE_DEVICES=0", "a blank for GPURDMA_PAIRS"},
 		"a hostile plan":            {hostile, "SLURM_STEP_GPUS=0 CUDA_VISIBLE_DEVICES=0", "a blank"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -55,14 +55,16 @@ func (m *Message) check(fromWorker bool) error {
 	case m.Roster != nil:
 		return m.Roster.check()
 	case m.Expect != nil:
-		return first(m.Expect.Token.check(), name("NIC", m.Expect.NIC), m.Expect.Plan.Check())
+		return first(m.Expect.Token.check(), name("NIC", m.Expect.NIC), m.Expect.Plan.Check(), m.Expect.Caller.check())
 	case m.Measure != nil:
 		return first(m.Measure.Token.check(), name("NIC", m.Measure.NIC), m.Measure.Plan.Check(),
-			within("node", int64(m.Measure.To), 0, MaxNodes-1), within("port", int64(m.Measure.Port), 1, math.MaxUint16))
+			within("node", int64(m.Measure.To), 0, MaxNodes-1), within("port", int64(m.Measure.Port), 1, math.MaxUint16), m.Measure.Permit.check())
 	case m.Release != nil:
 		return m.Release.Token.check()
 	case m.Outcome != nil:
 		return m.Outcome.check()
+	case m.Permit != nil:
+		return m.Permit.check()
 	case m.Fault != nil:
 		return m.Fault.check()
 	}
@@ -75,7 +77,7 @@ func (m *Message) parts() (orders, answers int) {
 			orders++
 		}
 	}
-	for _, there := range []bool{m.Welcome != nil, m.Outcome != nil, m.Fault != nil} {
+	for _, there := range []bool{m.Welcome != nil, m.Outcome != nil, m.Permit != nil, m.Fault != nil} {
 		if there {
 			answers++
 		}
@@ -109,7 +111,7 @@ func (w *Welcome) check() error {
 			return err
 		}
 	}
-	return nil
+	return w.Session.check()
 }
 
 func (r *Roster) check() error {

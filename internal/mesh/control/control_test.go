@@ -23,14 +23,16 @@ func messages() (orders, answers []*Message) {
 	orders = []*Message{
 		{Hello: &Hello{Protocol, Version, "1.0"}},
 		{ID: 1, Roster: &Roster{Hosts: []string{"a", "10.0.0.1"}, Self: 1}},
-		{ID: 2, Expect: &Expect{token, "mlx5_0", plan}},
-		{ID: 3, Measure: &Measure{token, "mlx5_0", 1, 4000, plan}},
+		{ID: 2, Expect: &Expect{token, NewToken(), "mlx5_0", plan}},
+		{ID: 3, Measure: &Measure{token, "mlx5_0", 1, 4000, plan, nil}},
+		{ID: 3, Measure: &Measure{token, "mlx5_0", 1, 4000, plan, &Permit{[][]byte{{1}}, []byte{2}}}},
 		{ID: 4, Release: &Release{token}},
 		{ID: 5, Ping: true},
 	}
 	answers = []*Message{
-		{Welcome: &Welcome{Hello{Protocol, Version, "1.0"}, "node-1", []NIC{{"mlx5_0", 4000, "host", 1 << 20, "host", "host memory", nil}, {Name: "mlx5_1", Fault: fault}}}},
+		{Welcome: &Welcome{Hello{Protocol, Version, "1.0"}, "node-1", []NIC{{"mlx5_0", 4000, "host", 1 << 20, "host", "host memory", nil}, {Name: "mlx5_1", Fault: fault}}, token}},
 		{ID: 2},
+		{ID: 2, Permit: &Permit{[][]byte{{1}, {2}}, []byte{3}}},
 		{ID: 3, Outcome: &Outcome{Reached: true, Out: Rate{1 << 26, time.Second}, In: Rate{1, 1}, Latency: Times{100, 3000, 4000}, Over: "a to b"}},
 		{ID: 3, Outcome: &Outcome{Fault: fault}},
 		{ID: 4, Fault: fault},
@@ -187,7 +189,7 @@ func TestSame(t *testing.T) {
 		says string
 	}{
 		{Hello{Protocol, Version, "1"}, ""},
-		{Hello{Protocol, Version + 1, "2.0"}, "version 2 of the mesh's protocol (release 2.0), this side version 1 (release 1.0): run the same release on both"},
+		{Hello{Protocol, Version + 1, "2.0"}, "version 3 of the mesh's protocol (release 2.0), this side version 2 (release 1.0): run the same release on both"},
 		{Hello{"other", Version, ""}, `speaks "other"`},
 	} {
 		err := c.h.Same("1.0")

@@ -8,7 +8,7 @@ import "time"
 // versions do not talk.
 const (
 	Protocol = "dmabuf-reg mesh"
-	Version  = 1
+	Version  = 2
 )
 
 // Message is one message. It has one of its parts, or none: an answer without a part says that an
@@ -29,6 +29,7 @@ type Message struct {
 
 	// Answers.
 	Outcome *Outcome `json:"outcome,omitempty"` // of Measure and Release
+	Permit  *Permit  `json:"permit,omitempty"`  // of Expect, with TLS
 	Fault   *Fault   `json:"fault,omitempty"`   // the order was not carried out
 }
 
@@ -44,6 +45,8 @@ type Welcome struct {
 	Hello
 	Host string `json:"host"` // the machine's own name
 	NICs []NIC  `json:"nics"`
+	// Session is a number of this session. The permits for what the worker measures are for it.
+	Session Token `json:"session"`
 }
 
 // NIC is a NIC of a worker, and the memory that it moves bytes of.
@@ -71,9 +74,10 @@ type Token string
 
 // Expect makes a NIC take one caller, with a token.
 type Expect struct {
-	Token Token  `json:"token"`
-	NIC   string `json:"nic"`
-	Plan  Plan   `json:"plan"`
+	Token  Token  `json:"token"`
+	Caller Token  `json:"caller"` // the session of the worker that is to call
+	NIC    string `json:"nic"`
+	Plan   Plan   `json:"plan"`
 }
 
 // Measure makes a NIC call that of another node, and measure.
@@ -83,6 +87,8 @@ type Measure struct {
 	To    int    `json:"to"`   // the node, by its place in the roster
 	Port  int    `json:"port"` // of the NIC there
 	Plan  Plan   `json:"plan"`
+	// Permit is the answer of the worker there to Expect. With TLS nothing is measured without it.
+	Permit *Permit `json:"permit,omitempty"`
 }
 
 // Release ends what a worker does for a token. The answer comes when the NIC is free.

@@ -22,7 +22,8 @@ type session struct {
 	conn *control.Conn
 	ctx  context.Context // ends with the coordinator's connection
 
-	hosts    []string // the roster
+	id       control.Token // of this session
+	hosts    []string      // the roster
 	self     int
 	ordered  int // measurements
 	mu       sync.Mutex
@@ -38,9 +39,9 @@ type task struct {
 }
 
 // session serves a coordinator until it has hung up, or ctx ends. Then it ends all that is measured.
-func (w *Worker) session(ctx context.Context, conn *control.Conn) {
+func (w *Worker) session(ctx context.Context, conn *control.Conn, id control.Token) {
 	inner, cancel := context.WithCancel(ctx)
-	s := &session{Worker: w, conn: conn, ctx: inner, running: map[control.Token]*task{}}
+	s := &session{Worker: w, conn: conn, id: id, ctx: inner, running: map[control.Token]*task{}}
 	stop := context.AfterFunc(inner, func() { _ = conn.Close() })
 	w.Tell("the coordinator at %v has this worker", conn.RemoteAddr())
 	err := s.serve()
@@ -157,11 +158,14 @@ func (s *session) expect(id uint64, e *control.Expect) error {
 	}
 	s.measured.Go(func() {
 		v, f := s.visit(ctx, n, e)
+		answer := &control.Message{ID: id, Fault: f}
 		if f != nil {
 			s.ended(t, &control.Outcome{})
 			s.forget(e.Token)
+		} else {
+			answer.Permit = s.permit(e, n.Port())
 		}
-		if err := s.answer(id, nil, f); err != nil {
+		if err := s.conn.Send(answer); err != nil {
 			_ = s.conn.Close() // the session ends
 		}
 		if f != nil {
@@ -190,6 +194,20 @@ func (s *session) visit(ctx context.Context, n *probe.NIC, e *control.Expect) (*
 	return nil, f
 }
 
+// permit is for the caller that is expected: nil without TLS, or if the key of this worker signs none. The caller
+// then refuses the call.
+func (s *session) permit(e *control.Expect, port int) *control.Permit {
+	if s.Protect.TLS == nil {
+		return nil
+	}
+	p, err := control.Permitted(s.Protect.TLS, e.Caller, e.Token, port)
+	if err != nil {
+		s.Tell("no other worker can call this one: %v", err)
+		return nil
+	}
+	return p
+}
+
 // measure makes a NIC call another one. The answer is what came of it.
 func (s *session) measure(id uint64, m *control.Measure) error {
 	n, f := s.nic(m.NIC)
@@ -205,7 +223,7 @@ func (s *session) measure(id uint64, m *control.Measure) error {
 	}
 	s.measured.Go(func() {
 		host := s.hosts[m.To]
-		addr, f := s.allowed(ctx, host, m.Port)
+		addr, f := s.allowed(ctx, host, m)
 		o := &control.Outcome{Fault: f}
 		if f == nil {
 			o = n.Measure(ctx, addr, host, m.Token, m.Plan)
@@ -219,13 +237,23 @@ func (s *session) measure(id uint64, m *control.Measure) error {
 	return nil
 }
 
-// allowed returns the address of a host of the list, if the worker may measure towards it.
-func (s *session) allowed(ctx context.Context, host string, port int) (string, *control.Fault) {
-	addr := net.JoinHostPort(host, strconv.Itoa(port))
-	if len(s.Allow) == 0 {
-		return addr, nil
+// allowed returns the address of a host of the list, if the worker may measure towards it. No connection is made
+// before that is certain.
+func (s *session) allowed(ctx context.Context, host string, m *control.Measure) (string, *control.Fault) {
+	const step = "look whether the other node may be called"
+	if t := s.Protect.TLS; t != nil {
+		if err := m.Permit.Verify(t, host, s.id, m.Token, m.Port); err != nil {
+			return "", &control.Fault{Cause: control.Identity, Step: step, Text: control.Text(fmt.Sprintf("%s: %v", host, err))}
+		}
 	}
-	const step = "look at the address of the other node"
+	port := strconv.Itoa(m.Port)
+	if len(s.Allow) == 0 && s.Protect.TLS != nil {
+		return net.JoinHostPort(host, port), nil
+	}
+	nets, which, err := s.networks()
+	if err != nil {
+		return "", &control.Fault{Cause: control.Other, Step: step, Text: control.Text(err.Error())}
+	}
 	ips := []netip.Addr{}
 	if ip, err := netip.ParseAddr(host); err == nil {
 		ips = append(ips, ip)
@@ -233,13 +261,30 @@ func (s *session) allowed(ctx context.Context, host string, port int) (string, *
 		return "", &control.Fault{Cause: probe.CauseOf(err), Step: step, Text: control.Text(err.Error())}
 	}
 	for _, ip := range ips {
-		for _, p := range s.Allow {
-			if p.Contains(ip.Unmap()) {
-				return net.JoinHostPort(ip.String(), strconv.Itoa(port)), nil
+		for _, p := range nets {
+			if p.Contains(ip.Unmap().WithZone("")) {
+				return net.JoinHostPort(ip.String(), port), nil
 			}
 		}
 	}
-	return "", &control.Fault{Cause: control.Refused, Step: step, Text: fmt.Sprintf("%v of %s is in no network that --allow of this worker has", ips, host)}
+	return "", &control.Fault{Cause: control.Refused, Step: step, Text: control.Text(fmt.Sprintf("%v of %s is in no network %s", ips, host, which))}
+}
+
+// networks are those towards which the worker measures, if not all are. Which says where they are from.
+func (s *session) networks() (nets []netip.Prefix, which string, err error) {
+	switch {
+	case len(s.Allow) > 0:
+		return s.Allow, "that --allow of this worker has", nil
+	case !s.Protect.AllowPlaintext:
+		return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}, "of this machine alone, and without TLS or --plaintext this worker measures towards no other", nil
+	}
+	addrs, err := net.InterfaceAddrs()
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			nets = append(nets, p.Masked())
+		}
+	}
+	return nets, "that this worker's machine is in: without certificates it measures towards others only with --allow NETWORK", err
 }
 
 // release ends a task, and answers when its NIC is free.

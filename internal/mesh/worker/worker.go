@@ -30,7 +30,9 @@ type Worker struct {
 	Release string // of the program
 	Members []Member
 	Protect control.Protection
-	Allow   []netip.Prefix                   // networks towards which the worker measures; empty: all of the coordinator's list
+	// Allow are networks towards which the worker measures. Without any these are, with TLS, all: the other worker
+	// shows by its certificate that it expects the call; in plaintext those that this machine is in; else the loopback.
+	Allow   []netip.Prefix
 	Tell    func(format string, args ...any) // says what coordinators do
 	Once    bool                             // Serve returns after the first coordinator
 	Silence time.Duration                    // after which a silent coordinator is given up; default 30 s
@@ -60,12 +62,13 @@ func (w *Worker) Serve(ctx context.Context, l net.Listener) error {
 	defer l.Close()
 	s := handshake.Server{Pending: handshake.New(places), Timeout: greetingTime, OnReject: w.rejected}
 	s.Handshake = func(limited context.Context, c *handshake.Caller) error {
-		conn, err := w.greet(limited, c)
+		id := control.NewToken()
+		conn, err := w.greet(limited, c, id)
 		if err != nil {
 			return err
 		}
 		sessions.Go(func() {
-			w.session(ctx, conn)
+			w.session(ctx, conn, id)
 			if w.Once {
 				cancel(errOnce)
 			}
@@ -82,7 +85,7 @@ func (w *Worker) Serve(ctx context.Context, l net.Listener) error {
 var errOnce = errors.New("the first coordinator was served")
 
 // greet makes a caller the coordinator that has the worker.
-func (w *Worker) greet(ctx context.Context, c *handshake.Caller) (_ *control.Conn, err error) {
+func (w *Worker) greet(ctx context.Context, c *handshake.Caller, id control.Token) (_ *control.Conn, err error) {
 	c.Advance(handshake.TLS)
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -116,7 +119,7 @@ func (w *Worker) greet(ctx context.Context, c *handshake.Caller) (_ *control.Con
 			w.leave()
 		}
 	}()
-	welcome := &control.Welcome{Hello: control.Hello{Protocol: control.Protocol, Version: control.Version, Release: w.Release}, Host: w.Host}
+	welcome := &control.Welcome{Hello: control.Hello{Protocol: control.Protocol, Version: control.Version, Release: w.Release}, Host: w.Host, Session: id}
 	for _, n := range w.Members {
 		welcome.NICs = append(welcome.NICs, n.NIC)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/gpurdma/gpurdma/p2p/page/browser/tab"
 )
 
 // axe is the program that knows the rules of accessibility.
@@ -17,7 +19,7 @@ func axe(t *testing.T) string {
 	name := os.Getenv("GPURDMA_AXE")
 	text, err := os.ReadFile(name)
 	if err != nil {
-		absent(t, "no axe-core: "+err.Error())
+		tab.Absent(t, "no axe-core: "+err.Error())
 	}
 	return string(text)
 }
@@ -40,12 +42,12 @@ func TestAccessible(t *testing.T) {
 	for name, text := range all(t) {
 		t.Run(name, func(t *testing.T) {
 			for _, how := range []string{"light", "dark", "print"} {
-				b := open(t, text, media[how])
-				b.run(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+				b := tab.Open(t, text, tab.Media[how])
+				b.Run(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 					_, err := chromedp.Evaluate[any](script+"; 1")(ctx, target)
 					return err
 				}))
-				for _, v := range eval[[]violation](b, violations) {
+				for _, v := range tab.Eval[[]violation](b, violations) {
 					for _, n := range v.Nodes {
 						text := fmt.Sprintf("%s: %s (%s): %s: %s %s", how, v.ID, v.Impact, v.Help, n.HTML, n.FailureSummary)
 						if v.Impact == "serious" || v.Impact == "critical" {
@@ -63,11 +65,11 @@ func TestAccessible(t *testing.T) {
 // axe finds what is wrong: a page without it would pass as well.
 func TestAxeFindsMistakes(t *testing.T) {
 	script := axe(t)
-	b := open(t, html(t, fleets["all-good"](t)))
-	eval[bool](b, "(() => { document.querySelector('#f-name').previousSibling.remove(); document.querySelector('h1').style.color = '#eeeeee'; return true; })()")
-	eval[any](b, script+"; 1")
+	b := tab.Open(t, html(t, fleets["all-good"](t)))
+	tab.Eval[bool](b, "(() => { document.querySelector('#f-name').previousSibling.remove(); document.querySelector('h1').style.color = '#eeeeee'; return true; })()")
+	tab.Eval[any](b, script+"; 1")
 	found := map[string]bool{}
-	for _, v := range eval[[]violation](b, violations) {
+	for _, v := range tab.Eval[[]violation](b, violations) {
 		found[v.ID] = v.Impact == "serious" || v.Impact == "critical"
 	}
 	if !found["label"] || !found["color-contrast"] {
@@ -82,30 +84,30 @@ func TestPrint(t *testing.T) {
 	for i := range 120 {
 		g.add(fmt.Sprintf("node%d-", i), 1, named(good, fmt.Sprintf("6.14.%d", i)))
 	}
-	b := open(t, html(t, g.page()))
-	if n := b.count(".grow[data-at]"); n >= 120 || n < 10 {
+	b := tab.Open(t, html(t, g.page()))
+	if n := b.Count(".grow[data-at]"); n >= 120 || n < 10 {
 		t.Errorf("%d rows on the screen", n)
 	}
-	b.run(media["print"])
-	b.settle()
-	if n := b.count(".grow[data-at]"); n != 120 {
+	b.Run(tab.Media["print"])
+	b.Settle()
+	if n := b.Count(".grow[data-at]"); n != 120 {
 		t.Errorf("%d rows on paper", n)
 	}
-	if n := eval[int](b, "(() => { let over = 0, end = -1; for (const e of document.querySelectorAll('.grow')) { const r = e.getBoundingClientRect(); if (r.top < end - 1) over++; end = r.bottom; } return over; })()"); n != 0 {
+	if n := tab.Eval[int](b, "(() => { let over = 0, end = -1; for (const e of document.querySelectorAll('.grow')) { const r = e.getBoundingClientRect(); if (r.top < end - 1) over++; end = r.bottom; } return over; })()"); n != 0 {
 		t.Errorf("%d rows lie over others", n)
 	}
-	if eval[bool](b, "document.querySelector('.panel').getBoundingClientRect().top < [...document.querySelectorAll('.grow')].pop().getBoundingClientRect().bottom - 1") {
+	if tab.Eval[bool](b, "document.querySelector('.panel').getBoundingClientRect().top < [...document.querySelectorAll('.grow')].pop().getBoundingClientRect().bottom - 1") {
 		t.Error("the last rows lie over what follows them")
 	}
-	if eval[bool](b, "document.querySelector('.bar').getClientRects().length > 0") {
+	if tab.Eval[bool](b, "document.querySelector('.bar').getClientRects().length > 0") {
 		t.Error("the filters are printed")
 	}
-	b.run(media["light"])
-	b.settle()
-	if n := b.count(".grow[data-at]"); n >= 120 || n < 10 {
+	b.Run(tab.Media["light"])
+	b.Settle()
+	if n := b.Count(".grow[data-at]"); n >= 120 || n < 10 {
 		t.Errorf("%d rows on the screen again", n)
 	}
-	pdf := get(b, chromedp.PrintToPDF())
+	pdf := tab.Get(b, chromedp.PrintToPDF())
 	if len(pdf) < 10_000 {
 		t.Errorf("a PDF of %d bytes", len(pdf))
 	}

@@ -8,116 +8,117 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
+	"github.com/gpurdma/gpurdma/p2p/page/browser/tab"
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // The page of a fleet with a few bad nodes says which they are, why, and what to change.
 func TestFleet(t *testing.T) {
-	b := open(t, html(t, fleets["few-bad"](t)))
-	b.has("header", "5 nodes fail", "380 nodes pass", "2 worse than in the earlier run", "compared with gpu-a00000")
-	b.has(".cards", "REFUSED with EPROTONOSUPPORT", "gpu-b00000, gpu-b00001, gpu-b00002", "run a newer kernel", "gpu-c00000, gpu-c00001", "iommu=pt", "a device can reach all memory of the host")
-	b.has("#count", "385 nodes in 3 rows")
-	b.has(".grow[data-at='1']", "FAIL", "gpu-c00000", "+ 1 alike", "0/64 direct", "▼ 185 worse")
-	b.has(".grow[data-at='3']", "PASS", "gpu-a00000", "+ 379 alike", "64/64 direct")
-	if n := b.count(".grow[data-at='1'] .cell.o-lost"); n != 64 {
+	b := tab.Open(t, html(t, fleets["few-bad"](t)))
+	b.Has("header", "5 nodes fail", "380 nodes pass", "2 worse than in the earlier run", "compared with gpu-a00000")
+	b.Has(".cards", "REFUSED with EPROTONOSUPPORT", "gpu-b00000, gpu-b00001, gpu-b00002", "run a newer kernel", "gpu-c00000, gpu-c00001", "iommu=pt", "a device can reach all memory of the host")
+	b.Has("#count", "385 nodes in 3 rows")
+	b.Has(".grow[data-at='1']", "FAIL", "gpu-c00000", "+ 1 alike", "0/64 direct", "▼ 185 worse")
+	b.Has(".grow[data-at='3']", "PASS", "gpu-a00000", "+ 379 alike", "64/64 direct")
+	if n := b.Count(".grow[data-at='1'] .cell.o-lost"); n != 64 {
 		t.Errorf("%d lost cells", n)
 	}
 	// The worst row and its worst pair are chosen.
-	b.has(".panel", "gpu-c00000, gpu-c00001", "Since the earlier run (/etc/p2pcheck.baseline.json): 185 worse", "LOST", "BREAKS", "decides", "/iommu_group/type")
+	b.Has(".panel", "gpu-c00000, gpu-c00001", "Since the earlier run (/etc/p2pcheck.baseline.json): 185 worse", "LOST", "BREAKS", "decides", "/iommu_group/type")
 	// Another row, and another pair of it.
-	b.click(".grow[data-at='2'] .cell[data-place='9']")
-	b.has(".panel", "gpu-b00000", "REFUSED with EPROTONOSUPPORT by uverbs", "0000:43:00.0 to mlx5_3")
-	if got := eval[string](b, "document.querySelector('.panel .matrix .cell[aria-pressed=true]').getAttribute('aria-label')"); !strings.HasPrefix(got, "0000:43:00.0 to mlx5_3: REFUSED") {
+	b.Click(".grow[data-at='2'] .cell[data-place='9']")
+	b.Has(".panel", "gpu-b00000", "REFUSED with EPROTONOSUPPORT by uverbs", "0000:43:00.0 to mlx5_3")
+	if got := tab.Eval[string](b, "document.querySelector('.panel .matrix .cell[aria-pressed=true]').getAttribute('aria-label')"); !strings.HasPrefix(got, "0000:43:00.0 to mlx5_3: REFUSED") {
 		t.Error(got)
 	}
-	b.click(".grow[data-at='3'] .g-name")
-	b.has(".panel", "PASS", "64 of 64 direct", "Every link from library to fabric holds")
+	b.Click(".grow[data-at='3'] .g-name")
+	b.Has(".panel", "PASS", "64 of 64 direct", "Every link from library to fabric holds")
 }
 
 // Each filter leaves the nodes that it names, and all together those that all of them name.
 func TestFilters(t *testing.T) {
-	b := open(t, html(t, fleets["few-bad"](t)))
+	b := tab.Open(t, html(t, fleets["few-bad"](t)))
 	shows := func(words, first string) {
 		t.Helper()
-		b.settle()
-		b.has("#count", words)
-		b.has("#live", words)
+		b.Settle()
+		b.Has("#count", words)
+		b.Has("#live", words)
 		if first == "" {
-			if n := b.count(".grow[data-at]"); n != 0 {
+			if n := b.Count(".grow[data-at]"); n != 0 {
 				t.Errorf("%d rows", n)
 			}
 			return
 		}
-		b.has(".grow[data-at='1']", first)
+		b.Has(".grow[data-at='1']", first)
 	}
-	b.choose("#f-result", "fail")
+	b.Choose("#f-result", "fail")
 	shows("5 of 385 nodes in 2 rows", "gpu-c00000")
-	b.choose("#f-outcome", "refused")
+	b.Choose("#f-outcome", "refused")
 	shows("3 of 385 nodes in 1 row", "gpu-b00000")
-	b.choose("#f-result", "pass")
+	b.Choose("#f-result", "pass")
 	shows("0 of 385 nodes in 0 rows", "")
-	b.click(".bar button")
+	b.Click(".bar button")
 	shows("385 nodes in 3 rows", "gpu-c00000")
-	b.choose("#f-drift", "worse")
+	b.Choose("#f-drift", "worse")
 	shows("2 of 385 nodes in 1 row", "gpu-c00000")
-	b.choose("#f-drift", "")
+	b.Choose("#f-drift", "")
 	// A card, and the same card again.
-	b.click(".card:nth-child(1) .filter")
+	b.Click(".card:nth-child(1) .filter")
 	shows("3 of 385 nodes in 1 row", "gpu-b00000")
-	if b.text("#f-cause option:checked") == "any" || b.count(".card .filter[aria-pressed='true']") != 1 {
+	if b.Text("#f-cause option:checked") == "any" || b.Count(".card .filter[aria-pressed='true']") != 1 {
 		t.Error("the list of causes has another choice than the cards")
 	}
-	b.click(".card:nth-child(1) .filter")
+	b.Click(".card:nth-child(1) .filter")
 	shows("385 nodes in 3 rows", "gpu-c00000")
 	// A name: of alike nodes those that have it remain.
-	b.click("#f-name")
-	b.press("A0037")
+	b.Click("#f-name")
+	b.Press("A0037")
 	shows("10 of 385 nodes in 1 row", "gpu-a00370")
-	b.press("9")
+	b.Press("9")
 	shows("1 of 385 nodes in 1 row", "gpu-a00379")
-	b.press("x")
+	b.Press("x")
 	shows("0 of 385 nodes in 0 rows", "")
 }
 
 // All that a pointer does, a keyboard does.
 func TestKeyboard(t *testing.T) {
-	b := open(t, html(t, fleets["few-bad"](t)))
+	b := tab.Open(t, html(t, fleets["few-bad"](t)))
 	active := func(want string) {
 		t.Helper()
-		got := eval[string](b, "(() => { const e = document.activeElement; return (e.dataset.at || (e.closest('[data-at]') || {dataset: {}}).dataset.at || e.tagName) + (e.dataset.place ? '/' + e.dataset.place : ''); })()")
+		got := tab.Eval[string](b, "(() => { const e = document.activeElement; return (e.dataset.at || (e.closest('[data-at]') || {dataset: {}}).dataset.at || e.tagName) + (e.dataset.place ? '/' + e.dataset.place : ''); })()")
 		if got != want {
 			t.Errorf("the focus is on %s, not on %s", got, want)
 		}
 	}
 	// From the last filter one press of Tab leads into the table, and one out of it.
-	eval[bool](b, "(() => { const all = document.querySelectorAll('.bar button'); all[all.length - 1].focus(); return true; })()")
-	b.press(kb.Tab)
+	tab.Eval[bool](b, "(() => { const all = document.querySelectorAll('.bar button'); all[all.length - 1].focus(); return true; })()")
+	b.Press(kb.Tab)
 	active("1")
-	b.press(kb.ArrowDown)
+	b.Press(kb.ArrowDown)
 	active("2")
-	b.press(kb.ArrowRight, kb.ArrowRight)
+	b.Press(kb.ArrowRight, kb.ArrowRight)
 	active("2/1")
-	b.press(kb.ArrowDown)
+	b.Press(kb.ArrowDown)
 	active("3/1")
-	b.press(kb.ArrowLeft, kb.ArrowLeft)
+	b.Press(kb.ArrowLeft, kb.ArrowLeft)
 	active("3")
-	b.press(kb.ArrowDown)
+	b.Press(kb.ArrowDown)
 	active("3") // the last one
-	b.press(kb.Home)
+	b.Press(kb.Home)
 	active("1")
-	b.press(kb.End)
+	b.Press(kb.End)
 	active("3")
-	b.press(kb.ArrowUp, kb.ArrowRight, kb.Enter)
+	b.Press(kb.ArrowUp, kb.ArrowRight, kb.Enter)
 	active("H2")
-	b.has(".panel", "gpu-b00000", "0000:1b:00.0 to mlx5_0")
+	b.Has(".panel", "gpu-b00000", "0000:1b:00.0 to mlx5_0")
 	// The matrix of the chosen node: one stop of Tab, and arrow keys within.
-	eval[bool](b, "(() => { document.querySelector('.panel .matrix .cell[tabindex=\"0\"]').focus(); return true; })()")
-	b.press(kb.ArrowDown, kb.ArrowRight, kb.ArrowRight, kb.Enter)
-	b.has(".panel article", "0000:43:00.0 to mlx5_4")
-	if n := b.count(".panel .matrix .cell[tabindex='0']"); n != 1 {
+	tab.Eval[bool](b, "(() => { document.querySelector('.panel .matrix .cell[tabindex=\"0\"]').focus(); return true; })()")
+	b.Press(kb.ArrowDown, kb.ArrowRight, kb.ArrowRight, kb.Enter)
+	b.Has(".panel article", "0000:43:00.0 to mlx5_4")
+	if n := b.Count(".panel .matrix .cell[tabindex='0']"); n != 1 {
 		t.Errorf("%d stops of Tab in the matrix", n)
 	}
-	if n := b.count(".grid [tabindex='0']"); n != 1 {
+	if n := b.Count(".grid [tabindex='0']"); n != 1 {
 		t.Errorf("%d stops of Tab in the table", n)
 	}
 }
@@ -127,7 +128,7 @@ const maxElements = 6_000
 
 // A page of 10,000 nodes has the rows that are visible, and no others.
 func TestTenThousandNodes(t *testing.T) {
-	one, good := corpus(t, "hgx-remap-off").run, good(t, "dgx-h100")
+	one, good := corpus(t, "hgx-remap-off").Run, good(t, "dgx-h100")
 	one.Checks, good.Checks = one.Checks[:20], good.Checks[:20] // the report of 10,000 kinds of nodes takes long
 	one.Tally, good.Tally = result.TallyOf(one.Checks), result.TallyOf(good.Checks)
 	for name, add := range map[string]func(*gathering){
@@ -151,38 +152,38 @@ func TestTenThousandNodes(t *testing.T) {
 			if len(text) > 16<<20 {
 				t.Errorf("%d bytes", len(text))
 			}
-			b := open(t, text)
+			b := tab.Open(t, text)
 			elements := func() {
 				t.Helper()
-				if n := b.count("*"); n > maxElements {
+				if n := b.Count("*"); n > maxElements {
 					t.Errorf("%d elements", n)
 				}
 			}
 			elements()
-			b.settle()
-			t.Logf("%d elements, drawn %v ms after the navigation began, and painted after %v ms", b.count("*"), eval[float64](b, "Math.round(performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd)"),
-				eval[float64](b, "Math.round(Math.max(0, ...performance.getEntriesByType('paint').map((p) => p.startTime)))"))
-			b.has("header", "GPUs and NICs of 10,000 nodes", "10 nodes fail", "9,990 nodes pass")
-			b.has(".grow[data-at='1']", "bad00000", "+ 9 alike")
+			b.Settle()
+			t.Logf("%d elements, drawn %v ms after the navigation began, and painted after %v ms", b.Count("*"), tab.Eval[float64](b, "Math.round(performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd)"),
+				tab.Eval[float64](b, "Math.round(Math.max(0, ...performance.getEntriesByType('paint').map((p) => p.startTime)))"))
+			b.Has("header", "GPUs and NICs of 10,000 nodes", "10 nodes fail", "9,990 nodes pass")
+			b.Has(".grow[data-at='1']", "bad00000", "+ 9 alike")
 			// To the end and back, by keys and by the wheel.
-			eval[bool](b, "(() => { document.querySelector('.grid [data-at=\"1\"]').focus(); return true; })()")
-			b.press(kb.End)
+			tab.Eval[bool](b, "(() => { document.querySelector('.grid [data-at=\"1\"]').focus(); return true; })()")
+			b.Press(kb.End)
 			elements()
-			if last := eval[string](b, "document.activeElement.innerText"); !strings.Contains(last, "good") {
+			if last := tab.Eval[string](b, "document.activeElement.innerText"); !strings.Contains(last, "good") {
 				t.Errorf("the last row: %s", last)
 			}
-			eval[bool](b, "(() => { const g = document.querySelector('.grid'); g.scrollTop = g.scrollHeight / 2; return true; })()")
-			b.settle()
+			tab.Eval[bool](b, "(() => { const g = document.querySelector('.grid'); g.scrollTop = g.scrollHeight / 2; return true; })()")
+			b.Settle()
 			elements()
 			if name == "10,000 rows" {
-				middle := eval[int](b, "Math.max(...[...document.querySelectorAll('.grow[data-at]')].map((e) => Number(e.dataset.at)).filter((n) => n < 9000))")
+				middle := tab.Eval[int](b, "Math.max(...[...document.querySelectorAll('.grow[data-at]')].map((e) => Number(e.dataset.at)).filter((n) => n < 9000))")
 				if middle < 4_000 || middle > 6_000 {
 					t.Errorf("in the middle is row %d", middle)
 				}
 			}
-			b.choose("#f-result", "fail")
-			b.settle()
-			b.has("#count", "10 of 10,000 nodes in 1 row")
+			b.Choose("#f-result", "fail")
+			b.Settle()
+			b.Has("#count", "10 of 10,000 nodes in 1 row")
 		})
 	}
 }
@@ -206,15 +207,15 @@ func TestManyPairs(t *testing.T) {
 	}
 	g.add("wide", 1, big(4, 512))
 	g.add("tall", 1, big(512, 4))
-	b := open(t, html(t, g.page()))
-	if n := b.count("*"); n > maxElements {
+	b := tab.Open(t, html(t, g.page()))
+	if n := b.Count("*"); n > maxElements {
 		t.Errorf("%d elements", n)
 	}
-	got := eval[[]string](b, "[...document.querySelectorAll('.grow[data-at] .cell')].map((e) => e.getAttribute('aria-label'))")
+	got := tab.Eval[[]string](b, "[...document.querySelectorAll('.grow[data-at] .cell')].map((e) => e.getAttribute('aria-label'))")
 	if len(got) != 4 || got[0] != "g0: 512 of 512 direct, the worst direct" || got[1] != "g1: 511 of 512 direct, the worst LOST" {
 		t.Errorf("%q", got)
 	}
-	b.has(".rows", "2047 of 2048 direct, 1 lost")
-	b.click(".grow[data-at] .cell:nth-child(2)")
-	b.has(".panel article", "g1 to n511", "LOST")
+	b.Has(".rows", "2047 of 2048 direct, 1 lost")
+	b.Click(".grow[data-at] .cell:nth-child(2)")
+	b.Has(".panel article", "g1 to n511", "LOST")
 }

@@ -14,7 +14,7 @@ import (
 
 // good is a machine on which every pair is direct, without the checks that this test cannot answer.
 func good(t *testing.T, name string) result.Run {
-	run := corpus(t, name).run
+	run := corpus(t, name).Run
 	run.Checks = slices.DeleteFunc(slices.Clone(run.Checks), func(f result.Finding) bool { return f.Result == "unknown" || f.Result == "fail" })
 	run.Tally = result.TallyOf(run.Checks)
 	if run.Summary.Direct != run.Summary.Total() || run.Status() != result.StatusGood {
@@ -40,9 +40,9 @@ var fleets = map[string]func(*testing.T) *page.Page{
 		g := gather()
 		was := good(t, "dgx-h100")
 		g.add("gpu-a", 380, was)
-		bad := corpus(t, "hgx-kernel-5.10").run
+		bad := corpus(t, "hgx-kernel-5.10").Run
 		g.add("gpu-b", 3, bad)
-		off := corpus(t, "hgx-remap-off").run
+		off := corpus(t, "hgx-remap-off").Run
 		off.Baseline = "/etc/p2pcheck.baseline.json"
 		off.Drift, off.Uncompared = fleet.Compare(was, off)
 		g.add("gpu-c", 2, off)
@@ -52,15 +52,15 @@ var fleets = map[string]func(*testing.T) *page.Page{
 		g := gather()
 		g.add("dgx", 120, good(t, "dgx-h100"))
 		for i, name := range []string{"oci-bm-gpu-h100-8", "mi300x-debian-6.12", "rccl-mi250-16p1h", "geforce-4090", "hgx-kernel-5.10", "h100-guest", "hgx-remap-off", "aws-p5", "wrong-socket", "flat-vm"} {
-			g.add(fmt.Sprintf("%s-", name), 3+5*i, corpus(t, name).run)
+			g.add(fmt.Sprintf("%s-", name), 3+5*i, corpus(t, name).Run)
 		}
 		g.merge.AddUnread("broken00001", fmt.Errorf("it is empty"))
 		return g.page()
 	},
 	"all-unknown": func(t *testing.T) *page.Page {
 		g := gather()
-		g.add("guest", 64, corpus(t, "h100-guest").run)
-		g.add("other", 30, corpus(t, "azure-nd-h100-v5").run)
+		g.add("guest", 64, corpus(t, "h100-guest").Run)
+		g.add("other", 30, corpus(t, "azure-nd-h100-v5").Run)
 		return g.page()
 	},
 }
@@ -77,7 +77,7 @@ func all(t *testing.T) map[string]string {
 	}
 	for _, name := range machines {
 		l := corpus(t, name)
-		out["machine-"+name] = html(t, page.Machine(l.run, l.tree))
+		out["machine-"+name] = html(t, page.Machine(l.Run, l.Tree))
 	}
 	return out
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/gpurdma/gpurdma/p2p/page"
+	"github.com/gpurdma/gpurdma/p2p/page/browser/tab"
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
@@ -65,10 +66,10 @@ func foul(run result.Run) result.Run {
 // Nothing that a machine says becomes markup, runs, loads or leads away, wherever it stands.
 func TestHostileTexts(t *testing.T) {
 	l := corpus(t, "wrong-socket")
-	run := foul(l.run)
+	run := foul(l.Run)
 	plain := corpus(t, "wrong-socket")
 	next := 0
-	poison(reflect.ValueOf(&plain.tree.Functions), &next)
+	poison(reflect.ValueOf(&plain.Tree.Functions), &next)
 	g := gather()
 	for _, name := range attacks {
 		g.add(name, 1, run)
@@ -78,25 +79,25 @@ func TestHostileTexts(t *testing.T) {
 	other.Baseline = attacks[3]
 	g.add("a", 2, other)
 	g.merge.AddUnread(attacks[3], fmt.Errorf("%s", attacks[1]))
-	for name, text := range map[string]string{"fleet": html(t, g.page()), "machine": html(t, page.Machine(run, plain.tree))} {
+	for name, text := range map[string]string{"fleet": html(t, g.page()), "machine": html(t, page.Machine(run, plain.Tree))} {
 		t.Run(name, func(t *testing.T) {
-			b := open(t, text)
-			if n := b.count("main img, main svg, main style, main script, main meta, main base, main link, main iframe"); n != 0 {
+			b := tab.Open(t, text)
+			if n := b.Count("main img, main svg, main style, main script, main meta, main base, main link, main iframe"); n != 0 {
 				t.Errorf("%d elements of the machine's", n)
 			}
-			if n := b.count("script"); n != 2 {
+			if n := b.Count("script"); n != 2 {
 				t.Errorf("%d scripts", n)
 			}
 			// All that can be clicked is clicked.
-			n := eval[int](b, "(() => { const all = [...document.querySelectorAll('main button, main summary, .grow')]; all.forEach((e) => e.click()); return all.length; })()")
-			b.settle()
-			if n < 10 || eval[bool](b, "typeof hacked !== 'undefined'") {
+			n := tab.Eval[int](b, "(() => { const all = [...document.querySelectorAll('main button, main summary, .grow')]; all.forEach((e) => e.click()); return all.length; })()")
+			b.Settle()
+			if n < 10 || tab.Eval[bool](b, "typeof hacked !== 'undefined'") {
 				t.Errorf("%d clicks, or a text has run", n)
 			}
-			if n := b.count("main img, main svg, main style, main script"); n != 0 {
+			if n := b.Count("main img, main svg, main style, main script"); n != 0 {
 				t.Errorf("%d elements of the machine's", n)
 			}
-			shown := eval[string](b, "document.querySelector('main').textContent")
+			shown := tab.Eval[string](b, "document.querySelector('main').textContent")
 			for _, want := range attacks[:5] {
 				if !strings.Contains(shown, want) {
 					t.Errorf("%q is not shown as it is", want)
@@ -108,13 +109,13 @@ func TestHostileTexts(t *testing.T) {
 
 // The policy of the page lets no other script run and no connection pass, even if a text became markup.
 func TestPolicy(t *testing.T) {
-	b := blank(t)
+	b := tab.Blank(t)
 	file := filepath.Join(t.TempDir(), "page.html")
 	if err := os.WriteFile(file, []byte(html(t, fleets["all-good"](t))), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b.url = "file://" + file
-	b.run(chromedp.Navigate(b.url))
+	b.URL = "file://" + file
+	b.Run(chromedp.Navigate(b.URL))
 	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	defer server.Close()
@@ -131,26 +132,24 @@ func TestPolicy(t *testing.T) {
 		"a frame":               "new Promise((done) => { const f = document.createElement('iframe'); f.onload = () => { let all = false; try { all = f.contentDocument !== null; } catch (e) { } done(all && f.contentDocument.URL.startsWith('http')); }; f.src = 'http://127.0.0.1:9/'; document.body.append(f); })",
 		"another base of links": "(() => { const e = document.createElement('base'); e.href = 'http://127.0.0.1:9/'; document.head.append(e); const a = document.createElement('a'); a.href = 'x'; return a.href.startsWith('http'); })()",
 	} {
-		if eval[bool](b, strings.ReplaceAll(does, "127.0.0.1:9", there)) {
+		if tab.Eval[bool](b, strings.ReplaceAll(does, "127.0.0.1:9", there)) {
 			t.Errorf("%s is let through", what)
 		}
 	}
 	if n := asked.Load(); n != 0 {
 		t.Errorf("%d requests have come", n)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	refused := 0
-	for _, m := range b.mistakes {
+	refused, mistakes := 0, b.Mistakes()
+	for _, m := range mistakes {
 		if strings.Contains(m, "Content Security Policy") {
 			refused++
 		}
 	}
 	if refused < 6 {
-		t.Errorf("the policy has refused %d times: %q", refused, b.mistakes)
+		t.Errorf("the policy has refused %d times: %q", refused, mistakes)
 	}
-	for _, url := range b.requests {
-		if strings.HasPrefix(url, "ws:") || strings.HasPrefix(url, "http") && !strings.Contains(strings.Join(b.mistakes, " "), url) {
+	for _, url := range b.Requests() {
+		if strings.HasPrefix(url, "ws:") || strings.HasPrefix(url, "http") && !strings.Contains(strings.Join(mistakes, " "), url) {
 			t.Errorf("the page asks for %s", url)
 		}
 	}
@@ -158,8 +157,8 @@ func TestPolicy(t *testing.T) {
 
 // Without scripts the page says how the fleet is, and what to do.
 func TestWithoutScripts(t *testing.T) {
-	b := open(t, html(t, fleets["few-bad"](t)), command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
-	text := get(b, chromedp.Text(chromedp.CSS("#page")))
+	b := tab.Open(t, html(t, fleets["few-bad"](t)), tab.Command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
+	text := tab.Get(b, chromedp.Text(chromedp.CSS("#page")))
 	if !strings.Contains(text, "5 of 385 nodes fail.") || !strings.Contains(text, "scripts turned off") {
 		t.Error(text)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 	"github.com/gpurdma/gpurdma/p2p/page"
+	"github.com/gpurdma/gpurdma/p2p/page/browser/tab"
 	"github.com/gpurdma/gpurdma/p2p/topo"
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
@@ -46,29 +47,29 @@ func TestMachine(t *testing.T) {
 	for _, name := range []string{"hgx-6.14-translating-no-acs", "wrong-socket", "case-07-gb300-data-direct", "rccl-mi250-16p1h"} {
 		t.Run(name, func(t *testing.T) {
 			l := corpus(t, name)
-			b := open(t, html(t, page.Machine(l.run, l.tree)))
-			b.has("header", l.run.Headline(), l.run.Machine.Kernel)
+			b := tab.Open(t, html(t, page.Machine(l.Run, l.Tree)))
+			b.Has("header", l.Run.Headline(), l.Run.Machine.Kernel)
 			nics := map[string]pciaddr.Addr{}
-			for _, n := range l.run.NICs {
+			for _, n := range l.Run.NICs {
 				nics[n.Name] = *n.PCI
 			}
-			for i, p := range l.run.Pairs {
+			for i, p := range l.Run.Pairs {
 				if i%5 != 0 { // of all GPUs and all NICs
 					continue
 				}
-				b.click(".matrix .cell[aria-label^='" + p.GPU + " to " + p.NIC + ":']")
-				b.has(".detail", p.GPU+" to "+p.NIC)
+				b.Click(".matrix .cell[aria-label^='" + p.GPU + " to " + p.NIC + ":']")
+				b.Has(".detail", p.GPU+" to "+p.NIC)
 				for _, link := range p.Links {
-					b.has(".detail .chain", append([]string{link.Link}, link.Why...)...)
+					b.Has(".detail .chain", append([]string{link.Link}, link.Why...)...)
 				}
 				gpu, err := pciaddr.Parse(p.GPU)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got, want := eval[[]string](b, hops), wayOf(l.tree, gpu, nics[p.NIC]); !slices.Equal(got, want) {
+				if got, want := tab.Eval[[]string](b, hops), wayOf(l.Tree, gpu, nics[p.NIC]); !slices.Equal(got, want) {
 					t.Errorf("%s to %s: %q, want %q", p.GPU, p.NIC, got, want)
 				}
-				if got := eval[[]string](b, "[...document.querySelectorAll('.way li:not(.root) .mono')].map((e) => e.textContent)"); !slices.Equal(got, wayOf(l.tree, gpu, nics[p.NIC])) {
+				if got := tab.Eval[[]string](b, "[...document.querySelectorAll('.way li:not(.root) .mono')].map((e) => e.textContent)"); !slices.Equal(got, wayOf(l.Tree, gpu, nics[p.NIC])) {
 					t.Errorf("%s to %s: %q", p.GPU, p.NIC, got)
 				}
 			}
@@ -79,37 +80,37 @@ func TestMachine(t *testing.T) {
 // The filters of a machine make the other pairs pale, and leave out findings.
 func TestMachineFilters(t *testing.T) {
 	l := corpus(t, "hgx-6.14-translating-no-acs")
-	b := open(t, html(t, page.Machine(l.run, l.tree)))
+	b := tab.Open(t, html(t, page.Machine(l.Run, l.Tree)))
 	lit := func(want int) {
 		t.Helper()
-		b.settle()
-		if n := b.count(".matrix .cell:not(.dim)"); n != want {
+		b.Settle()
+		if n := b.Count(".matrix .cell:not(.dim)"); n != want {
 			t.Errorf("%d pairs, want %d", n, want)
 		}
 	}
-	s := l.run.Summary
+	s := l.Run.Summary
 	if s.Direct == 0 || s.Lost == 0 {
 		t.Fatal(s)
 	}
 	lit(s.Total())
-	b.choose("#f-outcome", "lost")
+	b.Choose("#f-outcome", "lost")
 	lit(s.Lost)
-	b.has("#count", "56 of 64 pairs")
-	b.choose("#f-outcome", "")
-	b.click("#f-device")
-	b.press("mlx5_0")
-	lit(len(l.run.GPUs))
-	eval[bool](b, "(() => { const e = document.querySelector('#f-device'); e.value = ''; e.dispatchEvent(new Event('input')); return true; })()")
-	card := eval[int](b, "[...document.querySelectorAll('.card')].findIndex((c) => c.querySelector('h3').textContent.includes('(LOST)')) + 1")
-	b.click(fmt.Sprintf(".card:nth-child(%d) .filter", card))
-	n := b.count(".matrix .cell:not(.dim)")
+	b.Has("#count", "56 of 64 pairs")
+	b.Choose("#f-outcome", "")
+	b.Click("#f-device")
+	b.Press("mlx5_0")
+	lit(len(l.Run.GPUs))
+	tab.Eval[bool](b, "(() => { const e = document.querySelector('#f-device'); e.value = ''; e.dispatchEvent(new Event('input')); return true; })()")
+	card := tab.Eval[int](b, "[...document.querySelectorAll('.card')].findIndex((c) => c.querySelector('h3').textContent.includes('(LOST)')) + 1")
+	b.Click(fmt.Sprintf(".card:nth-child(%d) .filter", card))
+	n := b.Count(".matrix .cell:not(.dim)")
 	if n == 0 || n == s.Total() {
 		t.Errorf("a card leaves %d pairs", n)
 	}
-	b.click(fmt.Sprintf(".card:nth-child(%d) .filter", card))
+	b.Click(fmt.Sprintf(".card:nth-child(%d) .filter", card))
 	lit(s.Total())
 	findings := func(result string) (n int) {
-		for _, f := range l.run.Checks {
+		for _, f := range l.Run.Checks {
 			if f.Result == result {
 				n++
 			}
@@ -117,45 +118,45 @@ func TestMachineFilters(t *testing.T) {
 		return n
 	}
 	for _, result := range []string{"fail", "pass"} {
-		b.choose("#f-check", result)
-		got := eval[string](b, "document.querySelector('.checks').previousElementSibling.textContent")
+		b.Choose("#f-check", result)
+		got := tab.Eval[string](b, "document.querySelector('.checks').previousElementSibling.textContent")
 		if want := plural(findings(result), "finding"); got != want {
 			t.Errorf("%s: %s, want %s", result, got, want)
 		}
 	}
-	b.choose("#f-check", "")
-	b.click("#f-text")
-	b.press("krn-version")
-	b.settle()
-	b.has(".checks", "KRN-VERSION")
-	if n := b.count(".checks > li"); n != 1 {
+	b.Choose("#f-check", "")
+	b.Click("#f-text")
+	b.Press("krn-version")
+	b.Settle()
+	b.Has(".checks", "KRN-VERSION")
+	if n := b.Count(".checks > li"); n != 1 {
 		t.Errorf("%d findings", n)
 	}
-	b.click(".checks summary")
-	b.has(".checks details[open]", "Read:", l.run.Machine.Kernel)
+	b.Click(".checks summary")
+	b.Has(".checks details[open]", "Read:", l.Run.Machine.Kernel)
 }
 
 // The matrix is one stop of Tab, with arrow keys inside.
 func TestMachineKeyboard(t *testing.T) {
 	l := corpus(t, "hgx-6.14-translating-no-acs")
-	b := open(t, html(t, page.Machine(l.run, l.tree)))
-	eval[bool](b, "(() => { document.querySelector('.matrix .cell[tabindex=\"0\"]').focus(); return true; })()")
-	at := func() string { return eval[string](b, "document.activeElement.getAttribute('aria-label')") }
+	b := tab.Open(t, html(t, page.Machine(l.Run, l.Tree)))
+	tab.Eval[bool](b, "(() => { document.querySelector('.matrix .cell[tabindex=\"0\"]').focus(); return true; })()")
+	at := func() string { return tab.Eval[string](b, "document.activeElement.getAttribute('aria-label')") }
 	first := at()
-	b.press(kb.ArrowDown, kb.ArrowRight)
+	b.Press(kb.ArrowDown, kb.ArrowRight)
 	moved := at()
 	if first == moved {
 		t.Error("arrow keys move nothing")
 	}
-	b.press(kb.Enter)
-	b.has(".detail h3", moved[:len("0000:00:00.0")])
-	if n := b.count(".matrix .cell[tabindex='0']"); n != 1 {
+	b.Press(kb.Enter)
+	b.Has(".detail h3", moved[:len("0000:00:00.0")])
+	if n := b.Count(".matrix .cell[tabindex='0']"); n != 1 {
 		t.Errorf("%d stops of Tab", n)
 	}
-	if n := b.count(".matrix .cell[aria-pressed='true']"); n != 1 {
+	if n := b.Count(".matrix .cell[aria-pressed='true']"); n != 1 {
 		t.Errorf("%d chosen pairs", n)
 	}
-	b.press(kb.ArrowUp, kb.ArrowUp, kb.ArrowUp, kb.ArrowLeft)
+	b.Press(kb.ArrowUp, kb.ArrowUp, kb.ArrowUp, kb.ArrowLeft)
 	if back := at(); back == moved {
 		t.Error("arrow keys do not move back")
 	}
@@ -164,6 +165,6 @@ func TestMachineKeyboard(t *testing.T) {
 // A machine without a pair says so.
 func TestMachineWithoutPairs(t *testing.T) {
 	l := corpus(t, "h100-guest")
-	b := open(t, html(t, page.Machine(l.run, l.tree)))
-	b.has("main", "no pair to check", "has no pair of a GPU with memory of its own and an RDMA device", "PCI tree")
+	b := tab.Open(t, html(t, page.Machine(l.Run, l.Tree)))
+	b.Has("main", "no pair to check", "has no pair of a GPU with memory of its own and an RDMA device", "PCI tree")
 }

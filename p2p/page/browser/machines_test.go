@@ -4,66 +4,29 @@ package browser
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/internal/looktest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
-	"github.com/gpurdma/gpurdma/p2p"
-	"github.com/gpurdma/gpurdma/p2p/check"
-	"github.com/gpurdma/gpurdma/p2p/checks"
-	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/fleet"
-	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/page"
 	"github.com/gpurdma/gpurdma/p2p/result"
-	"github.com/gpurdma/gpurdma/p2p/topo"
 )
 
-// look has the run and the tree of a machine.
-type look struct {
-	run  result.Run
-	tree topo.Topology
+// corpus is a machine of p2p/testdata/machines, with names of its PCI devices, and without the checks of the process.
+func corpus(t *testing.T, name string) looktest.Look {
+	t.Helper()
+	return at(t, testenv.CorpusNamed(t, name).Tree)
 }
 
-// corpus is a machine of p2p/testdata/machines.
-func corpus(t *testing.T, name string) look {
+func at(t *testing.T, tree testenv.Tree) looktest.Look {
 	t.Helper()
-	all := testenv.Corpus(t)
-	i := slices.IndexFunc(all, func(m testenv.CorpusMachine) bool { return m.Name == name })
-	if i < 0 {
-		t.Fatalf("no machine %q in the corpus", name)
-	}
-	return at(t, all[i].Tree)
-}
-
-// at looks at a machine.
-func at(t *testing.T, tree testenv.Tree) look {
-	t.Helper()
-	m := machine.Open(tree.Write(t))
-	gpus, err1 := drivers.GPUs(m)
-	nics, err2 := drivers.NICs(m)
-	if err1 != nil || err2 != nil {
-		t.Fatal(err1, err2)
-	}
-	var pairs []p2p.Pair
-	for _, g := range gpus {
-		for _, n := range nics {
-			pairs = append(pairs, p2p.Judge(m, g, n))
-		}
-	}
-	p2p.Combine(m, pairs)
-	out := look{run: result.New(m, gpus, nics, pairs)}
-	out.run.AddFindings(checks.Run(m, check.Subject{GPUs: gpus, NICs: nics, Pairs: pairs, Skip: []string{"LIB", "LIM", "CTR"}}))
-	var errs []error
-	out.tree, errs = topo.Read(m, gpus, nics, true)
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
-	if err := out.tree.Name([]string{"testdata/pci.ids"}); err != nil {
+	l := looktest.At(t, tree, "LIB", "LIM", "CTR")
+	if err := l.Tree.Name([]string{"testdata/pci.ids"}); err != nil {
 		t.Fatal(err)
 	}
-	return out
+	return l
 }
 
 // gathering is a fleet that grows.

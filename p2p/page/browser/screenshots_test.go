@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/gpurdma/gpurdma/p2p/page/browser/tab"
 )
 
 // With GPURDMA_SCREENSHOTS=DIRECTORY the pages are written there, and pictures of them: for people to look at.
@@ -25,9 +27,9 @@ func TestScreenshots(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, how := range []string{"light", "dark", "print"} {
-			b := open(t, text, media[how])
-			b.settle()
-			png := get(b, chromedp.FullScreenshot(100))
+			b := tab.Open(t, text, tab.Media[how])
+			b.Settle()
+			png := tab.Get(b, chromedp.FullScreenshot(100))
 			if err := os.WriteFile(filepath.Join(dir, name+"-"+how+".png"), png, 0o600); err != nil {
 				t.Fatal(err)
 			}

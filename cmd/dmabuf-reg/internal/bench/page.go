@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/station"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/human"
 )
@@ -191,6 +192,9 @@ func (r *Result) facts() (list [][2]string) {
 
 // warnings are what a reader of the numbers should know.
 func (r *Result) warnings() (list []string) {
+	if l := r.Local; l.Path == station.PathDirect && l.Placement == nil && l.Memory.VRAM() {
+		list = append(list, "Whether the bytes of direct memory are in the GPU was not looked at: the driver may have moved them. --trace looks, as root.")
+	}
 	if held := r.room(); held > 0 {
 		list = append(list, fmt.Sprintf("Of write and send fewer than %d were under way beyond %s: the smaller buffer has room for no more at once; see --size.", r.Depth, bytesize.Format(held)))
 	}

@@ -21,7 +21,9 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/stationtest"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/placement"
 )
 
 func pageOf(t *testing.T, r *Result) (text string, root *html.Node) {
@@ -55,6 +57,26 @@ func textOf(n *html.Node) string {
 		}
 	}
 	return b.String()
+}
+
+// A page does not leave it at "direct" where it is not known that the bytes are in the GPU.
+func TestPlaceIsNotKnown(t *testing.T) {
+	const says = "Whether the bytes of direct memory are in the GPU was not looked at"
+	for name, c := range map[string]struct {
+		change func(*Result)
+		warns  bool
+	}{
+		"not traced":  {func(*Result) {}, true},
+		"traced":      {func(r *Result) { r.Local.Placement = &placement.Placement{} }, false},
+		"host memory": {func(r *Result) { r.Local.Path = station.Host }, false},
+		"no VRAM":     {func(r *Result) { r.Local.Memory.Kind = gpualloc.KindSystem.String() }, false},
+	} {
+		r := sampleBench()
+		c.change(r)
+		if text, _ := pageOf(t, r); strings.Contains(text, says) != c.warns {
+			t.Errorf("%s: it says so: %v", name, !c.warns)
+		}
+	}
 }
 
 // The page has every number as text, the curves as data, and what was measured where.

@@ -77,9 +77,9 @@ least --slow percent worse. With fewer than four nodes no node is named.
 
 A worker takes orders of one coordinator at a time, over mutual TLS (--tls-cert,
 --tls-key, --tls-ca), on loopback addresses, or in the clear with --plaintext. It
-measures only towards nodes of the coordinator's list, and of --allow if that is
-given, and only those that expect it. It serves until Ctrl-C, or with --once one
-coordinator.
+measures only towards nodes of the coordinator's list that expect it: over TLS each
+shows that by its certificate; in the clear they must be in a network of this
+machine, or of --allow. It serves until Ctrl-C, or with --once one coordinator.
 
 Exit status of the coordinator: 0 every pair was reached and no node is slow, 1
 something is not reached, was lost, or is slow, 2 wrong usage, 3 nothing was
@@ -155,7 +155,7 @@ func (f *params) addWorker(cmd *cobra.Command) []string {
 		flags := cmd.Flags()
 		flags.StringVar(&f.listen, "listen", "127.0.0.1:"+DefaultPort, "worker: HOST:PORT to take orders on; :PORT is all addresses of this machine")
 		flags.IntVar(&f.dataPort, "data-port", 0, "worker: TCP port of the first NIC, the second has the next one (default: any that are free)")
-		flags.StringSliceVar(&f.allow, "allow", nil, "worker: networks towards which it measures, such as 10.0.0.0/8, comma separated (default: all nodes of the coordinator's list)")
+		flags.StringSliceVar(&f.allow, "allow", nil, "worker: networks towards which it measures, such as 10.0.0.0/8, comma separated (default: with TLS all nodes of the coordinator's list; in the clear the networks of this machine)")
 		flags.BoolVar(&f.once, "once", false, "worker: end after the first coordinator")
 		cli.OnceVar(cmd, &f.NIC, "nic", "NIC", "all", "worker: RDMA devices, comma separated; all is each that has an active port")
 		cli.OnceVar(cmd, &f.GPU, "gpu", "SPEC", station.Host, "worker: memory whose bytes move: a spec that dmabuf-reg devices lists, auto, or host")

@@ -6,6 +6,7 @@ require (
 	github.com/chromedp/cdproto v0.160.1
 	github.com/chromedp/chromedp v0.23.1
 	github.com/gpurdma/gpurdma v0.0.0-00010101000000-000000000000
+	github.com/gpurdma/gpurdma/p2p/page/browser v0.0.0-00010101000000-000000000000
 )
 
 require (
@@ -33,3 +34,5 @@ require (
 )
 
 replace github.com/gpurdma/gpurdma => ../../../../..
+
+replace github.com/gpurdma/gpurdma/p2p/page/browser => ../../../../../p2p/page/browser

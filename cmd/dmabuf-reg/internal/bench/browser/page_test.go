@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/bench"
+	"github.com/gpurdma/gpurdma/p2p/page/browser/tab"
 )
 
 // object is JSON.
@@ -61,6 +62,14 @@ func result(foreign string, sizes ...int) object {
 	}
 }
 
+// drawn shows a page, and waits until its curves are drawn.
+func drawn(t *testing.T, text string, before ...chromedp.Action[chromedp.Void]) *tab.Tab {
+	t.Helper()
+	b := tab.Open(t, text, before...)
+	b.Settle()
+	return b
+}
+
 // page is the page of a run.
 func page(t *testing.T, run object) string {
 	t.Helper()
@@ -99,9 +108,9 @@ const ink = `(() => {
 	return JSON.stringify(out);
 })()`
 
-func inked(t *testing.T, b *tab) (out map[string]map[string]int) {
+func inked(t *testing.T, b *tab.Tab) (out map[string]map[string]int) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(eval[string](b, ink)), &out); err != nil {
+	if err := json.Unmarshal([]byte(tab.Eval[string](b, ink)), &out); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -109,9 +118,9 @@ func inked(t *testing.T, b *tab) (out map[string]map[string]int) {
 
 // Each plot has each curve, in light and in dark; a curve that is switched off is gone, and comes again.
 func TestCurves(t *testing.T) {
-	for how, action := range media {
+	for how, action := range tab.Media {
 		t.Run(how, func(t *testing.T) {
-			b := open(t, page(t, result("", sizes...)), action)
+			b := drawn(t, page(t, result("", sizes...)), action)
 			drawn := inked(t, b)
 			if len(drawn) != 6 {
 				t.Fatalf("%d plots", len(drawn))
@@ -124,23 +133,23 @@ func TestCurves(t *testing.T) {
 				}
 			}
 			toggle := "(() => { document.querySelector('input[name=staged]').click(); return true; })()"
-			eval[bool](b, toggle)
-			b.settle()
+			tab.Eval[bool](b, toggle)
+			b.Settle()
 			for plot, kinds := range inked(t, b) {
 				if kinds["staged"] > 20 || kinds["direct"] < 100 {
 					t.Errorf("without staged, %s: %v", plot, kinds)
 				}
 			}
-			eval[bool](b, toggle)
-			b.settle()
+			tab.Eval[bool](b, toggle)
+			b.Settle()
 			for plot, kinds := range inked(t, b) {
 				if kinds["staged"] < 100 {
 					t.Errorf("with staged again, %s: %v", plot, kinds)
 				}
 			}
 			before := drawn["write latency"]["host"]
-			eval[bool](b, "(() => { document.querySelector('input[name=tail]').click(); return true; })()")
-			b.settle()
+			tab.Eval[bool](b, "(() => { document.querySelector('input[name=tail]').click(); return true; })()")
+			b.Settle()
 			if after := inked(t, b)["write latency"]["host"]; after == before {
 				t.Error("the 99th percentile is not drawn")
 			}
@@ -150,12 +159,12 @@ func TestCurves(t *testing.T) {
 
 // The axes have round numbers, and the sizes that were measured.
 func TestAxes(t *testing.T) {
-	b := open(t, page(t, result("", sizes...)), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+	b := drawn(t, page(t, result("", sizes...)), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		// The list has each text that the page writes on a canvas.
 		_, err := cdp.Call(ctx, target, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: `window.written = []; const fill = CanvasRenderingContext2D.prototype.fillText; CanvasRenderingContext2D.prototype.fillText = function (text, ...at) { window.written.push(text); return fill.call(this, text, ...at); };`})
 		return err
 	}))
-	written := eval[[]string](b, "window.written")
+	written := tab.Eval[[]string](b, "window.written")
 	seen := map[string]bool{}
 	for _, text := range written {
 		seen[text] = true
@@ -174,54 +183,54 @@ func TestAxes(t *testing.T) {
 
 // The cursor's values are in words below the plot, and are those of the table.
 func TestReadout(t *testing.T) {
-	b := open(t, page(t, result("", sizes...)))
+	b := drawn(t, page(t, result("", sizes...)))
 	// In the middle of the plot is the fifth of nine sizes.
-	eval[bool](b, `(() => {
+	tab.Eval[bool](b, `(() => {
 		const over = document.querySelector("figure[data-op=write][data-of=bandwidth] .u-over"), r = over.getBoundingClientRect();
 		for (const type of ["mouseenter", "mousemove"]) over.dispatchEvent(new MouseEvent(type, {bubbles: true, clientX: r.left + r.width / 2, clientY: r.top + r.height / 2}));
 		return true;
 	})()`)
-	b.settle()
-	said := b.text("figure[data-op=write][data-of=bandwidth] .readout")
+	b.Settle()
+	said := b.Text("figure[data-op=write][data-of=bandwidth] .readout")
 	if !strings.HasPrefix(said, "16 KiB: direct ") || !strings.Contains(said, "; staged ") || !strings.Contains(said, " to ") {
 		t.Errorf("%q", said)
 	}
-	if other := b.text("figure[data-op=read][data-of=latency] .readout"); !strings.HasPrefix(other, "16 KiB: direct ") {
+	if other := b.Text("figure[data-op=read][data-of=latency] .readout"); !strings.HasPrefix(other, "16 KiB: direct ") {
 		t.Errorf("the other plots do not follow: %q", other)
 	}
 }
 
 // A narrow window has the plots one below the other, and nothing wider than it but the table in its own frame.
 func TestNarrow(t *testing.T) {
-	b := open(t, page(t, result("", sizes...)), chromedp.EmulateViewport(360, 800))
-	if wide := eval[float64](b, "document.documentElement.scrollWidth"); wide > 360 {
+	b := drawn(t, page(t, result("", sizes...)), chromedp.EmulateViewport(360, 800))
+	if wide := tab.Eval[float64](b, "document.documentElement.scrollWidth"); wide > 360 {
 		t.Errorf("%v pixels wide", wide)
 	}
-	if n := eval[float64](b, "document.querySelector('.u-wrap').clientWidth"); n > 360 || n < 200 {
+	if n := tab.Eval[float64](b, "document.querySelector('.u-wrap').clientWidth"); n > 360 || n < 200 {
 		t.Errorf("a plot is %v pixels wide", n)
 	}
 }
 
 // One size, and numbers that no logarithm has, are drawn as far as they can be.
 func TestFewPoints(t *testing.T) {
-	b := open(t, page(t, result("", 4096)))
-	if n := eval[string](b, "document.documentElement.dataset.drawn"); n != "6" {
+	b := drawn(t, page(t, result("", 4096)))
+	if n := tab.Eval[string](b, "document.documentElement.dataset.drawn"); n != "6" {
 		t.Errorf("%s plots", n)
 	}
 	run := result("", sizes...)
 	for _, p := range run["points"].([]object) {
 		p["bandwidth"].(object)["bytes_per_s"] = object{"median": 0, "low": 0, "high": 0}
 	}
-	b = open(t, page(t, run))
-	if n := eval[string](b, "document.documentElement.dataset.drawn"); n != "3" || b.text("figure[data-of=bandwidth] .readout") != "Nothing was measured." {
-		t.Errorf("%s plots, %q", n, b.text("figure[data-of=bandwidth] .readout"))
+	b = drawn(t, page(t, run))
+	if n := tab.Eval[string](b, "document.documentElement.dataset.drawn"); n != "3" || b.Text("figure[data-of=bandwidth] .readout") != "Nothing was measured." {
+		t.Errorf("%s plots, %q", n, b.Text("figure[data-of=bandwidth] .readout"))
 	}
 	run = result("", sizes...)
 	first := run["points"].([]object)[0] // of one curve one point is missing
 	first["bandwidth"].(object)["bytes_per_s"] = object{"median": 0, "low": 0, "high": 0}
 	first["latency"].(object)["p25_ns"] = 0
-	b = open(t, page(t, run))
-	if n := eval[string](b, "document.documentElement.dataset.drawn"); n != "6" {
+	b = drawn(t, page(t, run))
+	if n := tab.Eval[string](b, "document.documentElement.dataset.drawn"); n != "6" {
 		t.Errorf("%s plots", n)
 	}
 	for plot, kinds := range inked(t, b) {
@@ -230,12 +239,12 @@ func TestFewPoints(t *testing.T) {
 		}
 	}
 	delete(run, "points")
-	b = open(t, page(t, run))
-	if n := eval[string](b, "document.documentElement.dataset.drawn"); n != "0" || !strings.Contains(b.text("main"), "Nothing was measured.") {
-		t.Errorf("%s plots, %q", n, b.text("main"))
+	b = drawn(t, page(t, run))
+	if n := tab.Eval[string](b, "document.documentElement.dataset.drawn"); n != "0" || !strings.Contains(b.Text("main"), "Nothing was measured.") {
+		t.Errorf("%s plots, %q", n, b.Text("main"))
 	}
 	most := result("", 1, math.MaxInt32)
-	if n := eval[string](open(t, page(t, most)), "document.documentElement.dataset.drawn"); n != "6" {
+	if n := tab.Eval[string](drawn(t, page(t, most)), "document.documentElement.dataset.drawn"); n != "6" {
 		t.Errorf("%s plots", n)
 	}
 }
@@ -247,17 +256,17 @@ func TestHostile(t *testing.T) {
 		"</style><style>*{display:none}", "</title><script>document.title='owned'</script>", "{{.Data}}", "\u2028document.title='owned'", "<iframe src='http://127.0.0.1:1/'>", "<base href='http://127.0.0.1:1/'>",
 		strings.Repeat("M", 5000),
 	} {
-		b := open(t, page(t, result(text, sizes...)))
-		if title := eval[string](b, "document.title"); title == "owned" {
+		b := drawn(t, page(t, result(text, sizes...)))
+		if title := tab.Eval[string](b, "document.title"); title == "owned" {
 			t.Errorf("%.40q ran", text)
 		}
-		if n := eval[string](b, "document.documentElement.dataset.drawn"); n != "6" {
+		if n := tab.Eval[string](b, "document.documentElement.dataset.drawn"); n != "6" {
 			t.Errorf("%.40q: %s plots", text, n)
 		}
-		if wide := eval[float64](b, "document.documentElement.scrollWidth - innerWidth"); wide > 0 {
+		if wide := tab.Eval[float64](b, "document.documentElement.scrollWidth - innerWidth"); wide > 0 {
 			t.Errorf("%.40q makes the page %v pixels too wide", text, wide)
 		}
-		if shown := b.text("dl"); len(text) < 1000 && !strings.Contains(shown, strings.Join(strings.Fields(text), " ")) {
+		if shown := b.Text("dl"); len(text) < 1000 && !strings.Contains(shown, strings.Join(strings.Fields(text), " ")) {
 			t.Errorf("%.40q is not shown: %s", text, shown)
 		}
 	}
@@ -266,16 +275,13 @@ func TestHostile(t *testing.T) {
 // The policy of the page keeps a script that does not belong to it from running.
 func TestPolicy(t *testing.T) {
 	text := strings.Replace(page(t, result("", sizes...)), "</main>", "</main><script>document.title='owned'</script>", 1)
-	b := open(t, text)
-	if title := eval[string](b, "document.title"); title == "owned" {
+	b := drawn(t, text)
+	if title := tab.Eval[string](b, "document.title"); title == "owned" {
 		t.Error("a foreign script ran")
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.mistakes) != 1 || !strings.Contains(b.mistakes[0], "Content Security Policy") {
-		t.Errorf("%q", b.mistakes)
+	if mistakes := b.Mistakes(); len(mistakes) != 1 || !strings.Contains(mistakes[0], "Content Security Policy") {
+		t.Errorf("%q", mistakes)
 	}
-	b.mistakes = nil
 }
 
 // With GPURDMA_SCREENSHOTS=DIRECTORY the page is written there, and pictures of it: for people to look at.
@@ -288,12 +294,9 @@ func TestScreenshots(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "bench.html"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for how, action := range media {
-		b := open(t, text, action)
-		png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
-		if err != nil {
-			t.Fatal(err)
-		}
+	for how, action := range tab.Media {
+		b := drawn(t, text, action)
+		png := tab.Get(b, chromedp.FullScreenshot(100))
 		if err := os.WriteFile(filepath.Join(dir, "bench-"+how+".png"), png, 0o600); err != nil {
 			t.Fatal(err)
 		}
