@@ -164,7 +164,8 @@ fi
 # Most of the time goes into the C code that Cython writes; Debug does not optimize it.
 [ "$part" != pyverbs ] || options+=(-DCMAKE_BUILD_TYPE=Debug)
 # The build type of rdma-core itself: with -O3 GCC 12 warns of cxgb4 without reason, and a warning is an error here.
-[ "$part" != check ] || options+=(-GNinja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DIOCTL_MODE=both -DENABLE_STATIC=1 -DENABLE_WERROR=1)
+# check-build links programs with the libraries, which find each other by the paths in them.
+[ "$part" != check ] || options+=(-GNinja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_SKIP_RPATH=0 -DIOCTL_MODE=both -DENABLE_STATIC=1 -DENABLE_WERROR=1)
 run "configure" configure "${options[@]}" || fail "rdma-core $exact can not be configured here"
 
 if [ "$part" = check ]; then
