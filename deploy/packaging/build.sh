@@ -33,6 +33,10 @@ if [ "$arch" != "$host" ]; then
 	command -v "$cc" >/dev/null || fail "$cc is missing, which links the programs for $arch: run testbed/setup.sh packages"
 fi
 
+case $out in # the programs are of two modules
+/*) ;;
+*) out=$PWD/$out ;;
+esac
 work=$out/.work-$arch
 rm -rf "$work"
 export PKG_PROGRAMS=$work/bin PKG_FILES=$work/files
@@ -46,6 +50,9 @@ for name in p2pcheck dmabuf-reg; do
 	(cd deploy && CGO_ENABLED=0 "$GO" build -trimpath -buildvcs=false -o "$work/copyright" ./cmd/copyright)
 	GOOS=linux GOARCH=$arch CGO_ENABLED=1 "$work/copyright" -o "$PKG_FILES/$name.copyright" -spdx "$PKG_FILES/$name.spdx" "./cmd/$name"
 done
+# What p2pcheck-health.sh and the TaskProlog of Slurm call. It has no module that p2pcheck has not: a test compares.
+(cd deploy && GOOS=linux GOARCH=$arch CGO_ENABLED=1 CC=$cc "$GO" build -trimpath -buildvcs=false -buildmode=pie \
+	-ldflags "$GO_LDFLAGS" -o "$PKG_PROGRAMS/slurm-p2p" ./cmd/slurm-p2p)
 # The agent is p2pcheck, and has nothing linked.
 cat >"$PKG_FILES/p2pcheck-agent.copyright" <<-COPYRIGHT
 	Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
@@ -63,7 +70,7 @@ gzip -9n "$PKG_FILES"/man/man1/*.1
 
 # The newest glibc that a program of the package needs a symbol of. There is no other library:
 # what is not linked is loaded when it is used.
-PKG_GLIBC=$(for name in p2pcheck dmabuf-reg; do
+PKG_GLIBC=$(for name in p2pcheck slurm-p2p dmabuf-reg; do
 	needed=$(readelf -dW "$PKG_PROGRAMS/$name" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
 	for lib in $needed; do
 		case $lib in
@@ -76,8 +83,8 @@ done | sed 's/@GLIBC_//' | sort -V | tail -n 1)
 export PKG_GLIBC
 
 # Programs are elsewhere than where an administrator puts them by hand.
-for file in deploy/slurm/p2pcheck-health.sh deploy/node-problem-detector/p2pcheck{-worse.sh,-worse.json,.json}; do
-	sed 's#/usr/local/bin/p2pcheck-worse\.sh#/usr/lib/p2pcheck/p2pcheck-worse.sh#; s#/usr/local/bin/p2pcheck\b#/usr/bin/p2pcheck#' \
+for file in deploy/slurm/p2pcheck-{health,task-prolog}.sh deploy/node-problem-detector/p2pcheck{-worse.sh,-worse.json,.json}; do
+	sed 's#/usr/local/bin/p2pcheck-worse\.sh#/usr/lib/p2pcheck/p2pcheck-worse.sh#; s#/usr/local/bin/p2pcheck\b#/usr/bin/p2pcheck#; s#/usr/local/bin/slurm-p2p\b#/usr/lib/p2pcheck/slurm-p2p#' \
 		"$file" >"$PKG_FILES/$(basename "$file")"
 done
 

@@ -83,6 +83,10 @@ func TestDebLife(t *testing.T) {
 			if out := must(t, inRoot(t, root, "env", "P2PCHECK_DRYRUN=1", "/usr/lib/p2pcheck/p2pcheck-health.sh")); !strings.Contains(out, "no GPU") {
 				t.Errorf("the health check for Slurm found no answer of p2pcheck: %s", out)
 			}
+			// The TaskProlog finds slurm-p2p, which finds no plan.
+			if out := must(t, inRoot(t, root, "/usr/lib/p2pcheck/p2pcheck-task-prolog.sh")); !strings.HasPrefix(out, "export GPURDMA_NO_NICS=no plan: ") {
+				t.Errorf("the TaskProlog prints %s", out)
+			}
 			must(t, inRoot(t, root, append([]string{"dpkg", "--remove"}, names...)...))
 			for name, stays := range map[string]bool{"etc/p2pcheck.conf": true, "var/lib/p2pcheck": true, "usr/bin/p2pcheck": false} {
 				if _, err := os.Stat(filepath.Join(root, name)); (err == nil) != stays {
