@@ -38,3 +38,5 @@
 // dmabuf.ErrLimit: the kernel's own answer to too much memory is often the OOM
 // killer. [Options.Force] lets the kernel answer, except for descriptors.
 package gpualloc
+
+// Each backend has a file, which registers it. To add one, write a file, or a package if it loads a vendor's library.

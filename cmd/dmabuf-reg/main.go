@@ -2,9 +2,6 @@
 
 //go:build !manual
 
-// Command dmabuf-reg allocates GPU and system memory, exports it as a dma-buf,
-// registers it with an RDMA NIC, moves bytes in and out of it and checks every
-// one.
 package main
 
 import (

@@ -29,3 +29,5 @@
 // leaves an ID that can only be closed. The kernel needs the module
 // rdma_ucm, and the user the right to open /dev/infiniband/rdma_cm.
 package cm
+
+// To add a call of librdmacm, change library.go and its two versions; to explain another rejection, change reason.go.

@@ -17,3 +17,5 @@
 // ib_user_ioctl_cmds.h, ib_user_ioctl_verbs.h, ib_user_verbs.h. The ioctl ABI
 // needs Linux 4.20, GET_CONTEXT through it 5.7, REG_DMABUF_MR 5.12.
 package uverbs
+
+// An abi_*.go has what a header of the kernel's has. To add a method of the kernel's, write its request as those in mr.go are.

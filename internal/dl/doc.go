@@ -7,6 +7,8 @@
 // A library once loaded stays: those that this module loads (libibverbs and
 // its providers) do not survive being unloaded. Without cgo every library is
 // [ErrNotBuilt].
+//
+// Change dl_cgo.go to load in another way, and error.go to explain another failure.
 package dl
 
 import "errors"

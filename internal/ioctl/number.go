@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ioctl computes ioctl request numbers and carries requests to the
-// kernel, or to a script in tests.
 package ioctl
 
 // The request layout of include/uapi/asm-generic/ioctl.h, which x86, arm64,

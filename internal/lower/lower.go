@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lower makes work requests of transfers between layouts: it cuts the windows of
-// both sides into pieces that one key covers, under the limits of a queue pair.
 package lower
 
 import (

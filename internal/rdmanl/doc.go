@@ -5,4 +5,6 @@
 // all processes. Tests look for leaks with it, and an MR finds its number.
 //
 // Source: include/uapi/rdma/rdma_netlink.h, drivers/infiniband/core/nldev.c.
+//
+// To ask for another resource, change resource.go.
 package rdmanl

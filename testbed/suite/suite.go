@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package suite keeps the results of tests that ran in a guest, checks them
-// against the list of those that must run, and reads shell tests.
 package suite
 
 import (

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vm boots the nodes of a machine under QEMU, runs commands in them
-// and watches their kernels.
 package vm
 
 import (

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vendor is what the vendors' runtimes have in common: undoing, views
-// that copy, room for descriptors, the size of a BAR.
 package vendor
 
 import (

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command downloads keeps the list of what set-up has downloaded, in build/manifest.json.
-// Set-up's scripts call it; `make versions` prints the list.
 package main
 
 import (
