@@ -235,7 +235,7 @@ func trafficKinds(opt options, ops, what []string) (list []*compared, err error)
 
 // placed has the latency of READs over rxe twice, the second time with the kernel's worker
 // beside the client, where that can be had. Elsewhere it falls asleep about as long after
-// it has told of a completion as a client takes to post its next READ, and who is in time
+// it has reported a completion as a client takes to post its next READ. A client that posts in time
 // saves a third of the latency: docs/bench.md.
 func placed(list []*compared, cannot error) (all []*compared) {
 	for _, c := range list {

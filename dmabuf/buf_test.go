@@ -382,7 +382,7 @@ func TestReceiveRefusesOtherDescriptors(t *testing.T) {
 	}
 }
 
-// A Buf that is sent twice and closed meanwhile must not lock anybody up.
+// A Buf that is sent twice and closed meanwhile must not block a caller for ever.
 func TestSendTwiceWhileClosing(t *testing.T) {
 	for range 200 {
 		b := fakeBuf(t, 1)

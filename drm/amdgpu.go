@@ -42,7 +42,7 @@ const (
 type AmdgpuHeap struct {
 	Size    int64 // bytes
 	Usable  int64 // of these, what buffers can have
-	Used    int64 // by everybody
+	Used    int64 // by all processes
 	Largest int64 // buffer, in theory
 }
 

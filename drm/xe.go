@@ -21,7 +21,7 @@ const (
 	XeNeedsVisibleVRAM uint32 = 1 << 2 // DRM_XE_GEM_CREATE_FLAG_NEEDS_VISIBLE_VRAM: in VRAM, then where CPUs reach it
 )
 
-// XeCaching is how CPUs cache a buffer. What can be in VRAM must be
+// XeCaching is how CPUs cache a buffer. A buffer that can be in VRAM must be
 // write-combined.
 type XeCaching uint16
 

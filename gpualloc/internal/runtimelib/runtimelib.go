@@ -68,7 +68,7 @@ func (s Spec) correct() string {
 	return s.Env + " names it: correct or unset that variable"
 }
 
-// notInstalled says in fewer words what everybody knows of a missing library.
+// notInstalled says in fewer words that a library is missing.
 type notInstalled struct{ is dmabuf.Error }
 
 func (e *notInstalled) Error() string {

@@ -105,7 +105,7 @@ func (o options) items(ctx context.Context, command string, args []string) ([]do
 		i, err := downloads.SourceFile(ctx, o.lists, o.purpose, o.name, o.version, args[0])
 		return []downloads.Item{i}, err
 	case "host":
-		// What an older version of this program has written is written anew.
+		// A list that an older version of this program has written is written anew.
 		old, _ := downloads.Read(o.output)
 		var debs []string
 		if o.debs != "" {
