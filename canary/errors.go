@@ -52,6 +52,7 @@ type TransferError struct {
 	Err    error // *ibvfd.WCError for an error completion, ErrStalled, or a failure to post
 }
 
+// Error says which transfer failed, where, on which NIC, and what to change, if that is known.
 func (e *TransferError) Error() string {
 	s := fmt.Sprintf("%s of %d bytes at offset %#x on %s (rkey %#x): %v", e.Op, e.Length, e.Offset, e.NIC, e.RKey, e.Err)
 	if e.Remedy != "" {
@@ -72,6 +73,7 @@ type AcceptedError struct {
 	Err   error  // the completion that came instead of a remote access error, nil for success
 }
 
+// Error says which access was carried out, or in which other error than a remote access error it ended.
 func (e *AcceptedError) Error() string {
 	s := fmt.Sprintf("%s at %s with the key of an MR over %s ", e.Op, e.Range, e.MR)
 	if e.Err == nil {

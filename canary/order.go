@@ -33,6 +33,7 @@ type Ordering struct {
 	Offset int64 // of the first byte that was missing, in the buffer
 }
 
+// String says how many flags arrived before their data.
 func (o Ordering) String() string {
 	if o.Early == 0 {
 		return fmt.Sprintf("%d flags, none before its data", o.Rounds)

@@ -59,6 +59,7 @@ func Loggable(line string) bool {
 // FaultAddress matches the address in a fault of an IOMMU: Intel's (DMAR), AMD's, Arm's (SMMU).
 var FaultAddress = regexp.MustCompile(`(?:fault addr |address=|iova: )(0x[0-9a-f]+)`)
 
+// PCIAddress matches the address of a PCI function in the kernel's log, with a domain or without one.
 var PCIAddress = regexp.MustCompile(`(?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]`)
 
 // XidDevice is how NVIDIA's driver writes a GPU: without a function.

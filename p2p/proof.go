@@ -32,6 +32,7 @@ const (
 
 var rungNames = [rungs]string{"allocated", "exported", "registered", "placed", "route", "written", "read", "ordered", "released"}
 
+// String names the rung, as the JSON document does.
 func (r Rung) String() string {
 	if r < 0 || r >= rungs {
 		return "invalid"

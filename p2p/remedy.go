@@ -309,6 +309,8 @@ func (p Pair) Opens() bool {
 	return p.Remedy != nil && strings.HasPrefix(p.Remedy.Command, OpenParameter)
 }
 
+// OpenParameter is how a remedy begins that opens ports: a parameter of the kernel, which removes the ACS redirection
+// of the ports that it lists.
 const OpenParameter = "pci=disable_acs_redir="
 
 // otherKernel tries the same kernel with other options, then the newest one

@@ -20,6 +20,7 @@ const (
 
 var resultNames = []string{"unknown", "skip", "pass", "warn", "fail"}
 
+// String names the result, as the JSON document does.
 func (r Result) String() string {
 	if r < 0 || int(r) >= len(resultNames) {
 		return fmt.Sprintf("invalid (%d)", int(r))

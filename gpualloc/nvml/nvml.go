@@ -27,6 +27,7 @@ type Error struct {
 	Text string // nvmlErrorString
 }
 
+// Error is NVML's text with its number.
 func (e *Error) Error() string { return fmt.Sprintf("%s (NVML %d)", e.Text, e.Code) }
 
 // GPU is one GPU.

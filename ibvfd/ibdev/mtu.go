@@ -13,10 +13,12 @@ func MTUBytes(enum int) int {
 	return 128 << enum
 }
 
+// MTUEnum is the largest enum ibv_mtu of at most so many bytes; 0 if there is none.
 func MTUEnum(bytes int) int {
 	return min(max(bits.Len(uint(bytes))-8, 0), MTUMax)
 }
 
+// The least and the greatest enum ibv_mtu: 256 and 4096 bytes.
 const (
 	MTUMin = 1
 	MTUMax = 5

@@ -25,6 +25,7 @@ const (
 
 var stateNames = []string{"unknown", "holds", "costs", "not asked", "breaks"}
 
+// String names the state.
 func (s State) String() string {
 	if s < 0 || int(s) >= len(stateNames) {
 		return fmt.Sprintf("invalid (%d)", int(s))
@@ -42,6 +43,7 @@ type Evidence struct {
 	Value string
 }
 
+// String is the file and its value, or the file alone.
 func (e Evidence) String() string {
 	if e.Value == "" {
 		return e.File

@@ -41,6 +41,7 @@ var questions = [Links]string{
 	"a live proof has shown it",
 }
 
+// String names the link, as the JSON document does.
 func (l Link) String() string {
 	if l < 0 || l >= Links {
 		return fmt.Sprintf("invalid (%d)", int(l))

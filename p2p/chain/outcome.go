@@ -22,6 +22,7 @@ const (
 
 var outcomeNames = []string{"unknown", "direct", "staged", "refused", "lost", "broken"}
 
+// String names the outcome, as the JSON document does.
 func (o Outcome) String() string {
 	if o < 0 || int(o) >= len(outcomeNames) {
 		return fmt.Sprintf("invalid (%d)", int(o))

@@ -55,6 +55,7 @@ const (
 
 var classNames = []string{"unknown", "amdgpu", "xe", "i915", "nvidia", "nvidia-coherent", "vfio", "system", "staged", "habanalabs"}
 
+// String names the class of exporter in words.
 func (c Class) String() string {
 	if c < 0 || int(c) >= len(classNames) {
 		return fmt.Sprintf("invalid (%d)", int(c))

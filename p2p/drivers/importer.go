@@ -23,6 +23,7 @@ const (
 	NoImporter              // the driver imports no dma-bufs
 )
 
+// String names the kind of importer in words.
 func (k Kind) String() string {
 	switch k {
 	case KindUnknown:

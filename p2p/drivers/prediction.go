@@ -27,6 +27,7 @@ const (
 	AddressIOVA
 )
 
+// String names the kind of address in words.
 func (a Address) String() string {
 	switch a {
 	case AddressUnknown:

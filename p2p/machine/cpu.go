@@ -47,6 +47,7 @@ func (c CPU) PassThrough() string {
 	return PassThrough
 }
 
+// String is the vendor and the family, or says that the processor is not known.
 func (c CPU) String() string {
 	switch {
 	case c.Vendor == "" && !c.Known:

@@ -44,6 +44,7 @@ type Function struct {
 	MaxSpeed, MaxWidth string
 }
 
+// PortUpstream is the Function.Port of a switch's port towards the root complex.
 const PortUpstream = "upstream port"
 
 var portNames = map[pci.Port]string{

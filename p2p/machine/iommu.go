@@ -13,9 +13,9 @@ import (
 type translation int
 
 const (
-	TranslationUnknown translation = iota
-	Translated                     // an IOMMU makes IOVAs
-	Untranslated
+	TranslationUnknown translation = iota // the IOMMU's files could not be read
+	Translated                            // an IOMMU makes IOVAs
+	Untranslated                          // addresses are physical ones
 )
 
 // TranslationOf reads how the IOMMU treats a function. The answer is unknown if the

@@ -65,6 +65,7 @@ func (v Version) Cmp(w Version) int {
 	return v.Minor - w.Minor
 }
 
+// String is the series, such as 6.12.
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
 
 // ParseVersion reads the first two numbers of a release; zero if there are none.

@@ -58,6 +58,7 @@ func lanes(s string) (int, bool) {
 	return n, err == nil && n > 0 && n <= 64
 }
 
+// String is the speed and the width, and what the link could have if that is more.
 func (s LinkState) String() string {
 	text := fmt.Sprintf("%g GT/s x%d", s.Speed, s.Width)
 	if s.Speed < s.MaxSpeed || s.Width < s.MaxWidth {

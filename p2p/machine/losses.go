@@ -36,6 +36,7 @@ type Count struct {
 	N    uint64
 }
 
+// String is the counter's name and its value.
 func (c Count) String() string { return c.Name + " " + strconv.FormatUint(c.N, 10) }
 
 // Losses reads the loss counters that a port has. bad is the first one that cannot

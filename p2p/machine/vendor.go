@@ -8,6 +8,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
+// Vendors of host bridges of which the kernel trusts some, by their PCI IDs.
 const (
 	VendorIntel  = 0x8086
 	VendorGoogle = 0x1ae0
@@ -23,6 +24,7 @@ const (
 	DirectDriver   = "mlx5_ib"
 )
 
+// Vendors of root ports: NVIDIA, and Ampere Computing, which makes the Altra processors.
 const (
 	VendorNVIDIA = 0x10de
 	Ampere       = 0x1def

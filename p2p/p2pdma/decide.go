@@ -27,6 +27,7 @@ const (
 	MapThroughHostBridge         // PCI_P2PDMA_MAP_THRU_HOST_BRIDGE
 )
 
+// String names the map type in words.
 func (t MapType) String() string {
 	switch t {
 	case MapUnknown:
@@ -49,6 +50,7 @@ type Redirect struct {
 	Bits pci.ACSBits // the bits that redirect
 }
 
+// String has the port and the bits that redirect.
 func (r Redirect) String() string { return fmt.Sprintf("ACS redirect at %v (%v)", r.PCI, r.Bits) }
 
 // RedirectsRequests reports a port that redirects what the client sends. A port redirects what it receives

@@ -17,6 +17,7 @@ const (
 	No
 )
 
+// String is yes, no or unknown.
 func (t Tri) String() string {
 	switch t {
 	case Yes:

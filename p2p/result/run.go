@@ -135,6 +135,7 @@ func (r *Run) AddFindings(all []check.Finding) {
 	r.Tally = TallyOf(r.Checks)
 }
 
+// String has the kernel, the processor and the kernel's configuration, and a line for each note.
 func (m Host) String() string {
 	kernel := "kernel unknown"
 	if m.Kernel != "" {
@@ -147,6 +148,7 @@ func (m Host) String() string {
 	return text
 }
 
+// String is the process's number, and its name if that is known.
 func (p Process) String() string {
 	if p.Name == "" {
 		return fmt.Sprintf("process %d", p.PID)

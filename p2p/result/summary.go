@@ -46,6 +46,7 @@ func (s *Summary) add(p Pair) {
 	}
 }
 
+// String counts the pairs of each outcome.
 func (s Summary) String() string {
 	text := human.Plural(s.Total(), "pair") + ": " + s.Counts()
 	if s.Outside > 0 {

@@ -44,6 +44,7 @@ func (t Tally) status() int {
 	return StatusGood
 }
 
+// String counts the checks of each status.
 func (t Tally) String() string {
 	return fmt.Sprintf("%d checks: %d fail, %d unknown, %d warn, %d pass, %d do not apply", t.Fail+t.Unknown+t.Warn+t.Pass+t.Skip, t.Fail, t.Unknown, t.Warn, t.Pass, t.Skip)
 }

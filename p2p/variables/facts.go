@@ -58,6 +58,7 @@ const (
 
 var vendorNames = []string{"another vendor", "NVIDIA", "AMD", "Intel"}
 
+// String names the vendor.
 func (v Vendor) String() string { return name(vendorNames, int(v)) }
 
 func name(names []string, n int) string {
@@ -158,6 +159,7 @@ const (
 
 var distanceNames = []string{"unknown", "none", "LOC", "PIX", "PXB", "P2C", "PHB", "SYS"}
 
+// String names the distance.
 func (d Distance) String() string { return name(distanceNames, int(d)) }
 
 // ParseDistance reads a letter as NCCL writes it; DistanceUnknown if it is none.

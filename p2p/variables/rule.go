@@ -45,6 +45,7 @@ const (
 
 var resultNames = []string{"unknown", "pass", "warn", "fail"}
 
+// String names the result.
 func (r Result) String() string { return name(resultNames, int(r)) }
 
 // verdict is a rule's answer. The zero value is none.

@@ -16,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
+// AMD are the checks of AMD's GPUs and of amdgpu.
 var AMD = []check.Check{
 	{ID: "AMD-LARGEBAR", Title: "The CPU sees all of the GPU's memory", Worst: p2p.ResultFail, Run: largeBAR, Links: []chain.Link{chain.Library},
 		Expect: "mem_info_vis_vram_total equal to mem_info_vram_total", Why: "amdgpu exports to a peer only memory that the BAR shows, and KFD sets its large-BAR flag only if the BAR shows all of it.",

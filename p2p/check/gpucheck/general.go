@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
+// General are the checks of GPUs of any vendor (GPU).
 var General = []check.Check{
 	{ID: "GPU-DRIVER", Title: "Each GPU has a driver whose rules are known", Worst: p2p.ResultFail, Run: gpuDriver, Links: []chain.Link{chain.Route, chain.Attach},
 		Expect: "a driver that exports memory", Why: "Without a driver nothing exports the GPU's memory. A driver from outside the kernel has its own rules, and the kernel's version does not tell them.",

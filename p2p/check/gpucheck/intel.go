@@ -16,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
+// Intel are the checks of Intel's GPUs, and of i915 and xe.
 var Intel = []check.Check{
 	{ID: "INTEL-I915", Title: "No GPU is driven by i915", Worst: p2p.ResultFail, Run: i915, Links: []chain.Link{chain.Attach},
 		Expect: "xe", Why: "i915 moves every buffer to system memory before it is exported, by design.",
@@ -97,6 +98,7 @@ func xeBAR(l *check.Look) {
 	}
 }
 
+// Others are the checks of what exports memory beside GPUs: other vendors' accelerators, and vfio-pci.
 var Others = []check.Check{
 	{ID: "HABANA", Title: "Habana's driver accepts the NIC", Worst: p2p.ResultFail, Run: habana, Links: []chain.Link{chain.Attach, chain.Decision},
 		Expect: "a pair that the kernel supports", Why: "The driver asks the kernel about the pair when the NIC attaches. If the kernel does not allow it, the driver answers EPERM when the NIC maps the buffer.",

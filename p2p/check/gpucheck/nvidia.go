@@ -20,6 +20,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
+// NVIDIA are the checks of NVIDIA's GPUs and of its driver (NV).
 var NVIDIA = []check.Check{
 	{ID: "NV-MODTYPE", Title: "The open kernel modules are loaded", Worst: p2p.ResultFail, Run: nvidiaModule, Links: []chain.Link{chain.Route},
 		Expect: "“Open Kernel Module”", Why: "Only the open modules export dma-bufs.",

@@ -22,6 +22,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
+// Containers are the checks of what a container has (CTR, K8S).
 var Containers = []check.Check{
 	{ID: "CTR-LIBS", Title: "libibverbs has a provider for the NIC", Worst: p2p.ResultWarn, Run: providers,
 		Expect: "a provider of each NIC's driver, of libibverbs' own version", Why: "Without a provider for the NIC libibverbs finds no device. Images of containers often have no provider. libibverbs loads only providers that have the number of its private interface in their names.",
@@ -198,6 +199,7 @@ func pcieRoots(l *check.Look) {
 	}
 }
 
+// Guest are the checks of guests and of virtual functions (VM, VF).
 var Guest = []check.Check{
 	{ID: "VM-FLAT", Title: "The guest sees switches", Worst: p2p.ResultWarn, Run: flat, Links: []chain.Link{chain.Fabric},
 		Expect: "GPU and NIC below a common bridge", Why: "A hypervisor that puts each device on a root port of its own makes libraries believe that all are far apart: they do not use GPUDirect.",

@@ -16,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
+// Environment are the checks of what this program may see (ENV).
 var Environment = []check.Check{
 	{ID: "ENV-CFGSPACE", Title: "All of the configuration space can be read", Worst: p2p.ResultFail, Run: configSpace, Links: []chain.Link{chain.Decision, chain.Fabric},
 		Expect: "all bytes of each GPU, NIC and port", Why: "The registers of ACS, translation and link control lie behind the first 64 bytes. The kernel shows a process without CAP_SYS_ADMIN in the first user namespace only those 64.",

@@ -17,6 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
+// Kernel are the checks of the kernel and its configuration (KRN).
 var Kernel = []check.Check{
 	{ID: "KRN-VERSION", Title: "The kernel is new enough", Worst: p2p.ResultFail, Run: kernelVersion, Links: []chain.Link{chain.Route, chain.Attach},
 		Expect: "5.12 or later; 7.2 or later where a GPU that moves its buffers meets a NIC that pins",

@@ -20,6 +20,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
+// Limits are the checks of limits, such as that of locked memory (LIM).
 var Limits = []check.Check{
 	{ID: "LIM-MEMLOCK", Title: "Memory may be locked", Worst: p2p.ResultFail, Run: memlock,
 		Expect: "unlimited, or CAP_IPC_LOCK", Why: "Registered memory is locked and counts against RLIMIT_MEMLOCK, 8 MiB by default: beyond it registrations and completion queues fail with ENOMEM. In a container CAP_IPC_LOCK has no effect for a user that is not root, and none for any user in another user namespace than the first.",

@@ -18,6 +18,7 @@ import (
 // documented is where the rules of variables are.
 const documented = "p2p/variables: each variable has its source"
 
+// Libraries are the checks of communication libraries and their variables (LIB).
 var Libraries = []check.Check{
 	{ID: "LIB-MOVENOTIFY", Title: "Libraries find the options that they look for", Worst: p2p.ResultWarn, Run: searched,
 		Expect: machine.ConfigMoveNotify + "=y and " + machine.ConfigP2PDMA + "=y in /boot/config-RELEASE, or RCCL_FORCE_ENABLE_DMABUF=1", Why: "RCCL, UCX, libfabric and perftest look for these lines before they use dma-bufs on AMD GPUs; perftest, and older RCCL and UCX, in /boot/config-RELEASE alone. Linux 7.2 no longer has the option for moves, and so they do not find it.",

@@ -10,6 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 )
 
+// Network are the checks of ports, GIDs and the network behind them (NET).
 var Network = []check.Check{
 	{ID: "NET-GID", Title: "There is a GID for RoCE v2 and IPv4", Worst: p2p.ResultFail, Run: gid,
 		Expect: "a GID of type RoCE v2 with an IPv4 address", Why: "Programs connect by a GID. Most take one of RoCE v2 with an IPv4 address, and fail, or choose one that is not routed, where there is none.",

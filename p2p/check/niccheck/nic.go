@@ -20,6 +20,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
+// NIC are the checks of RDMA devices and their drivers (NIC).
 var NIC = []check.Check{
 	{ID: "NIC-PRESENT", Title: "There is an RDMA device", Worst: p2p.ResultFail, Run: nicPresent,
 		Expect: "a device in /sys/class/infiniband, of each NIC that can have one", Why: "Without its RDMA driver a network card has no RDMA device.",

@@ -19,6 +19,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
+// Decision are the checks of what the kernel and the drivers decide about a pair (P2P).
 var Decision = []check.Check{
 	{ID: "P2P-VERDICT", Title: "The kernel lets the NIC reach the GPU", Worst: p2p.ResultFail, Run: verdict, Links: []chain.Link{chain.Decision, chain.Fabric},
 		Expect: "bus address, or through the host bridge", Why: "amdgpu, xe and vfio-pci follow this decision. NVIDIA's driver does not ask for it, but the hardware may still not route traffic that the kernel would refuse.",

@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
+// Proof are the checks of what a live proof of a pair has shown (ACT).
 var Proof = []check.Check{
 	{ID: "ACT-EXPORT", Title: "The GPU's memory can be exported", Worst: p2p.ResultFail, Run: check.ProveExport, Links: []chain.Link{chain.Proof},
 		Expect: "a dma-buf", Why: "The first step of the proof: a buffer in the GPU, and a descriptor of it that others can use.",

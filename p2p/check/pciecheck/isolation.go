@@ -18,6 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
+// Isolation are the checks of isolation by the IOMMU and by ACS (ISO).
 var Isolation = []check.Check{
 	{ID: "ISO-IOMMU-MODE", Title: "The IOMMU lets peer-to-peer pass", Worst: p2p.ResultFail, Run: iommuMode, Links: []chain.Link{chain.Addresses, chain.Fabric},
 		Expect: "no IOMMU, or one that passes through (identity)", Why: "With an IOMMU that translates, addresses lead to the root and back even below one switch. NVIDIA's driver maps its memory in it up to Linux 6.11 only, and with DmaRemapPeerMmio 0 never: it then hands out addresses that the IOMMU does not know, and the IOMMU blocks accesses that go over the root.",

@@ -16,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
+// Link are the checks of links and memory regions (PCIE).
 var Link = []check.Check{
 	{ID: "PCIE-LINK", Title: "Each link has the width and speed of its two ends", Worst: p2p.ResultFail, Run: links,
 		Expect: "the lesser of what the device and the port above can", Why: "A link that trained at half its width or speed halves the NIC's rate.",
