@@ -158,7 +158,7 @@ func (s FS) Look(path string) error {
 // Resolve follows all symbolic links and returns the canonical path relative
 // to the root. A path that leaves the tree is fs.ErrInvalid.
 func (s FS) Resolve(path string) (string, error) {
-	root, err := files.Canonical(s.Root())
+	root, err := files.EvalSymlinks(s.Root())
 	if err != nil {
 		return "", err
 	}

@@ -107,7 +107,7 @@ func ReadLog(name string) *KernelLog {
 }
 
 func readRecords(name string) (all []record, cut bool, err error) {
-	if files.InTree(name) || files.Confined(name) {
+	if files.Elsewhere(name) {
 		return copiedRecords(name)
 	}
 	fd, err := OpenLog(name)
@@ -143,9 +143,6 @@ func copiedRecords(name string) (all []record, cut bool, err error) {
 
 // OpenLog opens the kernel's log, or a copy of it, for reading without waiting.
 func OpenLog(name string) (fd int, err error) {
-	if err := files.Asked("open", name); err != nil {
-		return -1, err
-	}
 	fd, err = unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: name, Err: err}
