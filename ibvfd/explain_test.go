@@ -140,8 +140,8 @@ func TestHoldingEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if held.Len() != 0 {
-		t.Errorf("a buffer that is not known is held: %d", held.Len())
+	if n := len(held.Others(0, "")); n != 0 {
+		t.Errorf("a buffer that is not known is held: %d", n)
 	}
 	for range 2 { // as a registration of a dma-buf does
 		held.Add(9, pd.ctx, pd.ctx.name)
@@ -149,15 +149,15 @@ func TestHoldingEnds(t *testing.T) {
 	mr.first.inode = 9
 	k.destroy = unix.EBUSY
 	if err := mr.Close(); err == nil || len(held.Others(9, "")) != 1 {
-		t.Errorf("%v, held: %d", err, held.Len())
+		t.Errorf("%v, held: %v", err, held.Others(9, ""))
 	}
 	k.destroy = 0
 	if err := mr.Close(); err != nil || len(held.Others(9, "")) != 1 {
-		t.Errorf("%v, the other MR's hold: %d", err, held.Len())
+		t.Errorf("%v, the other MR's hold: %v", err, held.Others(9, ""))
 	}
 	held.Remove(9, pd.ctx, pd.ctx.name)
-	if held.Len() != 0 {
-		t.Errorf("left: %d", held.Len())
+	if left := held.Others(9, ""); len(left) != 0 {
+		t.Errorf("left: %v", left)
 	}
 }
 

@@ -234,18 +234,6 @@ func (v *VM) node(name string) (*node, error) {
 	return nil, fmt.Errorf("no node %q: there are %s", name, strings.Join(names, ", "))
 }
 
-// Alive says whether every node still runs.
-func (v *VM) Alive() bool {
-	for _, n := range v.nodes {
-		select {
-		case <-n.gone:
-			return false
-		default:
-		}
-	}
-	return true
-}
-
 // cables makes the links: each is a pair of connected sockets, so that no
 // port of the host is used.
 func cables(n int) ([][2]*os.File, error) {

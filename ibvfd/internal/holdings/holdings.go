@@ -58,10 +58,3 @@ func (h *Held) Others(inode uint64, name string) []string {
 	slices.Sort(list)
 	return list
 }
-
-// Len is how many pairs of a buffer and a context there are.
-func (h *Held) Len() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.n)
-}
