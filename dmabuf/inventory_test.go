@@ -11,33 +11,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/rogpeppe/go-internal/txtar"
 	"golang.org/x/sys/unix"
-)
 
-// tree unpacks a txtar archive. A file whose text is "-> TARGET" becomes a
-// symbolic link.
-func tree(t *testing.T, archive string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for _, f := range txtar.Parse([]byte(archive)).Files {
-		path := filepath.Join(dir, f.Name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		target, isLink := strings.CutPrefix(string(f.Data), "-> ")
-		var err error
-		if isLink {
-			err = os.Symlink(strings.TrimSpace(target), path)
-		} else {
-			err = os.WriteFile(path, f.Data, 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
 
 // Two processes share a buffer; one has a mapping only; a file is named like a
 // dma-buf; a process is beyond our reach; a thread's entry is no process.
@@ -108,7 +85,7 @@ MemTotal: 1 kB
 `
 
 func TestInventory(t *testing.T) {
-	proc := tree(t, procTree)
+	proc := testenv.Unpack(t, procTree)
 	usage, unreadable, err := Inventory(proc, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +120,7 @@ func TestInventory(t *testing.T) {
 
 // A fdinfo that cannot be read makes the buffer unknown, and says so.
 func TestInventoryUnreadableFDInfo(t *testing.T) {
-	proc := tree(t, `
+	proc := testenv.Unpack(t, `
 -- 10/fd/7 --
 -> /dmabuf:
 -- 10/fd/8 --
@@ -170,7 +147,7 @@ func TestInventoryOfThisSystem(t *testing.T) {
 }
 
 func TestKernelBufs(t *testing.T) {
-	debugfs := tree(t, "-- dma_buf/bufinfo --\n"+bufinfoText)
+	debugfs := testenv.Unpack(t, "-- dma_buf/bufinfo --\n"+bufinfoText)
 	got, err := KernelBufs(debugfs)
 	if err != nil || len(got) != 2 {
 		t.Errorf("%+v, %v", got, err)

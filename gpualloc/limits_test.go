@@ -14,40 +14,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/drm"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
-
-// tree unpacks a txtar archive. A file whose text is "-> TARGET" becomes a
-// symbolic link.
-func tree(t *testing.T, archive string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for _, f := range txtar.Parse([]byte(archive)).Files {
-		path := filepath.Join(dir, f.Name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		target, isLink := strings.CutPrefix(string(f.Data), "-> ")
-		var err error
-		if isLink {
-			err = os.Symlink(strings.TrimSpace(target), path)
-		} else {
-			err = os.WriteFile(path, f.Data, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
 
 // env splits one archive into sys, proc and dev.
 func env(t *testing.T, archive string) Env {
 	t.Helper()
-	dir := tree(t, archive)
+	dir := testenv.Unpack(t, archive)
 	return Env{Sys: filepath.Join(dir, "sys"), Proc: filepath.Join(dir, "proc"), Dev: filepath.Join(dir, "dev")}
 }
 

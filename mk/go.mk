@@ -3,7 +3,8 @@
 # Go: build, lint, unit tests, cross builds.
 
 GO ?= go
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+VERSION ?= $(shell script/version)
+VERSION := $(VERSION)
 REVISION := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 GO_LDFLAGS := -s -w -X main.version=$(VERSION) -X main.revision=$(REVISION)
 # nvml's symbols are resolved when used: -z now would kill the process at start
