@@ -44,7 +44,6 @@ var builds = []build{
 type listed struct {
 	ImportPath, Name, Dir string
 	GoFiles, CgoFiles     []string
-	Imports               []string
 }
 
 func (p listed) files() []string { return append(slices.Clone(p.GoFiles), p.CgoFiles...) }
@@ -76,7 +75,7 @@ func analyze(analyzer, dir string) (findings, error) {
 		var public []listed
 		mains := b.only
 		for _, p := range all {
-			known[p.ImportPath] = known[p.ImportPath] || len(p.files()) > 1 || len(p.Imports) > 0
+			known[p.ImportPath] = known[p.ImportPath] || slices.ContainsFunc(p.files(), func(f string) bool { return f != "doc.go" })
 			if isPublic(p) {
 				public = append(public, p)
 			}
@@ -158,7 +157,7 @@ func patterns() []string {
 
 // list runs go list.
 func list(dir string, env []string, args ...string) ([]listed, error) {
-	out, err := output(dir, env, "go", append([]string{"list", "-json=ImportPath,Name,Dir,GoFiles,CgoFiles,Imports"}, args...)...)
+	out, err := output(dir, env, "go", append([]string{"list", "-json=ImportPath,Name,Dir,GoFiles,CgoFiles"}, args...)...)
 	if err != nil {
 		return nil, err
 	}
