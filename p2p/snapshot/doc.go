@@ -6,4 +6,6 @@
 // [Take] gathers them, and package redact says what of each may leave the machine.
 // [Read] has an archive in memory: nothing is unpacked, and its files, directories,
 // bytes and depth are bounded. What Take refuses as too large, Read would refuse, too.
+//
+// To take more files, change package redact; to bound archives in another way, change limits.go.
 package snapshot

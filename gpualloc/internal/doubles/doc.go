@@ -5,4 +5,5 @@
 // double's log of calls, and looking at exported memory. It is for tests.
 //
 // doubles.go chooses a library and reads its log; specs.go has tests that are the same for each runtime.
+// Change specs.go to add such a test.
 package doubles

@@ -7,4 +7,6 @@
 // It ends with status 0 also when it could not raise the limit: a runtime does not start a container whose hook
 // fails, and many programs do with the limit that they have. The reason is in the kernel's log, because a runtime
 // shows what a hook prints only if the hook fails.
+//
+// Package memlock does the work: change that.
 package main
