@@ -26,5 +26,5 @@ test-release: release ## build the release once more in another directory: the s
 	@$(MAKE) --no-print-directory -C $(RELEASE_AGAIN)/src release VERSION='$(VERSION)' REVISION='$(REVISION)' \
 		COMMIT_EPOCH=$(COMMIT_EPOCH) IMAGE_EPOCH=$(IMAGE_EPOCH) PACKAGE_ARCHES='$(PACKAGE_ARCHES)' >/dev/null
 	@cd deploy && GPURDMA_RELEASE=$(RELEASE) GPURDMA_RELEASE_AGAIN=$(RELEASE_AGAIN)/src/build/release \
-		GPURDMA_RELEASE_VERSION='$(VERSION)' GPURDMA_RELEASE_REVISION='$(REVISION)' \
+		GPURDMA_RELEASE_VERSION='$(VERSION)' GPURDMA_RELEASE_REVISION='$(REVISION)' GPURDMA_RELEASE_ARCHES='$(PACKAGE_ARCHES)' \
 		$(GO) test -count=1 -v -run '^TestRelease' ./packaging

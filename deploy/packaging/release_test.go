@@ -35,7 +35,9 @@ func TestReleaseFiles(t *testing.T) {
 	dir, names := released(t, "GPURDMA_RELEASE")
 	version := os.Getenv("GPURDMA_RELEASE_VERSION")
 	want := []string{"SHA256SUMS", "p2pcheck-" + version + "-image.tar"}
-	for deb, rpm := range map[string]string{"amd64": "x86_64", "arm64": "aarch64"} {
+	rpms := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
+	for _, deb := range strings.Fields(os.Getenv("GPURDMA_RELEASE_ARCHES")) {
+		rpm := rpms[deb]
 		want = append(want, "gpurdma-"+version+"-linux-"+deb+".tar.gz", "p2pcheck-agent_"+version+"_all.deb", "p2pcheck-agent-"+version+"-1.noarch.rpm")
 		for _, program := range []string{"p2pcheck", "dmabuf-reg"} {
 			want = append(want, program+"_"+version+"_"+deb+".deb", program+"-"+version+"-1."+rpm+".rpm", program+"-"+version+"-linux-"+deb+".cdx.json")
