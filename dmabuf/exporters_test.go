@@ -71,7 +71,7 @@ const udmabufSys = `
 `
 
 func TestUDMABufLimits(t *testing.T) {
-	entries, bytes, err := UDMABufLimits(testenv.Unpack(t, udmabufSys))
+	entries, bytes, err := UDMABufLimits(tree(t, udmabufSys))
 	if entries != 4 || bytes != 1<<20 || err != nil {
 		t.Errorf("%d, %d, %v", entries, bytes, err)
 	}
@@ -81,7 +81,7 @@ func TestUDMABufLimits(t *testing.T) {
 		"huge":     "-- module/udmabuf/parameters/list_limit --\n4\n-- module/udmabuf/parameters/size_limit_mb --\n9223372036854775807\n",
 		"text":     "-- module/udmabuf/parameters/list_limit --\nfour\n-- module/udmabuf/parameters/size_limit_mb --\n1\n",
 	} {
-		if _, _, err := UDMABufLimits(testenv.Unpack(t, files)); err == nil {
+		if _, _, err := UDMABufLimits(tree(t, files)); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
@@ -148,7 +148,7 @@ func TestUDMABufArguments(t *testing.T) {
 
 func TestUDMABufExplains(t *testing.T) {
 	page := int64(os.Getpagesize())
-	sys := testenv.Unpack(t, udmabufSys)
+	sys := tree(t, udmabufSys)
 	limits := func(c *udmabufConfig) { c.sys = sys }
 	m, err := NewMemfd("test", page)
 	if err != nil {
@@ -191,7 +191,7 @@ func TestUDMABufExplains(t *testing.T) {
 }
 
 func TestHeapErrors(t *testing.T) {
-	dev := testenv.Unpack(t, "-- dma_heap/system --\n-- dma_heap/reserved --\n")
+	dev := tree(t, "-- dma_heap/system --\n-- dma_heap/reserved --\n")
 	names, err := Heaps(dev)
 	if err != nil || !slices.Equal(names, []string{"reserved", "system"}) {
 		t.Errorf("%v, %v", names, err)

@@ -11,10 +11,21 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
+
+// tree unpacks a txtar archive, as testenv.Files writes files.
+func tree(t *testing.T, archive string) string {
+	t.Helper()
+	files := map[string]string{}
+	for _, f := range txtar.Parse([]byte(archive)).Files {
+		files[f.Name] = string(f.Data)
+	}
+	return testenv.Files(t, files)
+}
 
 // Two processes share a buffer; one has a mapping only; a file is named like a
 // dma-buf; a process is beyond our reach; a thread's entry is no process.
@@ -85,7 +96,7 @@ MemTotal: 1 kB
 `
 
 func TestInventory(t *testing.T) {
-	proc := testenv.Unpack(t, procTree)
+	proc := tree(t, procTree)
 	usage, unreadable, err := Inventory(proc, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +131,7 @@ func TestInventory(t *testing.T) {
 
 // A fdinfo that cannot be read makes the buffer unknown, and says so.
 func TestInventoryUnreadableFDInfo(t *testing.T) {
-	proc := testenv.Unpack(t, `
+	proc := tree(t, `
 -- 10/fd/7 --
 -> /dmabuf:
 -- 10/fd/8 --
@@ -147,7 +158,7 @@ func TestInventoryOfThisSystem(t *testing.T) {
 }
 
 func TestKernelBufs(t *testing.T) {
-	debugfs := testenv.Unpack(t, "-- dma_buf/bufinfo --\n"+bufinfoText)
+	debugfs := tree(t, "-- dma_buf/bufinfo --\n"+bufinfoText)
 	got, err := KernelBufs(debugfs)
 	if err != nil || len(got) != 2 {
 		t.Errorf("%+v, %v", got, err)

@@ -12,12 +12,23 @@ import (
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/ioctl/ioctltest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
+
+// tree unpacks a txtar archive, as testenv.Files writes files.
+func tree(t *testing.T, archive string) string {
+	t.Helper()
+	files := map[string]string{}
+	for _, f := range txtar.Parse([]byte(archive)).Files {
+		files[f.Name] = string(f.Data)
+	}
+	return testenv.Files(t, files)
+}
 
 // A discrete GPU, a virtio-gpu as Linux 6.12 shows it, vgem without a driver
 // link and without a node, a faux device with a driver, connectors.
@@ -75,7 +86,7 @@ drm 1.1.0 20060810
 `
 
 func TestNodes(t *testing.T) {
-	nodes, err := Nodes(testenv.Unpack(t, sysTree), "/none")
+	nodes, err := Nodes(tree(t, sysTree), "/none")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,12 +119,12 @@ func TestNodesElsewhere(t *testing.T) {
 	if nodes, err := Nodes(t.TempDir(), ""); len(nodes) != 0 || err != nil {
 		t.Errorf("no DRM: %v, %v", nodes, err)
 	}
-	broken := testenv.Unpack(t, "-- class/drm/card0/dev --\nnumber\n-- class/drm/card0/device/x --\n")
+	broken := tree(t, "-- class/drm/card0/dev --\nnumber\n-- class/drm/card0/device/x --\n")
 	if _, err := Nodes(broken, ""); err == nil || !strings.Contains(err.Error(), "card0") {
 		t.Errorf("a bad device number: %v", err)
 	}
 	// A virtio function whose child has no driver has the PCI function's driver.
-	odd := testenv.Unpack(t, strings.ReplaceAll(sysTree, "-- devices/pci0000:00/0000:00:02.0/virtio0/driver --", "-- devices/x/driver --"))
+	odd := tree(t, strings.ReplaceAll(sysTree, "-- devices/pci0000:00/0000:00:02.0/virtio0/driver --", "-- devices/x/driver --"))
 	nodes, err := Nodes(odd, "/none")
 	if err != nil || nodes[0].Driver != "virtio-pci" {
 		t.Errorf("%+v, %v", nodes, err)

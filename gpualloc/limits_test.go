@@ -14,16 +14,27 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/drm"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
+// tree unpacks a txtar archive, as testenv.Files writes files.
+func tree(t *testing.T, archive string) string {
+	t.Helper()
+	files := map[string]string{}
+	for _, f := range txtar.Parse([]byte(archive)).Files {
+		files[f.Name] = string(f.Data)
+	}
+	return testenv.Files(t, files)
+}
+
 // env splits one archive into sys, proc and dev.
 func env(t *testing.T, archive string) Env {
 	t.Helper()
-	dir := testenv.Unpack(t, archive)
+	dir := tree(t, archive)
 	return Env{Sys: filepath.Join(dir, "sys"), Proc: filepath.Join(dir, "proc"), Dev: filepath.Join(dir, "dev")}
 }
 

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/gpurdma/gpurdma/internal/ioctl/ioctltest"
-
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/ioctl/ioctltest"
 )
 
 // Golden numbers, as the C preprocessor prints them from the kernel headers.

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/tools/txtar"
-
 	"github.com/gpurdma/gpurdma/internal/files"
 )
 
@@ -66,16 +64,6 @@ func (w watched) Lstat(name string) (fs.FileInfo, error) {
 
 func (w watched) EvalSymlinks(name string) (string, error) {
 	return ask(w, "lstat", name, files.Machine.EvalSymlinks)
-}
-
-// Unpack writes the files of a txtar archive into a directory of the test's, as Files does.
-func Unpack(t testing.TB, archive string) (root string) {
-	t.Helper()
-	files := map[string]string{}
-	for _, f := range txtar.Parse([]byte(archive)).Files {
-		files[f.Name] = string(f.Data)
-	}
-	return Files(t, files)
 }
 
 // Files writes files into a directory of the test's. A text "-> TARGET" makes a symbolic link.
