@@ -13,7 +13,8 @@ release: ## write archives, packages, the image, SBOMs and SHA256SUMS of this ve
 	@for arch in $(PACKAGE_ARCHES); do \
 		ARCHIVE=yes PKG_VERSION='$(PACKAGE_VERSION)' $(BUILD_PACKAGES) $$arch $(RELEASE) || exit 1; \
 	done
-	@$(MAKE) --no-print-directory image-static IMAGE_DIR=$(BUILD)/release-image
+	@$(MAKE) --no-print-directory image-static IMAGE_DIR=$(BUILD)/release-image \
+		VERSION='$(VERSION)' REVISION='$(REVISION)' IMAGE_EPOCH=$(COMMIT_EPOCH)
 	@cp $(BUILD)/release-image/p2pcheck.tar $(RELEASE)/p2pcheck-$(PACKAGE_VERSION)-image.tar
 	@rm -rf $(BUILD)/release-image
 	@cd $(RELEASE) && sha256sum -- * >.sums && mv .sums SHA256SUMS && cat SHA256SUMS
