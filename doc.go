@@ -127,3 +127,5 @@
 // that has the memory. The error ends the link, and is the only sign of the revocation. Close the Buffer, register
 // its source again, and connect anew.
 package gpurdma
+
+// Each type has a file. To change how bytes are moved, look below: internal/rails, internal/engine.

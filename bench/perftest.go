@@ -22,7 +22,7 @@ func perftestOf(ctx context.Context, device string, t traffic, port int) (float6
 		"-d", device, "-x", strconv.Itoa(t.gid), "-m", strconv.Itoa(t.mtu), "-F", "-p", strconv.Itoa(port),
 		"-s", strconv.Itoa(t.size), "-n", strconv.Itoa(t.count), "-I", "0",
 	}
-	if t.op == "read" { // it has nothing inline, and refuses to be told so
+	if t.op == "read" { // a READ has no inline data, and perftest refuses -I for it
 		args = append(args[:len(args)-2], "-o", strconv.Itoa(t.reads))
 	}
 	if t.latency {

@@ -22,3 +22,6 @@
 //   - The bytes around each transfer and each MR are guarded, and accesses that
 //     the MR does not allow must be refused and change nothing.
 package canary
+
+// plan.go chooses the patterns, rdma.go moves them, and report.go says what was found. To check bytes by another rule,
+// change verify.go.

@@ -142,7 +142,7 @@ func TestPodOfMachines(t *testing.T) {
 			user := 0
 			if truncated {
 				user = imageUser
-				forEverybody(t, root)
+				forAllUsers(t, root)
 			}
 			p := pod{Root: image, Mounts: onTree(t, root, t.TempDir()), User: user, Args: []string{"--json", skip}}
 			if user == 0 {
@@ -196,9 +196,9 @@ func whole(t *testing.T, image string, args ...string) seen {
 	return look(t, cmd.ProcessState.ExitCode(), out)
 }
 
-// forEverybody makes a machine what the kernel shows to everybody: all files, and
+// forAllUsers makes a machine what the kernel shows to all users: all files, and
 // the beginning of each function's configuration space.
-func forEverybody(t *testing.T, root string) {
+func forAllUsers(t *testing.T, root string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(name string, d os.DirEntry, err error) error {
 		switch {

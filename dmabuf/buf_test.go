@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/fd"
-	"github.com/gpurdma/gpurdma/internal/ioctl"
+	"github.com/gpurdma/gpurdma/internal/ioctl/ioctltest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -95,7 +95,7 @@ func TestNewRefusesClosedDescriptors(t *testing.T) {
 
 // fakeBuf is a Buf on a memfd whose ioctls are played from a script: for error
 // paths, and for what has nothing to do with the kernel.
-func fakeBuf(t *testing.T, size int64, steps ...ioctl.Step) *Buf {
+func fakeBuf(t *testing.T, size int64, steps ...ioctltest.Step) *Buf {
 	t.Helper()
 	raw, err := unix.MemfdCreate("fake", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -108,7 +108,7 @@ func fakeBuf(t *testing.T, size int64, steps ...ioctl.Step) *Buf {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := ioctl.NewScript(steps...)
+	script := ioctltest.NewScript(steps...)
 	t.Cleanup(func() {
 		f.Close()
 		if err := script.Err(); err != nil {
@@ -121,18 +121,18 @@ func fakeBuf(t *testing.T, size int64, steps ...ioctl.Step) *Buf {
 func TestIoctlErrors(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		step  ioctl.Step
+		step  ioctltest.Step
 		call  func(*Buf) error
 		want  error
 		words []string
 	}{
-		{"name refused", ioctl.Step{Req: reqSetName, Errno: unix.EBUSY}, func(b *Buf) error { return b.SetName("x") }, unix.EBUSY, []string{"DMA_BUF_SET_NAME", "EBUSY"}},
-		{"old kernel", ioctl.Step{Req: reqSetName, Errno: unix.ENOTTY}, func(b *Buf) error { return b.SetName("x") }, errors.ErrUnsupported, []string{"ENOTTY"}},
-		{"begin", ioctl.Step{Req: reqSync, Errno: unix.EIO}, func(b *Buf) error { return b.BeginAccess(Read) }, unix.EIO, []string{"DMA_BUF_IOCTL_SYNC start"}},
-		{"end", ioctl.Step{Req: reqSync, Errno: unix.EIO}, func(b *Buf) error { return b.EndAccess(Read) }, unix.EIO, []string{"DMA_BUF_IOCTL_SYNC end"}},
-		{"export, old kernel", ioctl.Step{Req: reqExportSyncFile, Errno: unix.ENOTTY}, func(b *Buf) error { _, err := b.ExportSyncFile(Read); return err }, errors.ErrUnsupported, []string{"Linux 6.0"}},
-		{"export, no memory", ioctl.Step{Req: reqExportSyncFile, Errno: unix.ENOMEM}, func(b *Buf) error { _, err := b.ExportSyncFile(Read); return err }, unix.ENOMEM, nil},
-		{"524 from a driver", ioctl.Step{Req: reqSync, Errno: 524}, func(b *Buf) error { return b.BeginAccess(Write) }, errors.ErrUnsupported, []string{"ENOTSUPP (524"}},
+		{"name refused", ioctltest.Step{Req: reqSetName, Errno: unix.EBUSY}, func(b *Buf) error { return b.SetName("x") }, unix.EBUSY, []string{"DMA_BUF_SET_NAME", "EBUSY"}},
+		{"old kernel", ioctltest.Step{Req: reqSetName, Errno: unix.ENOTTY}, func(b *Buf) error { return b.SetName("x") }, errors.ErrUnsupported, []string{"ENOTTY"}},
+		{"begin", ioctltest.Step{Req: reqSync, Errno: unix.EIO}, func(b *Buf) error { return b.BeginAccess(Read) }, unix.EIO, []string{"DMA_BUF_IOCTL_SYNC start"}},
+		{"end", ioctltest.Step{Req: reqSync, Errno: unix.EIO}, func(b *Buf) error { return b.EndAccess(Read) }, unix.EIO, []string{"DMA_BUF_IOCTL_SYNC end"}},
+		{"export, old kernel", ioctltest.Step{Req: reqExportSyncFile, Errno: unix.ENOTTY}, func(b *Buf) error { _, err := b.ExportSyncFile(Read); return err }, errors.ErrUnsupported, []string{"Linux 6.0"}},
+		{"export, no memory", ioctltest.Step{Req: reqExportSyncFile, Errno: unix.ENOMEM}, func(b *Buf) error { _, err := b.ExportSyncFile(Read); return err }, unix.ENOMEM, nil},
+		{"524 from a driver", ioctltest.Step{Req: reqSync, Errno: 524}, func(b *Buf) error { return b.BeginAccess(Write) }, errors.ErrUnsupported, []string{"ENOTSUPP (524"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := c.call(fakeBuf(t, 1, c.step))
@@ -146,15 +146,15 @@ func TestIoctlErrors(t *testing.T) {
 
 // The kernel gets the request numbers and arguments of its headers.
 func TestIoctlArguments(t *testing.T) {
-	sync := func(want uint64) ioctl.Step {
-		return ioctl.Step{Req: reqSync, Fill: func(arg unsafe.Pointer) {
+	sync := func(want uint64) ioctltest.Step {
+		return ioctltest.Step{Req: reqSync, Fill: func(arg unsafe.Pointer) {
 			if got := (*abiSync)(arg).Flags; got != want {
 				t.Errorf("flags %#x, want %#x", got, want)
 			}
 		}}
 	}
 	b := fakeBuf(t, 1, sync(syncRead|syncStart), sync(syncWrite|syncEnd), sync(syncRead|syncWrite|syncEnd),
-		ioctl.Step{Req: reqSetName, Fill: func(arg unsafe.Pointer) {
+		ioctltest.Step{Req: reqSetName, Fill: func(arg unsafe.Pointer) {
 			if got := unix.BytePtrToString((*byte)(arg)); got != "abc" {
 				t.Errorf("name %q", got)
 			}
@@ -166,8 +166,8 @@ func TestIoctlArguments(t *testing.T) {
 }
 
 func TestMappingBrackets(t *testing.T) {
-	step := func(flags uint64, e unix.Errno) ioctl.Step {
-		return ioctl.Step{Req: reqSync, Errno: e, Fill: func(arg unsafe.Pointer) {
+	step := func(flags uint64, e unix.Errno) ioctltest.Step {
+		return ioctltest.Step{Req: reqSync, Errno: e, Fill: func(arg unsafe.Pointer) {
 			if got := (*abiSync)(arg).Flags; got != flags {
 				t.Errorf("flags %#x, want %#x", got, flags)
 			}
@@ -228,8 +228,8 @@ func TestMappingBrackets(t *testing.T) {
 func TestMappingFault(t *testing.T) {
 	page := int64(os.Getpagesize())
 	b := fakeBuf(t, 2*page,
-		ioctl.Step{Req: reqSync}, ioctl.Step{Req: reqSync},
-		ioctl.Step{Req: reqSync}, ioctl.Step{Req: reqSync})
+		ioctltest.Step{Req: reqSync}, ioctltest.Step{Req: reqSync},
+		ioctltest.Step{Req: reqSync}, ioctltest.Step{Req: reqSync})
 	m, err := b.Map(0, 2*page, ReadWrite)
 	if err != nil {
 		t.Fatal(err)
@@ -308,9 +308,9 @@ func TestSyncFileErrors(t *testing.T) {
 	if !errors.Is(err, unix.EBADF) {
 		t.Errorf("NewSyncFile(-1): %v", err)
 	}
-	fence := &SyncFile{fd: fakeBuf(t, 1).fd, t: ioctl.NewScript(
-		ioctl.Step{Req: reqFileInfo, Fill: func(arg unsafe.Pointer) { (*abiSyncFileInfo)(arg).Status = -5 }},
-		ioctl.Step{Req: reqFileInfo},
+	fence := &SyncFile{fd: fakeBuf(t, 1).fd, t: ioctltest.NewScript(
+		ioctltest.Step{Req: reqFileInfo, Fill: func(arg unsafe.Pointer) { (*abiSyncFileInfo)(arg).Status = -5 }},
+		ioctltest.Step{Req: reqFileInfo},
 	)}
 	if done, err := fence.Signaled(); !done || !errors.Is(err, unix.EIO) {
 		t.Errorf("failed fence: %v, %v", done, err)
@@ -382,7 +382,7 @@ func TestReceiveRefusesOtherDescriptors(t *testing.T) {
 	}
 }
 
-// A Buf that is sent twice and closed meanwhile must not lock anybody up.
+// A Buf that is sent twice and closed meanwhile must not block a caller for ever.
 func TestSendTwiceWhileClosing(t *testing.T) {
 	for range 200 {
 		b := fakeBuf(t, 1)

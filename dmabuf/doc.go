@@ -31,3 +31,6 @@
 // a dma-buf need 6.0, udmabuf 4.20, dma-heaps 5.6. Sources of the rules are
 // include/uapi/linux/dma-buf.h and Documentation/driver-api/dma-buf.rst.
 package dmabuf
+
+// An abi_*.go has what a header of the kernel's has. To add an exporter, write a file for it as udmabuf.go is; to
+// read another fact of a buffer, change info.go, or inventory.go for those of all processes.

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/internal/ioctl"
+	"github.com/gpurdma/gpurdma/internal/ioctl/ioctltest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -212,15 +212,15 @@ func TestHeapErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.t = ioctl.NewScript(
-		ioctl.Step{Req: reqHeapAlloc, Errno: unix.ENOMEM, Fill: func(arg unsafe.Pointer) {
+	h.t = ioctltest.NewScript(
+		ioctltest.Step{Req: reqHeapAlloc, Errno: unix.ENOMEM, Fill: func(arg unsafe.Pointer) {
 			got := *(*abiHeapAlloc)(arg)
 			if want := (abiHeapAlloc{Len: 5, FDFlags: unix.O_RDWR | unix.O_CLOEXEC}); got != want {
 				t.Errorf("%+v, want %+v", got, want)
 			}
 		}},
-		ioctl.Step{Req: reqHeapAlloc, Errno: unix.ENOTTY},
-		ioctl.Step{Req: reqHeapAlloc, Fill: func(arg unsafe.Pointer) { (*abiHeapAlloc)(arg).FD = uint32(fd) }},
+		ioctltest.Step{Req: reqHeapAlloc, Errno: unix.ENOTTY},
+		ioctltest.Step{Req: reqHeapAlloc, Fill: func(arg unsafe.Pointer) { (*abiHeapAlloc)(arg).FD = uint32(fd) }},
 	)
 	for _, want := range []error{unix.ENOMEM, errors.ErrUnsupported, ErrNotDMABuf} {
 		if _, err := h.Alloc(5); !errors.Is(err, want) {

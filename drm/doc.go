@@ -21,3 +21,5 @@
 // Sources: include/uapi/drm/drm.h, drm_mode.h, i915_drm.h, xe_drm.h,
 // amdgpu_drm.h, virtgpu_drm.h, drivers/gpu/drm/drm_ioctl.c.
 package drm
+
+// An abi_*.go has what a header of the kernel's has, and the file beside it the calls. To add a driver, write both.

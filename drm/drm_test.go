@@ -16,31 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/internal/ioctl"
+	"github.com/gpurdma/gpurdma/internal/ioctl/ioctltest"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// tree unpacks a txtar archive. A file whose text is "-> TARGET" becomes a
-// symbolic link.
+// tree unpacks a txtar archive, as testenv.Files writes files.
 func tree(t *testing.T, archive string) string {
 	t.Helper()
-	dir := t.TempDir()
+	files := map[string]string{}
 	for _, f := range txtar.Parse([]byte(archive)).Files {
-		path := filepath.Join(dir, f.Name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		target, isLink := strings.CutPrefix(string(f.Data), "-> ")
-		var err error
-		if isLink {
-			err = os.Symlink(strings.TrimSpace(target), path)
-		} else {
-			err = os.WriteFile(path, f.Data, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		files[f.Name] = string(f.Data)
 	}
-	return dir
+	return testenv.Files(t, files)
 }
 
 // A discrete GPU, a virtio-gpu as Linux 6.12 shows it, vgem without a driver
@@ -145,13 +132,13 @@ func TestNodesElsewhere(t *testing.T) {
 }
 
 // fake opens a Device on an ordinary file whose ioctls come from a script.
-func fake(t *testing.T, name string, steps ...ioctl.Step) (*Device, error) {
+func fake(t *testing.T, name string, steps ...ioctltest.Step) (*Device, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := ioctl.NewScript(steps...)
+	s := ioctltest.NewScript(steps...)
 	t.Cleanup(func() {
 		if err := s.Err(); err != nil {
 			t.Error(err)
@@ -164,7 +151,7 @@ func fake(t *testing.T, name string, steps ...ioctl.Step) (*Device, error) {
 	return d, err
 }
 
-func render(t *testing.T, steps ...ioctl.Step) *Device {
+func render(t *testing.T, steps ...ioctltest.Step) *Device {
 	t.Helper()
 	d, err := fake(t, "renderD128", steps...)
 	if err != nil {
@@ -178,7 +165,7 @@ func TestOpenDropsMaster(t *testing.T) {
 		errno unix.Errno
 		want  error
 	}{{0, nil}, {unix.EINVAL, nil}, {unix.EACCES, fs.ErrPermission}, {unix.ENOTTY, errors.ErrUnsupported}} {
-		d, err := fake(t, "card0", ioctl.Step{Req: reqDropMaster, Errno: c.errno})
+		d, err := fake(t, "card0", ioctltest.Step{Req: reqDropMaster, Errno: c.errno})
 		if !errors.Is(err, c.want) || (err == nil) != (d != nil) {
 			t.Errorf("DROP_MASTER answers %v: %v, %v", c.errno, d, err)
 		}
@@ -190,7 +177,7 @@ func TestOpenDropsMaster(t *testing.T) {
 
 // versionSteps plays a driver whose name is text and whose other strings are
 // empty; length is what the driver claims.
-func versionSteps(text string, length uint64) []ioctl.Step {
+func versionSteps(text string, length uint64) []ioctltest.Step {
 	answer := func(arg unsafe.Pointer) {
 		v := (*abiVersion)(arg)
 		v.Major, v.Minor, v.Patch = 1, 2, 3
@@ -199,7 +186,7 @@ func versionSteps(text string, length uint64) []ioctl.Step {
 		}
 		v.NameLen, v.DateLen, v.DescLen = length, 0, 0
 	}
-	return []ioctl.Step{{Req: reqVersion, Fill: answer}, {Req: reqVersion, Fill: answer}}
+	return []ioctltest.Step{{Req: reqVersion, Fill: answer}, {Req: reqVersion, Fill: answer}}
 }
 
 func TestVersion(t *testing.T) {
@@ -212,10 +199,10 @@ func TestVersion(t *testing.T) {
 	if err != nil || len(v.Name) != maxVersionText || v.Name[0] != 'x' {
 		t.Errorf("name of %d bytes, %v", len(v.Name), err)
 	}
-	if _, err := render(t, ioctl.Step{Req: reqVersion, Errno: unix.ENOTTY}).Version(); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := render(t, ioctltest.Step{Req: reqVersion, Errno: unix.ENOTTY}).Version(); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("no DRM node: %v", err)
 	}
-	second := ioctl.Step{Req: reqVersion, Errno: unix.EFAULT}
+	second := ioctltest.Step{Req: reqVersion, Errno: unix.EFAULT}
 	if _, err := render(t, versionSteps("", 3)[0], second).Version(); !errors.Is(err, unix.EFAULT) {
 		t.Errorf("second call refused: %v", err)
 	}
@@ -238,7 +225,7 @@ func TestIoctlErrors(t *testing.T) {
 		{"map", "handle 9", reqMapDumb, unix.ENOENT, func(d *Device) error { _, err := d.MapDumb(9); return err }},
 		{"destroy", "handle 9", reqDestroyDumb, unix.EINVAL, func(d *Device) error { return d.DestroyDumb(9) }},
 	} {
-		err := c.call(render(t, ioctl.Step{Req: c.req, Errno: c.errno}))
+		err := c.call(render(t, ioctltest.Step{Req: c.req, Errno: c.errno}))
 		if !errors.Is(err, c.errno) || !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%s: %v; want %v with %q", c.name, err, c.errno, c.words)
 		}
@@ -251,8 +238,8 @@ func TestExportChecksTheAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer := func(fd int) ioctl.Step {
-		return ioctl.Step{Req: reqPrimeHandleToFD, Fill: func(arg unsafe.Pointer) {
+	answer := func(fd int) ioctltest.Step {
+		return ioctltest.Step{Req: reqPrimeHandleToFD, Fill: func(arg unsafe.Pointer) {
 			p := (*abiPrimeHandle)(arg)
 			if p.Handle != 3 || p.Flags != ReadWrite|Cloexec || p.FD != -1 {
 				t.Errorf("argument %+v", *p)
@@ -274,14 +261,14 @@ func TestExportChecksTheAnswer(t *testing.T) {
 // A driver that answers less than asked for is caught, and its buffer dropped.
 func TestDumbTooSmall(t *testing.T) {
 	d := render(t,
-		ioctl.Step{Req: reqCreateDumb, Fill: func(arg unsafe.Pointer) {
+		ioctltest.Step{Req: reqCreateDumb, Fill: func(arg unsafe.Pointer) {
 			c := (*abiCreateDumb)(arg)
 			if c.BPP != 32 || int(c.Width)*4 != os.Getpagesize() || c.Height != 2 {
 				t.Errorf("argument %+v", *c)
 			}
 			c.Handle, c.Size = 5, 1
 		}},
-		ioctl.Step{Req: reqDestroyDumb, Fill: func(arg unsafe.Pointer) {
+		ioctltest.Step{Req: reqDestroyDumb, Fill: func(arg unsafe.Pointer) {
 			if h := (*abiDestroyDumb)(arg).Handle; h != 5 {
 				t.Errorf("destroyed handle %d", h)
 			}

@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/internal/ioctl"
+	"github.com/gpurdma/gpurdma/internal/ioctl/ioctltest"
 )
 
 // What works is tested on the software GPU; here is what no driver that works
 // would answer.
 
 // speaking opens a node whose driver is of that name.
-func speaking(t *testing.T, driver string, steps ...ioctl.Step) *Device {
+func speaking(t *testing.T, driver string, steps ...ioctltest.Step) *Device {
 	t.Helper()
 	return render(t, append(versionSteps(driver, uint64(len(driver))), steps...)...)
 }
@@ -50,15 +50,15 @@ func TestSpeaksOneDriver(t *testing.T) {
 		if !errors.Is(err, unix.ENOTTY) || !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "the driver is nouveau") {
 			t.Errorf("%s's ioctls on nouveau: %v", driver, err)
 		}
-		if err := call(render(t, ioctl.Step{Req: reqVersion, Errno: unix.ENODEV})); !errors.Is(err, unix.ENODEV) {
+		if err := call(render(t, ioctltest.Step{Req: reqVersion, Errno: unix.ENODEV})); !errors.Is(err, unix.ENODEV) {
 			t.Errorf("%s, no answer: %v", driver, err)
 		}
 	}
 }
 
 // i915Answer plays one DRM_I915_QUERY item.
-func i915Answer(length int32, data []byte) ioctl.Step {
-	return ioctl.Step{Req: reqI915Query, Fill: func(arg unsafe.Pointer) {
+func i915Answer(length int32, data []byte) ioctltest.Step {
+	return ioctltest.Step{Req: reqI915Query, Fill: func(arg unsafe.Pointer) {
 		item := (*abiI915Query)(arg).Items
 		if item.Data != nil {
 			copy(unsafe.Slice(item.Data, item.Length), data)
@@ -101,16 +101,16 @@ func TestI915Regions(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		want  error
-		steps []ioctl.Step
+		steps []ioctltest.Step
 	}{
-		"refused":          {unix.EPERM, []ioctl.Step{{Req: reqI915Query, Errno: unix.EPERM}}},
-		"the item refused": {unix.EINVAL, []ioctl.Step{i915Answer(-int32(unix.EINVAL), nil)}},
-		"refused later":    {unix.ENODEV, []ioctl.Step{i915Answer(n, nil), i915Answer(-int32(unix.ENODEV), nil)}},
-		"nothing":          {unix.EPROTO, []ioctl.Step{i915Answer(0, nil)}},
-		"gigabytes":        {unix.EPROTO, []ioctl.Step{i915Answer(1<<30, nil)}},
-		"too short a head": {unix.EPROTO, []ioctl.Step{i915Answer(8, nil), i915Answer(8, data[:8])}},
-		"a region missing": {unix.EPROTO, []ioctl.Step{i915Answer(n, nil), i915Answer(n-1, data)}},
-		"more than it has": {unix.EPROTO, []ioctl.Step{i915Answer(n, nil), i915Answer(n, append(bytesOf(&abiI915RegionsHead{NumRegions: 9}), data[16:]...))}},
+		"refused":          {unix.EPERM, []ioctltest.Step{{Req: reqI915Query, Errno: unix.EPERM}}},
+		"the item refused": {unix.EINVAL, []ioctltest.Step{i915Answer(-int32(unix.EINVAL), nil)}},
+		"refused later":    {unix.ENODEV, []ioctltest.Step{i915Answer(n, nil), i915Answer(-int32(unix.ENODEV), nil)}},
+		"nothing":          {unix.EPROTO, []ioctltest.Step{i915Answer(0, nil)}},
+		"gigabytes":        {unix.EPROTO, []ioctltest.Step{i915Answer(1<<30, nil)}},
+		"too short a head": {unix.EPROTO, []ioctltest.Step{i915Answer(8, nil), i915Answer(8, data[:8])}},
+		"a region missing": {unix.EPROTO, []ioctltest.Step{i915Answer(n, nil), i915Answer(n-1, data)}},
+		"more than it has": {unix.EPROTO, []ioctltest.Step{i915Answer(n, nil), i915Answer(n, append(bytesOf(&abiI915RegionsHead{NumRegions: 9}), data[16:]...))}},
 	} {
 		g := must[I915](t)(speaking(t, "i915", c.steps...).I915())
 		if _, err := g.Regions(); !errors.Is(err, c.want) || !strings.Contains(err.Error(), "memory regions") {
@@ -122,7 +122,7 @@ func TestI915Regions(t *testing.T) {
 func TestI915Create(t *testing.T) {
 	vram, system := Region{VRAM: true, Instance: 1}, Region{}
 	g := must[I915](t)(speaking(t, "i915",
-		ioctl.Step{Req: reqI915CreateExt, Fill: func(arg unsafe.Pointer) {
+		ioctltest.Step{Req: reqI915CreateExt, Fill: func(arg unsafe.Pointer) {
 			c := (*abiI915CreateExt)(arg)
 			e := c.Extensions
 			list := unsafe.Slice(e.Regions, e.NumRegions)
@@ -132,23 +132,23 @@ func TestI915Create(t *testing.T) {
 			}
 			c.Handle, c.Size = 3, 65536
 		}},
-		ioctl.Step{Req: reqI915CreateExt, Fill: func(arg unsafe.Pointer) {
+		ioctltest.Step{Req: reqI915CreateExt, Fill: func(arg unsafe.Pointer) {
 			if c := (*abiI915CreateExt)(arg); c.Extensions != nil {
 				t.Error("an extension without regions")
 			}
 			(*abiI915CreateExt)(arg).Handle = 4
 		}},
 		// A driver that answers less than asked for.
-		ioctl.Step{Req: reqI915Create, Fill: func(arg unsafe.Pointer) {
+		ioctltest.Step{Req: reqI915Create, Fill: func(arg unsafe.Pointer) {
 			c := (*abiI915Create)(arg)
 			c.Handle, c.Size = 5, 1
 		}},
-		ioctl.Step{Req: reqGemClose, Fill: func(arg unsafe.Pointer) {
+		ioctltest.Step{Req: reqGemClose, Fill: func(arg unsafe.Pointer) {
 			if h := (*abiGemClose)(arg).Handle; h != 5 {
 				t.Errorf("closed handle %d", h)
 			}
 		}},
-		ioctl.Step{Req: reqI915CreateExt, Errno: unix.ENOMEM},
+		ioctltest.Step{Req: reqI915CreateExt, Errno: unix.ENOMEM},
 	).I915())
 	if b, err := g.CreateExt(5, I915NeedsCPUAccess, vram, system); err != nil || b != (GEM{Handle: 3, Size: 65536}) {
 		t.Errorf("%+v, %v", b, err)
@@ -167,8 +167,8 @@ func TestI915Create(t *testing.T) {
 // Without VRAM there is no fixed kind of mapping, and on old GPUs no
 // write-combined one.
 func TestI915MmapOffset(t *testing.T) {
-	step := func(kind uint64, errno unix.Errno) ioctl.Step {
-		return ioctl.Step{Req: reqI915MmapOffset, Errno: errno, Fill: func(arg unsafe.Pointer) {
+	step := func(kind uint64, errno unix.Errno) ioctltest.Step {
+		return ioctltest.Step{Req: reqI915MmapOffset, Errno: errno, Fill: func(arg unsafe.Pointer) {
 			c := (*abiI915MmapOffset)(arg)
 			if c.Flags != kind || c.Handle != 3 {
 				t.Errorf("argument %+v, want kind %d", *c, kind)
@@ -178,13 +178,13 @@ func TestI915MmapOffset(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		want  error
-		steps []ioctl.Step
+		steps []ioctltest.Step
 	}{
-		"VRAM":           {nil, []ioctl.Step{step(i915MmapFixed, 0)}},
-		"no VRAM":        {nil, []ioctl.Step{step(i915MmapFixed, unix.ENODEV), step(i915MmapWC, 0)}},
-		"old":            {nil, []ioctl.Step{step(i915MmapFixed, unix.EINVAL), step(i915MmapWC, unix.ENODEV), step(i915MmapGTT, 0)}},
-		"nothing":        {unix.ENODEV, []ioctl.Step{step(i915MmapFixed, unix.ENODEV), step(i915MmapWC, unix.ENODEV), step(i915MmapGTT, unix.ENODEV)}},
-		"unknown handle": {unix.ENOENT, []ioctl.Step{step(i915MmapFixed, unix.ENOENT)}},
+		"VRAM":           {nil, []ioctltest.Step{step(i915MmapFixed, 0)}},
+		"no VRAM":        {nil, []ioctltest.Step{step(i915MmapFixed, unix.ENODEV), step(i915MmapWC, 0)}},
+		"old":            {nil, []ioctltest.Step{step(i915MmapFixed, unix.EINVAL), step(i915MmapWC, unix.ENODEV), step(i915MmapGTT, 0)}},
+		"nothing":        {unix.ENODEV, []ioctltest.Step{step(i915MmapFixed, unix.ENODEV), step(i915MmapWC, unix.ENODEV), step(i915MmapGTT, unix.ENODEV)}},
+		"unknown handle": {unix.ENOENT, []ioctltest.Step{step(i915MmapFixed, unix.ENOENT)}},
 	} {
 		g := must[I915](t)(speaking(t, "i915", c.steps...).I915())
 		offset, err := g.MmapOffset(3)
@@ -195,8 +195,8 @@ func TestI915MmapOffset(t *testing.T) {
 }
 
 // xeAnswer plays DRM_IOCTL_XE_DEVICE_QUERY, first the size.
-func xeAnswer(query uint32, data []byte) []ioctl.Step {
-	return []ioctl.Step{
+func xeAnswer(query uint32, data []byte) []ioctltest.Step {
+	return []ioctltest.Step{
 		{Req: reqXeQuery, Fill: func(arg unsafe.Pointer) { (*abiXeQuery)(arg).Size = uint32(len(data)) }},
 		{Req: reqXeQuery, Fill: func(arg unsafe.Pointer) {
 			if q := (*abiXeQuery)(arg); q.Query == query && q.Data != nil {
@@ -219,11 +219,11 @@ func TestXeQueries(t *testing.T) {
 	config = append(config, make([]byte, 16)...)
 	for name, c := range map[string]struct {
 		want  error
-		steps []ioctl.Step
+		steps []ioctltest.Step
 	}{
-		"refused":            {unix.EPERM, []ioctl.Step{{Req: reqXeQuery, Errno: unix.EPERM}}},
-		"refused later":      {unix.ENOSPC, []ioctl.Step{xeAnswer(0, config)[0], {Req: reqXeQuery, Errno: unix.ENOSPC}}},
-		"nothing":            {unix.EPROTO, []ioctl.Step{{Req: reqXeQuery}}},
+		"refused":            {unix.EPERM, []ioctltest.Step{{Req: reqXeQuery, Errno: unix.EPERM}}},
+		"refused later":      {unix.ENOSPC, []ioctltest.Step{xeAnswer(0, config)[0], {Req: reqXeQuery, Errno: unix.ENOSPC}}},
+		"nothing":            {unix.EPROTO, []ioctltest.Step{{Req: reqXeQuery}}},
 		"gigabytes":          {unix.EPROTO, xeAnswer(0, make([]byte, maxQuery+1))[:1]},
 		"too few":            {unix.EPROTO, xeAnswer(xeQueryConfig, config)},
 		"fewer than it says": {unix.EPROTO, xeAnswer(xeQueryConfig, append(bytesOf(&abiXeConfigHead{NumParams: 9}), config[8:]...))},
@@ -238,14 +238,14 @@ func TestXeQueries(t *testing.T) {
 
 func TestXeCreate(t *testing.T) {
 	g := must[Xe](t)(speaking(t, "xe",
-		ioctl.Step{Req: reqXeCreate, Fill: func(arg unsafe.Pointer) {
+		ioctltest.Step{Req: reqXeCreate, Fill: func(arg unsafe.Pointer) {
 			c := (*abiXeCreate)(arg)
 			if c.Size != 65536 || c.Placement != 0b101 || c.Caching != uint16(XeWriteCombined) || c.Flags != XeNeedsVisibleVRAM || c.Handle != 0 {
 				t.Errorf("argument %+v", *c)
 			}
 			c.Handle = 9
 		}},
-		ioctl.Step{Req: reqXeCreate, Errno: unix.EINVAL},
+		ioctltest.Step{Req: reqXeCreate, Errno: unix.EINVAL},
 	).Xe())
 	if b, err := g.Create(65536, XeWriteCombined, XeNeedsVisibleVRAM, Region{VRAM: true, Instance: 2}, Region{}); err != nil || b != (GEM{Handle: 9, Size: 65536}) {
 		t.Errorf("%+v, %v", b, err)
@@ -259,14 +259,14 @@ func TestXeCreate(t *testing.T) {
 func TestAmdgpuRounds(t *testing.T) {
 	page := int64(os.Getpagesize())
 	g := must[Amdgpu](t)(speaking(t, "amdgpu",
-		ioctl.Step{Req: reqAmdgpuCreate, Fill: func(arg unsafe.Pointer) {
+		ioctltest.Step{Req: reqAmdgpuCreate, Fill: func(arg unsafe.Pointer) {
 			if c := (*abiAmdgpuCreateIn)(arg); c.BOSize != uint64(page) || c.Domains != 4 || c.DomainFlags != 1 {
 				t.Errorf("argument %+v", *c)
 			}
 			*(*abiAmdgpuCreateOut)(arg) = abiAmdgpuCreateOut{Handle: 8}
 		}},
-		ioctl.Step{Req: reqAmdgpuInfo, Errno: unix.EINVAL},
-		ioctl.Step{Req: reqAmdgpuInfo, Errno: unix.ENODEV},
+		ioctltest.Step{Req: reqAmdgpuInfo, Errno: unix.EINVAL},
+		ioctltest.Step{Req: reqAmdgpuInfo, Errno: unix.ENODEV},
 	).Amdgpu())
 	if b, err := g.Create(1, AmdgpuVRAM, AmdgpuCPUAccess); err != nil || b != (GEM{Handle: 8, Size: page}) {
 		t.Errorf("%+v, %v", b, err)
@@ -285,8 +285,8 @@ func TestAmdgpuRounds(t *testing.T) {
 }
 
 // virtgpuParam plays an answer to GETPARAM, of which the kernel writes an int.
-func virtgpuParam(value uint32) ioctl.Step {
-	return ioctl.Step{Req: reqVirtgpuGetparam, Fill: func(arg unsafe.Pointer) {
+func virtgpuParam(value uint32) ioctltest.Step {
+	return ioctltest.Step{Req: reqVirtgpuGetparam, Fill: func(arg unsafe.Pointer) {
 		*(*uint32)(unsafe.Pointer((*abiVirtgpuGetparam)(arg).Value)) = value
 	}}
 }
@@ -296,20 +296,20 @@ func TestVirtgpu(t *testing.T) {
 	page := int64(os.Getpagesize())
 	g := must[Virtgpu](t)(speaking(t, "virtio_gpu",
 		virtgpuParam(1),
-		ioctl.Step{Req: reqVirtgpuBlob, Fill: func(arg unsafe.Pointer) {
+		ioctltest.Step{Req: reqVirtgpuBlob, Fill: func(arg unsafe.Pointer) {
 			c := (*abiVirtgpuBlob)(arg)
 			if c.BlobMem != 1 || c.BlobFlags != VirtgpuMappable|VirtgpuShareable || c.Size != uint64(2*page) || c.BlobID != 7 || c.Cmd != 0 {
 				t.Errorf("argument %+v", *c)
 			}
 			c.BOHandle = 6
 		}},
-		ioctl.Step{Req: reqVirtgpuMap, Fill: func(arg unsafe.Pointer) {
+		ioctltest.Step{Req: reqVirtgpuMap, Fill: func(arg unsafe.Pointer) {
 			if h := (*abiVirtgpuMap)(arg).Handle; h != 6 {
 				t.Errorf("handle %d", h)
 			}
 			(*abiVirtgpuMap)(arg).Offset = 1 << 33
 		}},
-		ioctl.Step{Req: reqVirtgpuGetCaps, Fill: func(arg unsafe.Pointer) {
+		ioctltest.Step{Req: reqVirtgpuGetCaps, Fill: func(arg unsafe.Pointer) {
 			c := (*abiVirtgpuCaps)(arg)
 			copy(unsafe.Slice(c.Addr, c.Size), "caps")
 			if c.SetID != 2 || c.SetVer != 1 || c.Size != 4 {
@@ -333,11 +333,11 @@ func TestVirtgpu(t *testing.T) {
 
 func TestVirtgpuRefusals(t *testing.T) {
 	g := must[Virtgpu](t)(speaking(t, "virtio_gpu",
-		ioctl.Step{Req: reqVirtgpuBlob, Errno: unix.EINVAL}, virtgpuParam(0),
-		ioctl.Step{Req: reqVirtgpuBlob, Errno: unix.EINVAL}, virtgpuParam(1),
-		ioctl.Step{Req: reqVirtgpuGetparam, Errno: unix.EINVAL},
-		ioctl.Step{Req: reqVirtgpuMap, Errno: unix.ENOENT},
-		ioctl.Step{Req: reqVirtgpuGetCaps, Errno: unix.ENOSYS},
+		ioctltest.Step{Req: reqVirtgpuBlob, Errno: unix.EINVAL}, virtgpuParam(0),
+		ioctltest.Step{Req: reqVirtgpuBlob, Errno: unix.EINVAL}, virtgpuParam(1),
+		ioctltest.Step{Req: reqVirtgpuGetparam, Errno: unix.EINVAL},
+		ioctltest.Step{Req: reqVirtgpuMap, Errno: unix.ENOENT},
+		ioctltest.Step{Req: reqVirtgpuGetCaps, Errno: unix.ENOSYS},
 	).Virtgpu())
 	if _, err := g.Create(1, VirtgpuGuest, 0, 0); !errors.Is(err, unix.EINVAL) || !strings.Contains(err.Error(), "blob=on") {
 		t.Errorf("no blobs: %v", err)

@@ -56,3 +56,5 @@
 // Config.PKey, another Config.Port, and a Config.GID that this GID does not meet. The network
 // looks up no host name. Every machine has every address and every GPU that the program names.
 package fabrictest
+
+// The network is internal/memnic. To let tests cause another failure, add it there, and a method here.

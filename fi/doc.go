@@ -43,3 +43,5 @@
 // Close endpoints, then MRs, then the Domain. Close of an MR or a Domain that is still in use
 // returns EBUSY and closes nothing.
 package fi
+
+// Each part of libfabric's interface has a file. To add a call, add it to its part's file, and to docs/reference/fi_rma.md.

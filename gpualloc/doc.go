@@ -39,3 +39,5 @@
 // the OOM killer. With [Options.Force] the kernel decides, except about
 // descriptors.
 package gpualloc
+
+// Each backend has a file, which registers it. To add one, write a file, or a package if it loads a vendor's library.

@@ -11,7 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 )
 
-// What can be allocated here, and why the rest cannot.
+// It lists what this machine can allocate, and why it cannot allocate the rest.
 func ExampleDiscover() {
 	for _, d := range gpualloc.Discover(gpualloc.Env{}) {
 		if d.Available {

@@ -18,30 +18,17 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/drm"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// tree unpacks a txtar archive. A file whose text is "-> TARGET" becomes a
-// symbolic link.
+// tree unpacks a txtar archive, as testenv.Files writes files.
 func tree(t *testing.T, archive string) string {
 	t.Helper()
-	dir := t.TempDir()
+	files := map[string]string{}
 	for _, f := range txtar.Parse([]byte(archive)).Files {
-		path := filepath.Join(dir, f.Name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		target, isLink := strings.CutPrefix(string(f.Data), "-> ")
-		var err error
-		if isLink {
-			err = os.Symlink(strings.TrimSpace(target), path)
-		} else {
-			err = os.WriteFile(path, f.Data, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		files[f.Name] = string(f.Data)
 	}
-	return dir
+	return testenv.Files(t, files)
 }
 
 // env splits one archive into sys, proc and dev.

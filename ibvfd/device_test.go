@@ -41,10 +41,10 @@ func TestProbe(t *testing.T) {
 		{"both", always(0), unix.EBADF, Yes, Yes, unix.EBADF, "reached the driver"},
 		{"kernel only", always(0), unix.EOPNOTSUPP, Yes, No, unix.EBADF, "lacks the op"},
 		{"old library", always(0), explain.NoSymbol, Yes, No, unix.EBADF, "rdma-core 34"},
-		{"no driver op", func(int32) unix.Errno { return unix.EOPNOTSUPP }, unix.EOPNOTSUPP, No, Unknown, unix.EOPNOTSUPP, "told apart"},
-		{"no method", func(int32) unix.Errno { return unix.EPROTONOSUPPORT }, unix.EPROTONOSUPPORT, No, Unknown, unix.EPROTONOSUPPORT, "told apart"},
-		{"524", func(int32) unix.Errno { return 524 }, unix.Errno(524), Unknown, Unknown, 524, "told apart"},
-		{"not permitted", func(int32) unix.Errno { return unix.EPERM }, unix.EPERM, Unknown, Unknown, unix.EPERM, "told apart"},
+		{"no driver op", func(int32) unix.Errno { return unix.EOPNOTSUPP }, unix.EOPNOTSUPP, No, Unknown, unix.EOPNOTSUPP, "cannot be distinguished"},
+		{"no method", func(int32) unix.Errno { return unix.EPROTONOSUPPORT }, unix.EPROTONOSUPPORT, No, Unknown, unix.EPROTONOSUPPORT, "cannot be distinguished"},
+		{"524", func(int32) unix.Errno { return 524 }, unix.Errno(524), Unknown, Unknown, 524, "cannot be distinguished"},
+		{"not permitted", func(int32) unix.Errno { return unix.EPERM }, unix.EPERM, Unknown, Unknown, unix.EPERM, "cannot be distinguished"},
 		{"accepted", func(int32) unix.Errno { return 0 }, unix.EIO, Unknown, Unknown, 0, "EIO"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

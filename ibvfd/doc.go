@@ -77,3 +77,5 @@
 // RDMA memory must not be Go memory: the NIC writes to it at any time, behind
 // the garbage collector's back. Use dma-bufs, or package ibvfd/hostmem.
 package ibvfd
+
+// Each object of verbs has a file. To add a call of libibverbs, add it to internal/libibverbs, and a method here.

@@ -5,7 +5,6 @@ package ibvfd
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,28 +19,18 @@ import (
 	"github.com/gpurdma/gpurdma/internal/procfs"
 	"github.com/gpurdma/gpurdma/internal/refusal"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // machine is a machine of these files, below "sys" and "proc". A text that begins
 // with "-> " is a symbolic link.
 func machine(t *testing.T, files map[string]string) refusal.Machine {
 	t.Helper()
-	root := t.TempDir()
+	lines := map[string]string{}
 	for name, text := range files {
-		file := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		var err error
-		if target, link := strings.CutPrefix(text, "-> "); link {
-			err = os.Symlink(target, file)
-		} else {
-			err = os.WriteFile(file, []byte(text+"\n"), 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		lines[name] = text + "\n"
 	}
+	root := testenv.Files(t, lines)
 	return refusal.Machine{Sys: sysfs.New(filepath.Join(root, "sys")), Proc: procfs.New(filepath.Join(root, "proc"))}
 }
 
@@ -140,8 +129,8 @@ func TestHoldingEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if held.Len() != 0 {
-		t.Errorf("a buffer that is not known is held: %d", held.Len())
+	if n := len(held.Others(0, "")); n != 0 {
+		t.Errorf("a buffer that is not known is held: %d", n)
 	}
 	for range 2 { // as a registration of a dma-buf does
 		held.Add(9, pd.ctx, pd.ctx.name)
@@ -149,15 +138,15 @@ func TestHoldingEnds(t *testing.T) {
 	mr.first.inode = 9
 	k.destroy = unix.EBUSY
 	if err := mr.Close(); err == nil || len(held.Others(9, "")) != 1 {
-		t.Errorf("%v, held: %d", err, held.Len())
+		t.Errorf("%v, held: %v", err, held.Others(9, ""))
 	}
 	k.destroy = 0
 	if err := mr.Close(); err != nil || len(held.Others(9, "")) != 1 {
-		t.Errorf("%v, the other MR's hold: %d", err, held.Len())
+		t.Errorf("%v, the other MR's hold: %v", err, held.Others(9, ""))
 	}
 	held.Remove(9, pd.ctx, pd.ctx.name)
-	if held.Len() != 0 {
-		t.Errorf("left: %d", held.Len())
+	if left := held.Others(9, ""); len(left) != 0 {
+		t.Errorf("left: %v", left)
 	}
 }
 

@@ -202,7 +202,7 @@ func (s *Support) throughLibrary(v libibverbs.Library, name string, sys sysfs.FS
 	case s.DMABufProvider == No:
 		s.ProviderReason = "ibv_reg_dmabuf_mr answers EOPNOTSUPP, and the kernel itself does not: the provider lacks the op"
 	default:
-		s.ProviderReason = "cannot be told apart from the kernel's own answer"
+		s.ProviderReason = "cannot be distinguished from the kernel's own answer"
 		if ask.Provider != ask.Kernel {
 			s.ProviderReason = "ibv_reg_dmabuf_mr was answered " + errno.Text(ask.Provider)
 		}

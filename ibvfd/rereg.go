@@ -18,7 +18,7 @@ import (
 // IBV_REREG_MR_CHANGE_*.
 type ReregFlags int
 
-// What can be changed.
+// The properties of an MR that Rereg can change.
 const (
 	ReregMemory ReregFlags = 1 << 0 // descriptor, host memory, range, IOVA: CHANGE_TRANSLATION
 	ReregPD     ReregFlags = 1 << 1

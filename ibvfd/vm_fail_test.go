@@ -16,7 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// What goes wrong on a connection ends in its completion status, in bounded
+// A failure on a connection ends in its completion status, in bounded
 // time; Connect then brings both ends back.
 func TestVMFailures(t *testing.T) {
 	pd := openPD(t)

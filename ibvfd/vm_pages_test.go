@@ -24,8 +24,8 @@ import (
 // flavourPages are the page sizes of Debian's builds of a kernel that the testbed boots.
 var flavourPages = map[string]int{"": 4 << 10, "amd64": 4 << 10, "arm64": 4 << 10, "arm64-16k": 16 << 10}
 
-// What goes by pages goes by this kernel's: the smallest buffer, where a registration may
-// begin, and what a refusal says.
+// The rules about pages follow this kernel's page size: the smallest buffer, where a registration
+// may begin, and what a refusal says.
 //
 //testbed:machine-arm64 switch
 func TestVMPageSize(t *testing.T) {

@@ -12,3 +12,5 @@
 // [Layout.MarshalBinary] encodes it, and [Layout.UnmarshalBinary] decodes the bytes of a
 // peer, which it does not trust.
 package layout
+
+// To add a shape, change this package, its encoding included, and internal/layouttest, which makes random ones.

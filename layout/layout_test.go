@@ -63,8 +63,8 @@ func TestLayoutAgainstModel(t *testing.T) {
 	}
 }
 
-// Of which sources a part is does not take a walk over its blocks, which may be more
-// than anybody can walk over.
+// Of which sources a part is does not take a walk over its blocks, which may be too many
+// to walk over.
 func TestSourceOfManyBlocks(t *testing.T) {
 	const many = 1 << 40
 	one := func(source int) layout.Extent { return layout.Extent{Source: source, Len: 1} }

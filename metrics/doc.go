@@ -26,3 +26,5 @@
 //
 // Package metrics/spans makes OpenTelemetry spans of blocking calls. It is a Go module of its own.
 package metrics
+
+// To add a metric, change internal/nicmetrics, and docs/reference/metrics.md.

@@ -38,4 +38,4 @@ arm64-run:
 	fi; \
 	[ $$status -eq 0 ] && $(MAKE) --no-print-directory vm-ready || exit; \
 	$(TESTBED) test -kernel $(KERNEL) -patched-rxe $(if $(ARM64_ONE),$(ARM64_BOOT),$(ARM64_ALL)) || status=$$?; \
-	[ ! -e $(BUILD)/testbed/$(KERNEL)/tally ] || sed 's/^FAIL /FAIL arm64 /' $(BUILD)/testbed/$(KERNEL)/tally >$(ARM64_TALLY); exit $$status
+	[ ! -e $(BUILD)/testbed/$(KERNEL)/tally ] || sed 's/^\(FAIL\|SKIP\|LEFT\) /\1 arm64 /' $(BUILD)/testbed/$(KERNEL)/tally >$(ARM64_TALLY); exit $$status

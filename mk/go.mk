@@ -3,7 +3,8 @@
 # Go: build, lint, unit tests, cross builds.
 
 GO ?= go
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+VERSION ?= $(shell script/version)
+VERSION := $(VERSION)
 REVISION := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 GO_LDFLAGS := -s -w -X main.version=$(VERSION) -X main.revision=$(REVISION)
 # nvml's symbols are resolved when used: -z now would kill the process at start
@@ -38,7 +39,7 @@ EXHAUSTIVE := ./cmd/internal/agent ./p2p ./p2p/checks ./p2p/fleet ./p2p/intake .
 MANY_CALLERS := TestDistantCaller|TestManyCallersAtOnce
 
 .PHONY: unit
-unit: ## unit tests of the five modules that need no browser and no control plane
+unit: ## unit tests of the six modules that need no browser and no control plane
 	$(GO) test -race -short -timeout 30m ./...
 	$(GO) test -count=1 -timeout 30m $(EXHAUSTIVE)
 	$(GO) test -count=1 -timeout 10m -run '^($(MANY_CALLERS))$$' ./internal/engine
@@ -46,6 +47,7 @@ unit: ## unit tests of the five modules that need no browser and no control plan
 	cd deploy && $(GO) test ./...
 	cd deploy/dra && $(GO) test -timeout 20m ./...
 	cd metrics/spans && $(GO) test -race -timeout 10m ./...
+	cd tools && $(GO) test ./...
 
 .PHONY: dra-table
 dra-table: ## place pods by pairs and by pcieRoot alone, and write the table in docs/fleet.md
@@ -83,7 +85,7 @@ tidy-check: ## the go.mod and go.sum of each module are as `go mod tidy` writes 
 		[ -z "$$bad" ] || { echo "not as go mod tidy writes them, or not found out, which is above:$$bad" >&2; exit 1; }
 
 .PHONY: lint
-lint: tidy-check ## gofmt, vet and staticcheck for the seven modules, and their requirements
+lint: tidy-check ## gofmt, vet and staticcheck for the eight modules, and their requirements
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); \
 		if [ -n "$$bad" ]; then echo "not gofmt-ed: $$bad" >&2; exit 1; fi
 	$(GO) vet ./...
@@ -94,6 +96,7 @@ lint: tidy-check ## gofmt, vet and staticcheck for the seven modules, and their 
 	cd deploy && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 	cd deploy/dra && $(GO) vet ./... && $(GO) tool -modfile=../../tools/go.mod staticcheck ./...
 	cd metrics/spans && $(GO) vet ./... && $(GO) tool -modfile=../../tools/go.mod staticcheck ./...
+	cd tools && $(GO) vet ./... && $(GO) tool staticcheck ./...
 	cd cmd/dmabuf-reg/internal/bench/browser && $(GO) vet ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod staticcheck ./...
 	cd p2p/page/browser && $(GO) vet ./... && $(GO) tool -modfile=../../../tools/go.mod staticcheck ./...
 

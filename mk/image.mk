@@ -7,7 +7,7 @@ IMAGE_DIR := $(BUILD)/image
 IMAGE_PLATFORMS := amd64 arm64
 # When the image says it was made: at the commit.
 IMAGE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
-IMAGE_FLAGS = -entrypoint /usr/bin/p2pcheck -port 9838/tcp -ref $(VERSION) \
+IMAGE_FLAGS = -entrypoint /usr/bin/p2pcheck -port 9838/tcp -ref $(subst ~,-,$(VERSION)) \
 	-label org.opencontainers.image.title=p2pcheck \
 	-label org.opencontainers.image.description='Does this RDMA NIC reach this GPU, and if not, why' \
 	-label org.opencontainers.image.version=$(VERSION) \

@@ -28,7 +28,7 @@ image-dra: oci-image ## write the container image of dra-p2p into build/image, a
 			-o $(IMAGE_DIR)/dra/linux-$$arch/usr/bin/dra-p2p ./cmd/dra-p2p) && \
 		cp LICENSE $(IMAGE_DIR)/dra/linux-$$arch/usr/share/doc/dra-p2p/ || exit 1; \
 	done
-	@SOURCE_DATE_EPOCH=$(IMAGE_EPOCH) $(BUILD)/bin/oci-image -o $(IMAGE_DIR)/dra-p2p.tar -entrypoint /usr/bin/dra-p2p -ref $(VERSION) \
+	@SOURCE_DATE_EPOCH=$(IMAGE_EPOCH) $(BUILD)/bin/oci-image -o $(IMAGE_DIR)/dra-p2p.tar -entrypoint /usr/bin/dra-p2p -ref $(subst ~,-,$(VERSION)) \
 		-label org.opencontainers.image.title=dra-p2p \
 		-label org.opencontainers.image.description='Pairs of a GPU and an RDMA NIC for Kubernetes pods' \
 		-label org.opencontainers.image.version=$(VERSION) -label org.opencontainers.image.licenses=Apache-2.0 \

@@ -17,8 +17,8 @@ manual: ## write manual pages and completions of the commands into build/manual
 
 PACKAGES := $(BUILD)/packages
 PACKAGE_ARCHES ?= amd64 arm64
-# The packages' own version: by the tag, or the time of the commit. It is found out once, when it is needed.
-PACKAGE_VERSION ?= $(eval PACKAGE_VERSION := $(shell deploy/packaging/version.sh))$(PACKAGE_VERSION)
+# The packages' version is that of the programs.
+PACKAGE_VERSION ?= $(VERSION)
 BUILD_PACKAGES = GO='$(GO)' GO_LDFLAGS='$(GO_LDFLAGS)' VERSION='$(VERSION)' SOURCE_DATE_EPOCH=$(COMMIT_EPOCH) deploy/packaging/build.sh
 
 .PHONY: packages

@@ -45,6 +45,7 @@ test: ## set up and run all the tests: host, cross builds, and each kernel's VM
 	@BUILD=$(BUILD) testbed/setup.sh test
 	@$(MAKE) --no-print-directory testbed
 	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory deadcode
 	@$(MAKE) --no-print-directory cross
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory glibc-check

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
@@ -22,13 +21,13 @@ import (
 // reads are the files that judging the pair looks at, by their paths below root.
 func (b *bed) reads() []string {
 	seen := map[string]bool{}
-	files.Before = func(name string) error {
+	stop := testenv.WatchFiles(b.t, b.root, func(name string) error {
 		if rel, err := filepath.Rel(b.root, name); err == nil && !strings.HasPrefix(rel, "..") {
 			seen[rel] = true
 		}
 		return nil
-	}
-	defer func() { files.Before = nil }()
+	})
+	defer stop()
 	b.judge()
 	return slices.Sorted(maps.Keys(seen))
 }
@@ -36,13 +35,13 @@ func (b *bed) reads() []string {
 // denied judges with one file that answers EACCES.
 func (b *bed) denied(file string) judged {
 	name := filepath.Join(b.root, file)
-	files.Before = func(asked string) error {
+	stop := testenv.WatchFiles(b.t, b.root, func(asked string) error {
 		if asked == name || strings.HasPrefix(asked, name+"/") {
 			return unix.EACCES
 		}
 		return nil
-	}
-	defer func() { files.Before = nil }()
+	})
+	defer stop()
 	return b.judged()
 }
 

@@ -23,3 +23,5 @@
 // suggests is in Likely and never in Memory. That an attachment may be
 // peer-to-peer (dma_buf_attachment.peer2peer) is a permission and never proof.
 package placement
+
+// To add a verdict or a kind of evidence, change this package. Package trace gives the verdicts.

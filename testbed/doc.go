@@ -18,4 +18,6 @@
 //   - wire: the messages between host and guest
 //   - guest: the guest's init, which is the same binary
 //   - gotest, suite: Go test binaries and shell tests, and their results
+//
+// To change a step of a run, change its package.
 package testbed

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The end of `make test`: the counts that the run of each kernel left under
-# BUILD, and last, where nobody can miss it, what failed. A kernel whose run left
+# BUILD, which tests were skipped and why, which were left out, and last, where it
+# cannot be missed, what failed. A kernel whose run left
 # none has failed too. STATUS is that of all the runs: if it is not 0 and no test
 # failed, something beside the tests has.
 #
@@ -26,9 +27,19 @@ for tally in "${counts[@]}"; do
 done
 
 echo
-[ ${#counts[@]} -eq 0 ] || awk '/^FAIL / { next } { print }
+echo "before the virtual machines, passed: lint, dead functions, cross builds, unit tests, glibc, checkpatch, sparse"
+[ ${#counts[@]} -eq 0 ] || awk '/^(FAIL|SKIP|LEFT) / { next } { print }
 	{ for (i = 2; i <= NF; i++) n[$i] += $(i - 1) }
 	END { print n["boots:"] + n["boots,"] + n["boots"] " boots, " n["passed,"] + 0 " passed, " n["failed,"] + 0 " failed, " n["skipped"] + 0 " skipped" }' "${counts[@]}"
+# named WORD TITLE prints the lines of a kind.
+named() {
+	local lines
+	[ ${#counts[@]} -eq 0 ] || lines=$(sed -n "s/^$1 /  /p" "${counts[@]}")
+	[ -z "${lines:-}" ] || printf '\n%s\n%s\n' "$2" "$lines"
+}
+named SKIP "skipped:"
+named LEFT "left out (make test-whole runs those of VM_LONG and VM_LEFT of mk/test.mk):"
+echo
 if [ "$status" -ne 0 ] && [ ! -s "$failed" ]; then
 	echo "FAIL a step beside the tests: its message is above, after the kernel's name" >"$failed"
 fi

@@ -175,7 +175,7 @@ func TestVMLastLockdown(t *testing.T) {
 // two and without a stack.
 func tried(t *testing.T, what string, attr *syscall.SysProcAttr) (text string, status int) {
 	t.Helper()
-	cmd := exec.Command(anybodys(t))
+	cmd := exec.Command(runnable(t))
 	cmd.Env = append(os.Environ(), childEnv+"="+what)
 	cmd.SysProcAttr = attr
 	out, err := cmd.CombinedOutput()
@@ -190,8 +190,8 @@ func tried(t *testing.T, what string, attr *syscall.SysProcAttr) (text string, s
 	return text, cmd.ProcessState.ExitCode()
 }
 
-// anybodys is a copy of the test binary that everybody may run.
-func anybodys(t *testing.T) string {
+// runnable is a copy of the test binary that all users may run.
+func runnable(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/run", "trace-test-")
 	if err != nil {

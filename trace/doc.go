@@ -28,3 +28,6 @@
 // 7.2 and 7.3. CAP_BPF, CAP_PERFMON, and CAP_SYS_ADMIN for the types of modules: root,
 // in short. docs/explanation/trace.md says how to read the answers.
 package trace
+
+// The packages below have the parts; join.go joins their events. To report one more fact of a registration, change
+// internal/objects/bpf/record.h, internal/abi and join_events.go.

@@ -14,7 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// What an importer has pinned does not move, and is not pinned any more at its end. Up
+// Memory that an importer has pinned does not move until the importer lets it go. Up
 // to 6.12 the kernel itself pins what is mapped, without CONFIG_DMABUF_MOVE_NOTIFY.
 //
 //testbed:kernel 6.12

@@ -84,7 +84,7 @@ func TestVMPrivileges(t *testing.T) {
 	for _, what := range []string{childWatches, childWatchesByKprobes} {
 		t.Run("with all of them, "+what, func(t *testing.T) {
 			d, b := openDevice(t), alloc(t, "drm:vgem", 1<<20)
-			cmd := exec.Command(anybodys(t))
+			cmd := exec.Command(runnable(t))
 			cmd.Env = append(os.Environ(), childEnv+"="+what)
 			cmd.SysProcAttr, cmd.Stderr = unprivileged(every...), os.Stderr
 			pipe, err := cmd.StdoutPipe()

@@ -14,8 +14,8 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// What an exporter that takes its memory away does to an MR of each kind of NIC: the
-// events in their order, and what is known of the bytes then. (rxe revokes by itself, as
+// An exporter takes its memory away from an MR of each kind of NIC: the test compares
+// the events in their order, and what is known of the bytes then. (rxe revokes by itself, as
 // it must on a kernel whose ib_umem cannot. What ib_umem's own revocation makes of it, which
 // irdma uses, is for TestJoinRevoked.)
 //

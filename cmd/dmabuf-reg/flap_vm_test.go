@@ -192,7 +192,7 @@ func TestVMBenchFlapInterrupted(t *testing.T) {
 	}
 }
 
-// A process that may not switch network devices off is told so, and cuts nothing.
+// A process that may not switch network devices off gets an error, and cuts nothing.
 //
 //testbed:kernel 7.2 6.12
 func TestVMBenchFlapNotAllowed(t *testing.T) {

@@ -2,9 +2,6 @@
 
 //go:build !manual
 
-// Command dmabuf-reg allocates GPU and system memory, exports it as a dma-buf,
-// registers it with an RDMA NIC, moves bytes in and out of it and checks every
-// one.
 package main
 
 import (
@@ -20,12 +17,12 @@ import (
 	_ "github.com/gpurdma/gpurdma/gpualloc/rocm"
 )
 
-// version is set by the build.
-var version = "unknown"
+// version and revision are set by the build.
+var version, revision = "unknown", "unknown"
 
 func main() {
 	ctx, cancel := cli.Context()
-	a := &app.App{Stdout: os.Stdout, Stderr: os.Stderr, Progress: cli.NewProgress(os.Stderr), Version: cli.Version(version)}
+	a := &app.App{Stdout: os.Stdout, Stderr: os.Stderr, Progress: cli.NewProgress(os.Stderr), Version: cli.Version(version), Revision: cli.Revision(revision)}
 	status := a.Run(ctx, root(a), os.Args[1:])
 	cancel()
 	os.Exit(status)

@@ -46,7 +46,7 @@ Sizes are bytes: 4096, 0x1000, 64KiB, 1MiB, 8G.
 Exit status: 0 done and right, 1 tried and failed, 2 wrong usage, 3 nothing
 here to try it with (no such device, no libibverbs, a build without cgo), 130
 interrupted by Ctrl-C, SIGTERM or SIGHUP, after closing everything.`,
-		Version:       a.Version,
+		Version:       cli.VersionAndCommit(a.Version, a.Revision),
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -107,9 +106,9 @@ func TestCostIsLinear(t *testing.T) {
 				t.Fatalf("%v: status %d", s, status)
 			}
 		}
-		files.Before = func(string) error { accesses++; return nil }
+		stop := testenv.WatchFiles(t, root, func(string) error { accesses++; return nil })
 		look()
-		files.Before = nil
+		stop()
 		return accesses, testing.AllocsPerRun(1, look)
 	}
 	for _, c := range []struct {

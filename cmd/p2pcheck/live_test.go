@@ -23,8 +23,8 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// A driver of which nothing is known is taken at its word, and one that says no
-// whatever is known of it.
+// The answer of a driver of which nothing is known counts, and a no counts
+// whatever is known of the driver.
 func TestAsked(t *testing.T) {
 	answers := map[string]ibvfd.Answer{"yes": ibvfd.Yes, "no": ibvfd.No, "silent": ibvfd.Unknown}
 	var nics []drivers.NIC

@@ -88,7 +88,7 @@ and for a proof that contradicts its prediction, and 130 for an interruption, af
 p2pcheck has closed everything. Pairs of a device without memory of its own (vgem,
 virtio graphics) are shown and do not count, and neither do checks that never do
 more than warn.`,
-		Version:       version,
+		Version:       cli.VersionAndCommit(version, revision),
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -6,7 +6,8 @@
 #   deploy/packaging/build.sh ARCH OUT     (amd64 or arm64; mk/packages.mk calls it)
 #
 # The environment: VERSION of the programs, PKG_VERSION of the packages, SOURCE_DATE_EPOCH, GO,
-# GO_LDFLAGS. The same source built with the same Go and C compiler gives the same bytes.
+# GO_LDFLAGS. With ARCHIVE=yes it also writes an archive of the commands, and a list of what is linked into
+# each (SBOM). The same source built with the same Go and C compiler gives the same bytes.
 set -euo pipefail
 arch=$1 out=$2
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -67,6 +68,24 @@ cat >"$PKG_FILES/p2pcheck-agent.copyright" <<-COPYRIGHT
 COPYRIGHT
 echo Apache-2.0 >"$PKG_FILES/p2pcheck-agent.spdx"
 gzip -9n "$PKG_FILES"/man/man1/*.1
+
+# The same programs without a package, and the list of the modules that are linked into each.
+if [ "${ARCHIVE:-no}" = yes ]; then
+	name=gpurdma-$PKG_VERSION-linux-$arch
+	root=$work/$name
+	mkdir -p "$root/bin" "$root/share" "$root/licenses"
+	cp "$PKG_PROGRAMS"/* "$root/bin/"
+	cp -r "$PKG_FILES/man" "$PKG_FILES/bash-completion" "$PKG_FILES/zsh" "$PKG_FILES/fish" "$root/share/"
+	cp README.md CHANGELOG.md SECURITY.md LICENSE "$root/"
+	for program in p2pcheck dmabuf-reg; do
+		cp "$PKG_FILES/$program.copyright" "$root/licenses/$program.copyright"
+		"$GO" tool -modfile=tools/cyclonedx/go.mod cyclonedx-gomod bin -json -noserial -notimestamp -std \
+			-version "$VERSION" -output "$out/$program-$PKG_VERSION-linux-$arch.cdx.json" "$PKG_PROGRAMS/$program"
+	done
+	chmod -R u=rwX,go=rX "$root"
+	tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --format=gnu \
+		-C "$work" -cf - "$name" | gzip -9n >"$out/$name.tar.gz"
+fi
 
 # The newest glibc that a program of the package needs a symbol of. There is no other library:
 # what is not linked is loaded when it is used.

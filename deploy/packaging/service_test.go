@@ -141,7 +141,7 @@ func (b booted) timer(t *testing.T) {
 }
 
 // readsConfigurationSpace starts the service with another program in it: the bytes that it reads of a PCI function's
-// configuration space are those that root reads outside of it, and more than the 64 that the kernel shows to everybody.
+// configuration space are those that root reads outside of it, and more than the 64 that the kernel shows to all users.
 func (b booted) readsConfigurationSpace(t *testing.T) {
 	t.Helper()
 	all, err := filepath.Glob("/sys/bus/pci/devices/*/config")

@@ -18,3 +18,6 @@
 // kernel (ib_umem_dmabuf_get and uverbs: offset and IOVA agree below the page
 // size, offset + length fits the dma-buf).
 package align
+
+// solve.go plans the exports, and bind.go compares them with the plan. To follow another runtime's rule, change
+// solve.go.

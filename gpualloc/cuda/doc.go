@@ -38,3 +38,6 @@
 //
 // Sources of the rules: the CUDA driver API reference, cuda.h.
 package cuda
+
+// The calls of libcuda are in driver.go, once with cgo and once without. To use another call, add it there and in
+// abi_cuda.go, and to its double in testbed/doubles.

@@ -130,7 +130,6 @@ struct gpurdma_ze {
 	gpurdma_ze_result (*zeDeviceGetExternalMemoryProperties)(gpurdma_ze_device_handle, gpurdma_ze_external_properties *);
 	gpurdma_ze_result (*zeDevicePciGetPropertiesExt)(gpurdma_ze_device_handle, gpurdma_ze_pci_properties *);
 	gpurdma_ze_result (*zeContextCreate)(gpurdma_ze_driver_handle, const gpurdma_ze_context_desc *, gpurdma_ze_context_handle *);
-	gpurdma_ze_result (*zeContextDestroy)(gpurdma_ze_context_handle);
 	gpurdma_ze_result (*zeCommandListCreateImmediate)(gpurdma_ze_context_handle, gpurdma_ze_device_handle, const gpurdma_ze_queue_desc *, gpurdma_ze_list_handle *);
 	gpurdma_ze_result (*zeCommandListDestroy)(gpurdma_ze_list_handle);
 	gpurdma_ze_result (*zeCommandListAppendMemoryCopy)(gpurdma_ze_list_handle, void *, const void *, size_t, void *, uint32_t, void *);

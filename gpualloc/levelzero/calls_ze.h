@@ -58,7 +58,6 @@ static inline int gpurdma_ze_context(gpurdma_api a, uintptr_t driver, uintptr_t 
 	return a->zeContextCreate(GPURDMA_DRIVER(driver), &d, (gpurdma_ze_context_handle *)ctx);
 }
 
-static inline int gpurdma_ze_context_destroy(gpurdma_api a, uintptr_t ctx) { return a->zeContextDestroy(GPURDMA_CONTEXT(ctx)); }
 
 /* A synchronous list: what is appended is done when the call returns. */
 static inline int gpurdma_ze_list(gpurdma_api a, uintptr_t ctx, uintptr_t dev, uintptr_t *list)

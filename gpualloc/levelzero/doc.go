@@ -25,3 +25,6 @@
 //
 // Sources of the rules: ze_api.h, version 1.4 and later.
 package levelzero
+
+// The calls of the loader are in driver.go, once with cgo and once without. To use another call, add it there and in
+// abi_ze.go, and to its double in testbed/doubles.

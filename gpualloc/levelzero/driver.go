@@ -46,7 +46,6 @@ type driver interface {
 	pci(deviceHandle) (domain, bus, dev, function uint32, r Result)
 
 	context(driverHandle) (contextHandle, Result)
-	destroyContext(contextHandle) Result
 	list(contextHandle, deviceHandle) (listHandle, Result)
 	destroyList(listHandle) Result
 	toHost(l listHandle, to []byte, from pointer) Result

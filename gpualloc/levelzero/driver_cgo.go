@@ -34,7 +34,6 @@ var symbols = []struct {
 	}},
 	{"zeDevicePciGetPropertiesExt", func(a *C.struct_gpurdma_ze) unsafe.Pointer { return unsafe.Pointer(&a.zeDevicePciGetPropertiesExt) }},
 	{"zeContextCreate", func(a *C.struct_gpurdma_ze) unsafe.Pointer { return unsafe.Pointer(&a.zeContextCreate) }},
-	{"zeContextDestroy", func(a *C.struct_gpurdma_ze) unsafe.Pointer { return unsafe.Pointer(&a.zeContextDestroy) }},
 	{"zeCommandListCreateImmediate", func(a *C.struct_gpurdma_ze) unsafe.Pointer { return unsafe.Pointer(&a.zeCommandListCreateImmediate) }},
 	{"zeCommandListDestroy", func(a *C.struct_gpurdma_ze) unsafe.Pointer { return unsafe.Pointer(&a.zeCommandListDestroy) }},
 	{"zeCommandListAppendMemoryCopy", func(a *C.struct_gpurdma_ze) unsafe.Pointer { return unsafe.Pointer(&a.zeCommandListAppendMemoryCopy) }},
@@ -126,10 +125,6 @@ func (d *cdriver) context(h driverHandle) (contextHandle, Result) {
 	var ctx C.uintptr_t
 	r := C.gpurdma_ze_context(d.api, C.uintptr_t(h), &ctx)
 	return contextHandle(ctx), Result(r)
-}
-
-func (d *cdriver) destroyContext(ctx contextHandle) Result {
-	return Result(C.gpurdma_ze_context_destroy(d.api, C.uintptr_t(ctx)))
 }
 
 func (d *cdriver) list(ctx contextHandle, dev deviceHandle) (listHandle, Result) {

@@ -10,3 +10,5 @@
 // therefore ends at its start on a machine without the driver. Link with
 // -ldflags=-extldflags=-Wl,-z,lazy, as this project's Makefile does.
 package nvml
+
+// To read another fact of a GPU, change nvml.go and list_cgo.go, and the double in testdata.

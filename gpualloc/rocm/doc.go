@@ -29,3 +29,6 @@
 //
 // Sources of the rules: hsa.h, hsa_ext_amd.h.
 package rocm
+
+// The calls of the runtime are in driver.go, once with cgo and once without. To use another call, add it there and in
+// abi_hsa.go, and to its double in testbed/doubles.

@@ -28,3 +28,5 @@
 // and no thread. If the context of Connect or Accept ends, the ID can only be closed. The kernel
 // needs the module rdma_ucm, and the user the right to open /dev/infiniband/rdma_cm.
 package cm
+
+// To add a call of librdmacm, change library.go and its two versions; to explain another rejection, change reason.go.

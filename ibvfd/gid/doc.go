@@ -4,3 +4,5 @@
 // a connection goes. A [Wish] says what the choice must fit, such as the peer's address,
 // the RoCE version or the VLAN; the answer comes with its reason.
 package gid
+
+// To choose by another property of a GID, change gid.go.

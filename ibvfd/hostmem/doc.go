@@ -4,3 +4,5 @@
 // memory, because the NIC writes to it at any time and the garbage collector does not
 // know.
 package hostmem
+
+// To map memory of another kind, change hostmem.go.

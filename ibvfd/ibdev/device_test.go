@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/pciaddr"
@@ -83,24 +82,22 @@ func TestDevicesUnreadable(t *testing.T) {
 	}
 }
 
-// A device on PCI has its address and driver through links; software ones are
-// told by their attribute "parent".
 // A device that cannot be looked at is not one that is gone.
 func TestDeviceThatCannotBeLookedAt(t *testing.T) {
 	sys := sysfs.New(testenv.DeviceTree(t))
-	files.Before = func(name string) error {
+	testenv.WatchFiles(t, sys.Root(), func(name string) error {
 		if name == sys.Path(classDir, "roce0") {
 			return unix.EIO
 		}
 		return nil
-	}
-	defer func() { files.Before = nil }()
+	})
 	list, err := ListWithoutGIDs(sys.Root())
 	if !errors.Is(err, unix.EIO) || !slices.ContainsFunc(list, func(d Info) bool { return d.Name == "roce0" }) {
 		t.Errorf("%+v, %v", list, err)
 	}
 }
 
+// A device on PCI has its address and driver through links; the attribute "parent" shows that a device is a software one.
 func TestDeviceLinks(t *testing.T) {
 	root := t.TempDir()
 	write := func(name, text string) {

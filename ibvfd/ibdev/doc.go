@@ -5,3 +5,5 @@
 // tables of these. [Nearest] says which device lies nearest to a GPU. It needs neither
 // libibverbs nor privileges.
 package ibdev
+
+// To read another attribute of a device or a port, change attr.go and device.go.

@@ -17,3 +17,5 @@
 // needs Linux 4.20, GET_CONTEXT through it 5.7, REG_DMABUF_MR 5.12. No released kernel has the
 // method of ReregDMABufMR: kernel/patches/rdma-rereg adds it.
 package uverbs
+
+// An abi_*.go has what a header of the kernel's has. To add a method of the kernel's, write its request as those in mr.go are.

@@ -115,11 +115,42 @@ func TestEveryPackageIsDocumented(t *testing.T) {
 		if room(p.ImportPath) == "internal" || p.Name == "main" || strings.Contains(p.ImportPath, "/internal/") {
 			continue
 		}
-		if !slices.Contains(p.GoFiles, "doc.go") {
-			t.Errorf("%s has no doc.go", p.ImportPath)
-		}
 		if !hasExample(t, p) {
 			t.Errorf("%s has no example, seen from outside the package", p.ImportPath)
+		}
+	}
+}
+
+// saysWhatToChange matches the sentence of a doc.go for people who change the package.
+var saysWhatToChange = regexp.MustCompile(`(?i)\b(?:changes?|added|add|write|look below)\b`)
+
+// Each package of each module but the examples has a doc.go, with the package's only comment and with a sentence
+// about what to change where.
+func TestEveryPackageHasADocGo(t *testing.T) {
+	dir := root(t)
+	for folder, names := range packageFiles(t) {
+		if strings.HasPrefix(folder, "examples/") {
+			continue
+		}
+		if !slices.Contains(names, "doc.go") {
+			t.Errorf("%s has no doc.go", folder)
+			continue
+		}
+		for _, name := range names {
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, folder, name), nil, parser.PackageClauseOnly|parser.ParseComments)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			if has := f.Doc != nil; has != (name == "doc.go") {
+				t.Errorf("%s/%s: a package comment: %v; it belongs in doc.go", folder, name, has)
+			}
+		}
+		text, err := os.ReadFile(filepath.Join(dir, folder, "doc.go"))
+		if err != nil {
+			t.Error(err)
+		} else if !saysWhatToChange.Match(text) {
+			t.Errorf("%s/doc.go does not say what to change where", folder)
 		}
 	}
 }

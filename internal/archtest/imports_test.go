@@ -126,7 +126,7 @@ var mayTestImport = map[string][]string{
 	"internal/memory":      {"internal/layouttest", "internal/memnic"},
 	"internal/lower":       {"internal/layouttest"},
 	"internal/mesh":        {"", "fabrictest", "internal/mesh/worker"},
-	"internal/conformance": {"", "fabrictest", "layout", "placement", "internal/memstream", "internal/engine", "ibvfd", "gpualloc", "dmabuf", "internal"},
+	"internal/conformance": {"", "fabrictest", "layout", "placement", "internal/memstream", "internal/memnic", "internal/memory", "internal/bridge", "internal/rc", "ibvfd", "gpualloc", "dmabuf", "internal"},
 }
 
 // p2pLevels are the packages of room p2p, from the highest to the lowest: each may
@@ -247,7 +247,7 @@ func TestImportsPointDown(t *testing.T) {
 // forTests are the packages that only tests import.
 func forTests(p pkg) bool {
 	switch p.ImportPath {
-	case module + "/internal/testenv", module + "/internal/abicheck", module + "/internal/layouttest", module + "/gpualloc/internal/doubles", module + "/internal/exampletest", module + "/internal/pagetest", module + "/internal/looktest", module + "/p2p/internal/machinetest",
+	case module + "/internal/testenv", module + "/internal/abicheck", module + "/internal/layouttest", module + "/internal/ioctl/ioctltest", module + "/gpualloc/internal/doubles", module + "/internal/exampletest", module + "/internal/pagetest", module + "/internal/looktest", module + "/p2p/internal/machinetest",
 		module + "/cmd/dmabuf-reg/internal/golden", module + "/cmd/dmabuf-reg/internal/stationtest":
 		return true
 	}
@@ -277,6 +277,7 @@ func TestDependenciesStayInTheirRooms(t *testing.T) {
 		module + "/internal/exampletest":      forTests,
 		module + "/internal/pagetest":         forTests,
 		module + "/internal/looktest":         forTests,
+		module + "/internal/ioctl/ioctltest":  forTests,
 		module + "/gpualloc/internal/doubles": forTests,
 		"testing":                             forTests,
 	}

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bytesize writes sizes the way error messages want them.
 package bytesize
 
 import "fmt"

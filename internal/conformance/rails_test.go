@@ -13,7 +13,6 @@ import (
 
 	"github.com/gpurdma/gpurdma"
 	"github.com/gpurdma/gpurdma/fabrictest"
-	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -196,33 +195,21 @@ func TestRailsLatePacket(t *testing.T) {
 	}
 }
 
-// Without the fence the write of TestRailsLatePacket lands over the newer bytes.
-func TestRailsLatePacketUnfenced(t *testing.T) {
-	s, p := overRails(t, fabrictest.Options{}, gpurdma.Config{PeerTimeout: 300 * time.Millisecond})
-	mine, theirs, remote := p.both(8)
-	put(t, mine, []byte("1st try!"))
-	restore := engine.WithoutFence()
-	t.Cleanup(restore)
-	x, held := s.keepWrite(p, mine, remote)
-	ok(t, limitedDone(t, x))
-	put(t, mine, []byte("newer..."))
-	ok(t, p.client.Write(limited(t), remote, mine.All(), gpurdma.Delivered()))
-	same(t, "written", theirs, []byte("newer..."))
-	s.net.NIC(p.a, held).Hold(s.net.NIC(p.b, held), false)
-	same(t, "after the late packet", theirs, []byte("1st try!"))
-	restore()
-	p.allUp(len(s.nics))
-}
-
 // keepWrite starts a write that stays in the network, and returns the NIC over which it goes.
 func (s *setting) keepWrite(p *pair, mine *gpurdma.Buffer, remote gpurdma.Remote) (*gpurdma.Transfer, string) {
-	for _, nic := range s.nics {
-		before, _, _ := s.net.Late()
-		here, there := s.net.NIC(p.a, nic), s.net.NIC(p.b, nic)
-		here.Hold(there, true)
+	hold := func(nic string, held bool) { s.net.NIC(p.a, nic).Hold(s.net.NIC(p.b, nic), held) }
+	kept := func() int { n, _, _ := s.net.Late(); return n }
+	return p.keepWrite(s.nics, hold, kept, mine, remote)
+}
+
+// keepWrite does so in any network: hold lets it keep what goes over a NIC, and kept counts.
+func (p *pair) keepWrite(nics []string, hold func(nic string, held bool), kept func() int, mine *gpurdma.Buffer, remote gpurdma.Remote) (*gpurdma.Transfer, string) {
+	for _, nic := range nics {
+		before := kept()
+		hold(nic, true)
 		x := must(p.client.Start(limited(p.t), gpurdma.Op{Kind: gpurdma.OpWrite, Local: mine.All(), Remote: remote}))(p.t)
 		for ctx := limited(p.t); ctx.Err() == nil; time.Sleep(time.Millisecond) {
-			if kept, _, _ := s.net.Late(); kept > before {
+			if kept() > before {
 				return x, nic
 			}
 			select {
@@ -233,7 +220,7 @@ func (s *setting) keepWrite(p *pair, mine *gpurdma.Buffer, remote gpurdma.Remote
 			}
 			break
 		}
-		here.Hold(there, false)
+		hold(nic, false)
 	}
 	p.t.Fatal("no write stays in the network")
 	return nil, ""

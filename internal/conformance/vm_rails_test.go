@@ -14,14 +14,29 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma"
-	"github.com/gpurdma/gpurdma/internal/engine"
+	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // overCables returns a pair of machines, one at each end of cables, when all rails are up.
 func overCables(t *testing.T, c testenv.Cables, cfg gpurdma.Config) *pair {
-	p := &pair{t: t, a: must(gpurdma.Open(c.NICs("a")...))(t), b: must(gpurdma.Open(c.NICs("b")...))(t)}
-	t.Cleanup(func() { ok(t, p.a.Close()); ok(t, p.b.Close()) })
+	b := must(gpurdma.Open(c.NICs("b")...))(t)
+	t.Cleanup(func() { ok(t, b.Close()) })
+	return between(t, c, cfg, b)
+}
+
+// unfencedVerbs is a NIC of this machine whose queue pairs live on after they were closed.
+type unfencedVerbs struct {
+	*rc.Verbs
+	of *unfenced
+}
+
+func (d unfencedVerbs) Link(a rc.Attr) (rc.Link, error) { return d.of.wrap(d.Verbs.Link(a)) }
+
+// between connects a machine at one end of the cables to that at the other.
+func between(t *testing.T, c testenv.Cables, cfg gpurdma.Config, b *gpurdma.Fabric) *pair {
+	p := &pair{t: t, a: must(gpurdma.Open(c.NICs("a")...))(t), b: b}
+	t.Cleanup(func() { ok(t, p.a.Close()) })
 	p.ln = must(p.b.Listen("127.0.0.1:0", cfg))(t)
 	p.client, p.server = p.connect(cfg)
 	p.allUp(len(c))
@@ -151,7 +166,7 @@ func TestVMRailsShare(t *testing.T) {
 func TestVMRailsLatePacket(t *testing.T) {
 	testenv.VM(t)
 	noGoroutines(t)
-	l := newLateWrite(t)
+	l := newLateWrite(t, nil)
 	late, want := 0, testenv.Soak(5, 100)
 	for tries := 0; late < want; tries++ {
 		if tries > 2*want {
@@ -167,19 +182,19 @@ func TestVMRailsLatePacket(t *testing.T) {
 	}
 }
 
-// Without the fence the write of TestVMRailsLatePacket lands, over newer bytes.
+// The write of TestVMRailsLatePacket lands over newer bytes if the peer's queue pairs live on.
 //
 //testbed:kernel 7.2 6.12
 func TestVMRailsLatePacketUnfenced(t *testing.T) {
 	testenv.VM(t)
 	noGoroutines(t)
-	l := newLateWrite(t)
+	u := &unfenced{}
+	l := newLateWrite(t, u)
 	for tries := 0; ; tries++ {
 		if tries > 3 {
 			t.Fatal("the packets are never late")
 		}
-		restore := engine.WithoutFence()
-		t.Cleanup(restore)
+		u.begin()
 		wasLate, arrive := l.try()
 		arrive()
 		if wasLate {
@@ -188,11 +203,11 @@ func TestVMRailsLatePacketUnfenced(t *testing.T) {
 					break
 				}
 				if ctx.Err() != nil {
-					t.Fatal("the late packets have not landed: this test does not show what the fence is for")
+					t.Fatal("the late packets have not landed: this test does not show what it is for that queue pairs are destroyed first")
 				}
 			}
 		}
-		restore()
+		ok(t, u.end())
 		l.p.allUp(len(l.c))
 		if wasLate {
 			return
@@ -210,9 +225,19 @@ type lateWrite struct {
 	before, after []byte
 }
 
-func newLateWrite(t *testing.T) *lateWrite {
+// newLateWrite connects two machines. If u is not nil, the NICs of the one that is called are such.
+func newLateWrite(t *testing.T, u *unfenced) *lateWrite {
 	l := &lateWrite{t: t, c: testenv.NewCables(t, 2)}
-	l.p = overCables(t, l.c, gpurdma.Config{PeerTimeout: 2 * time.Second})
+	cfg := gpurdma.Config{PeerTimeout: 2 * time.Second}
+	if u == nil {
+		l.p = overCables(t, l.c, cfg)
+	} else {
+		var devices []rc.Device
+		for _, name := range l.c.NICs("b") {
+			devices = append(devices, unfencedVerbs{must(rc.Open(name, nil))(t).(*rc.Verbs), u})
+		}
+		l.p = between(t, l.c, cfg, u.open(t, devices...))
+	}
 	const size = 4096
 	l.mine, l.theirs = host(t, l.p.a, 2*size), host(t, l.p.b, size)
 	l.remote = l.p.export(l.theirs.All(), gpurdma.WriteOnly) // it cannot be read back: writes go over one rail

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package devnode opens device nodes and explains a refusal: which mode and
-// group the node has, and which module makes it when it is missing.
 package devnode
 
 import (

@@ -5,15 +5,8 @@
 // can say which one is missing.
 //
 // A library once loaded stays: those that this module loads (libibverbs and
-// its providers) do not survive being unloaded. Without cgo every library is
-// [ErrNotBuilt].
+// its providers) do not survive being unloaded. A build without cgo has no function of
+// this package.
+//
+// Change dl_cgo.go to load in another way, and error.go to explain another failure.
 package dl
-
-import "errors"
-
-var (
-	// ErrNotBuilt: this build has no cgo, which loading needs.
-	ErrNotBuilt = errors.New("built without cgo: shared libraries cannot be loaded")
-	// ErrNoSymbol: the library has no such symbol, or not in that version.
-	ErrNoSymbol = errors.New("no such symbol")
-)

@@ -3,9 +3,13 @@
 package dl
 
 import (
+	"errors"
 	"io/fs"
 	"strings"
 )
+
+// ErrNoSymbol says that a library has no such symbol, or not in that version.
+var ErrNoSymbol = errors.New("no such symbol")
 
 // Error is why a library was not loaded. Where there is no such file it is
 // [fs.ErrNotExist]; a file that is there and does not load, for want of another

@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gpurdma/gpurdma/internal/errs"
@@ -136,19 +135,12 @@ func (s *links) end() (ready <-chan struct{}, err error) {
 	c.mu.Unlock()
 	cutOff(tcp)
 	<-l.read
-	fence := unfenced.Load()
-	if fence != nil && c.listener != nil {
-		s.report(l)
-		<-*fence
-	}
 	if err = c.Works.Link.Unlink(); err != nil {
 		c.Works.Abort(err)
 	}
 	c.Offers.Unlinked()
 	ready = c.Works.Ready()
-	if fence == nil || c.listener == nil {
-		s.report(l)
-	}
+	s.report(l)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.close()
@@ -159,21 +151,6 @@ func (s *links) end() (ready <-chan struct{}, err error) {
 func (s *links) report(l *link) {
 	received, _ := s.c.Works.Link.Received()
 	s.c.reportLost(RailReport{Rail: uint8(s.c.rail), Link: l.number, Received: received, Removed: s.c.e.nic.Device().Removed()})
-}
-
-// unfenced is what WithoutFence has set.
-var unfenced atomic.Pointer[chan struct{}]
-
-// WithoutFence makes connections that were accepted report the end of a lost link's queue pairs at
-// once, and destroy them when restore is called. Tests show by it what the fence is for: what
-// the network has kept of the link lands.
-func WithoutFence() (restore func()) {
-	until := make(chan struct{})
-	unfenced.Store(&until)
-	return sync.OnceFunc(func() {
-		unfenced.Store(nil)
-		close(until)
-	})
 }
 
 // cutOff closes a stream without a last message.

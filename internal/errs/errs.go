@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package errs joins errors of which any may be nil.
 package errs
 
 import (

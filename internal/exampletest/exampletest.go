@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package exampletest runs the examples, and checks that they stay as short as they are meant to
-// be.
 package exampletest
 
 import (

@@ -20,4 +20,6 @@
 //
 // The answer to a hello of another version is a hello of which only the version is valid: every
 // version reads that far, and reports the difference.
+//
+// To add a message, change message.go, and raise Version in hello.go.
 package exchange

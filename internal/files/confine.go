@@ -4,8 +4,6 @@ package files
 
 import (
 	"io/fs"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,8 +13,7 @@ import (
 
 // confined is a directory that has a copy of another machine's files.
 type confined struct {
-	dir     string // as filepath.Clean writes it
-	spelled string // as the caller wrote it, without slashes at the end
+	*directory
 
 	// mu is held for reading while the descriptors are in use.
 	mu       sync.RWMutex
@@ -48,14 +45,15 @@ func Confine(dir string) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.enter(), nil
+	return c.enter(dir), nil
 }
 
 func newConfined(dir string) (*confined, error) {
 	if dir == "" {
 		return nil, &fs.PathError{Op: "open", Path: dir, Err: unix.ENOENT}
 	}
-	c := &confined{dir: filepath.Clean(dir), spelled: spelling(dir), self: -1}
+	c := &confined{self: -1}
+	c.directory = newDirectory(dir, c)
 	var err error
 	c.fd, err = again(func() (int, error) {
 		return unix.Open(c.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -71,9 +69,6 @@ func newConfined(dir string) (*confined, error) {
 	c.openSelf()
 	return c, nil
 }
-
-// spelling is a directory as it is written, without slashes at the end.
-func spelling(dir string) string { return strings.TrimRight(dir, "/") }
 
 // openSelf opens /proc/self/fd, if it is what it should be.
 func (c *confined) openSelf() {
@@ -93,13 +88,11 @@ func (c *confined) openSelf() {
 	c.self = self
 }
 
-// enter puts the copy among the places. leave takes it out, and closes its descriptors.
-func (c *confined) enter() (leave func()) {
-	change(func(all *places) { all.copies = append(all.copies, c) })
+// enter lets the copy answer for its directory. leave ends that, and closes its descriptors.
+func (c *confined) enter(dir string) (leave func()) {
+	release := Serve(dir, c)
 	return sync.OnceFunc(func() {
-		change(func(all *places) {
-			all.copies = slices.DeleteFunc(all.copies, func(x *confined) bool { return x == c })
-		})
+		release()
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.released = true
@@ -108,25 +101,6 @@ func (c *confined) enter() (leave func()) {
 			_ = unix.Close(c.self)
 		}
 	})
-}
-
-// inside is a file's name in the copy, from its root on. ok is false if the file is not at or below the directory.
-func (c *confined) inside(name string) (in string, ok bool) {
-	switch {
-	case c.dir == "/":
-		return name, strings.HasPrefix(name, "/")
-	case c.dir == "." && name != "" && name != ".." && name[0] != '/' && !strings.HasPrefix(name, "../"):
-		return "/" + name, true // filepath.Join removes the dot
-	}
-	for _, dir := range [...]string{c.spelled, c.dir} {
-		switch in, ok = strings.CutPrefix(name, dir); {
-		case ok && in == "":
-			return "/", true
-		case ok && in[0] == '/':
-			return in, true
-		}
-	}
-	return "", false
 }
 
 // held calls f with the descriptors open.

@@ -48,7 +48,7 @@ func (w way) confine(t testing.TB, dir string) (*confined, func()) {
 		t.Skip("no openat2 here: ", err)
 	}
 	w.change(c)
-	return c, c.enter()
+	return c, c.enter(dir)
 }
 
 // A confined copy answers as the tree of the same files does, in which links and names that lead up beyond the root

@@ -52,7 +52,7 @@ func TestWhichFilesACopyHas(t *testing.T) {
 		{"/", "sys", ""},
 		{"/", "", ""},
 	} {
-		c := &confined{dir: filepath.Clean(test.dir), spelled: spelling(test.dir)}
+		c := newDirectory(test.dir, nil)
 		if in, ok := c.inside(test.name); ok != (test.in != "") || ok && in != test.in {
 			t.Errorf("%q in %q: %q, %v", test.name, test.dir, in, ok)
 		}
@@ -70,7 +70,7 @@ func TestConfinedDirectoryIsWrittenInManyWays(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range []string{filepath.Join(dir, "link"), dir + "/link"} {
-			if data, err := ReadFile(name); string(data) != "ours" || err != nil || !Confined(name) {
+			if data, err := ReadFile(name); string(data) != "ours" || err != nil || !Elsewhere(name) {
 				t.Errorf("%s: %q, %v", name, data, err)
 			}
 			if real, err := EvalSymlinks(name); real != filepath.Join(dir, "etc/passwd") || err != nil {
@@ -78,7 +78,7 @@ func TestConfinedDirectoryIsWrittenInManyWays(t *testing.T) {
 			}
 		}
 		release()
-		if Confined(filepath.Join(dir, "link")) {
+		if Elsewhere(filepath.Join(dir, "link")) {
 			t.Errorf("%s: it is confined after the end", dir)
 		}
 	}
@@ -219,7 +219,7 @@ func TestEntriesOfADirectory(t *testing.T) {
 	}
 }
 
-// A directory that cannot be confined is an error, and one that can be is asked of tests first.
+// A directory that cannot be confined is an error.
 func TestConfineAndItsErrors(t *testing.T) {
 	root := t.TempDir()
 	put(t, root, map[string]string{"file": "text"})
@@ -231,18 +231,51 @@ func TestConfineAndItsErrors(t *testing.T) {
 	if _, err := Confine(""); !errors.Is(err, unix.ENOENT) {
 		t.Error(err)
 	}
-	release, err := Confine(root)
+}
+
+// A directory that is served from before it was confined stays with its System. A lower one has a System of its own.
+func TestServe(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, map[string]string{"file": "text", "below/file": "text"})
+	no := errors.New("no")
+	release := Serve(root+"/", refusing{Machine, no})
+	defer release()
+	leave, err := Confine(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer release()
-	no := errors.New("no")
-	Before = func(string) error { return no }
-	defer func() { Before = nil }()
-	if _, err := ReadFile(filepath.Join(root, "file")); !errors.Is(err, no) {
+	defer leave()
+	lower := Serve(root+"/below", Machine)
+	defer lower()
+	for name, want := range map[string]error{"/file": no, "/below/file": nil, "/none": no, "/below/none": unix.ENOENT} {
+		if _, err := ReadFile(root + name); !errors.Is(err, want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	d, err := OpenDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if _, err := d.ReadFile("file"); !errors.Is(err, no) {
 		t.Error(err)
 	}
+	if !Elsewhere(root+"/file") || Elsewhere("/proc/self") || InTree(root+"/file") {
+		t.Error("who answers for it?")
+	}
+	release()
+	if data, err := ReadFile(root + "/file"); string(data) != "text" || err != nil {
+		t.Errorf("%q, %v", data, err)
+	}
 }
+
+// refusing reads no file.
+type refusing struct {
+	System
+	err error
+}
+
+func (r refusing) ReadFile(string) ([]byte, error) { return nil, r.err }
 
 // A filter of system calls, as containers have it, refuses openat2. The copy is walked then.
 func TestConfineWithoutOpenat2(t *testing.T) {
@@ -263,7 +296,7 @@ func TestConfineWithoutOpenat2(t *testing.T) {
 				return
 			}
 			defer release()
-			if f := here.Load().file(root); !f.copy.walks {
+			if c := systemOf(root).(*confined); !c.walks {
 				t.Errorf("openat2 is called where it is %v", refusal)
 			}
 			if data, err := ReadFile(filepath.Join(root, "link")); string(data) != "ours" || err != nil {

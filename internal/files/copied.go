@@ -25,6 +25,26 @@ type file struct {
 	in, name string
 }
 
+// of calls f with a file of the copy, for an operation.
+func of[T any](c *confined, op, name string, f func(file) (T, error)) (out T, err error) {
+	in, _ := c.inside(name)
+	if err = c.take(); err == nil {
+		out, err = f(file{c, in, name})
+	}
+	return out, wrapped(op, name, err)
+}
+
+func (c *confined) Open(name string) (io.ReadCloser, error)    { return of(c, "open", name, file.stream) }
+func (c *confined) ReadFile(name string) ([]byte, error)       { return of(c, "open", name, file.read) }
+func (c *confined) OpenDir(name string) (Dir, error)           { return of(c, "open", name, file.dir) }
+func (c *confined) ReadDir(name string) ([]fs.DirEntry, error) { return of(c, "open", name, file.list) }
+func (c *confined) Readlink(name string) (string, error) {
+	return of(c, "readlink", name, file.readlink)
+}
+func (c *confined) Stat(name string) (fs.FileInfo, error)    { return of(c, "stat", name, file.stat) }
+func (c *confined) Lstat(name string) (fs.FileInfo, error)   { return of(c, "lstat", name, file.lstat) }
+func (c *confined) EvalSymlinks(name string) (string, error) { return of(c, "lstat", name, file.real) }
+
 // check says why a file is not read.
 func (f file) check(st *syscall.Stat_t) error {
 	what := ""
@@ -194,7 +214,7 @@ func (f file) stream() (io.ReadCloser, error) {
 	fd, st, err := f.open()
 	switch {
 	case err == unix.EISDIR:
-		return io.NopCloser(directory(f.name)), nil
+		return io.NopCloser(openDirectory(f.name)), nil
 	case err != nil:
 		return nil, err
 	}

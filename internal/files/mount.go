@@ -45,22 +45,59 @@ func split(name string) (dir, in string, ok bool) {
 	return mountPoint + number, in, ok
 }
 
-func contents(n *node) ([]byte, error) {
-	if n.below != nil {
-		return nil, unix.EISDIR
+// node finds a file of the tree, for an operation.
+func (m *mounted) node(op, name string, follow bool) (n *node, err error) {
+	_, at, _ := split(name)
+	if err = m.take(); err == nil {
+		n, err = m.find(at, follow)
 	}
-	return n.data, nil
+	if err == nil && op == "open" && int64(len(n.data)) > limit(at) {
+		err = tooLarge(limit(at))
+	}
+	return n, wrapped(op, name, err)
 }
 
-// copyOfContents are the contents in memory that the caller may change.
-func copyOfContents(n *node) ([]byte, error) {
-	data, err := contents(n)
-	return bytes.Clone(data), err
+// Open opens a file. A directory can be opened, too, and not be read.
+func (m *mounted) Open(name string) (io.ReadCloser, error) {
+	n, err := m.node("open", name, true)
+	switch {
+	case err != nil:
+		return nil, err
+	case n.below != nil:
+		return io.NopCloser(openDirectory(n.name)), nil
+	}
+	return io.NopCloser(bytes.NewReader(n.data)), nil
 }
 
-func entries(n *node) ([]fs.DirEntry, error) {
-	if n.below == nil {
-		return nil, unix.ENOTDIR
+// ReadFile is what a file has, in memory that the caller may change.
+func (m *mounted) ReadFile(name string) ([]byte, error) {
+	n, err := m.node("open", name, true)
+	switch {
+	case err != nil:
+		return nil, err
+	case n.below != nil:
+		return nil, &fs.PathError{Op: "open", Path: name, Err: unix.EISDIR}
+	}
+	return bytes.Clone(n.data), nil
+}
+
+func (m *mounted) OpenDir(name string) (Dir, error) {
+	_, err := m.directory(name)
+	return Dir{fd: unix.AT_FDCWD, name: name}, err
+}
+
+func (m *mounted) directory(name string) (*node, error) {
+	n, err := m.node("open", name, true)
+	if err == nil && n.below == nil {
+		err = &fs.PathError{Op: "open", Path: name, Err: unix.ENOTDIR}
+	}
+	return n, err
+}
+
+func (m *mounted) ReadDir(name string) ([]fs.DirEntry, error) {
+	n, err := m.directory(name)
+	if err != nil {
+		return nil, err
 	}
 	out := make([]fs.DirEntry, 0, len(n.below))
 	for _, x := range n.below {
@@ -70,30 +107,42 @@ func entries(n *node) ([]fs.DirEntry, error) {
 	return out, nil
 }
 
-func target(n *node) (string, error) {
-	if n.link == "" {
-		return "", unix.EINVAL
+func (m *mounted) Readlink(name string) (string, error) {
+	n, err := m.node("readlink", name, false)
+	switch {
+	case err != nil:
+		return "", err
+	case n.link == "":
+		return "", &fs.PathError{Op: "readlink", Path: name, Err: unix.EINVAL}
 	}
 	return n.link, nil
 }
 
-// named describes a node under the last part of the name that was asked for.
-func named(name string) func(*node) (fs.FileInfo, error) {
-	return func(n *node) (fs.FileInfo, error) { return info{n, filepath.Base(name)}, nil }
-}
+func (m *mounted) Stat(name string) (fs.FileInfo, error)  { return m.info("stat", name, true) }
+func (m *mounted) Lstat(name string) (fs.FileInfo, error) { return m.info("lstat", name, false) }
 
-// reader is an open file of a tree. A directory can be opened, too, and not be read.
-func reader(n *node) (io.ReadCloser, error) {
-	if n.below != nil {
-		return io.NopCloser(directory(n.name)), nil
+// info describes a file under the last part of the name that was asked for.
+func (m *mounted) info(op, name string, follow bool) (fs.FileInfo, error) {
+	n, err := m.node(op, name, follow)
+	if err != nil {
+		return nil, err
 	}
-	return io.NopCloser(bytes.NewReader(n.data)), nil
+	return info{n, filepath.Base(name)}, nil
 }
 
-// directory is an open directory, by its name.
-type directory string
+func (m *mounted) EvalSymlinks(name string) (string, error) {
+	n, err := m.node("lstat", name, true)
+	if err != nil {
+		return "", err
+	}
+	dir, _, _ := split(name)
+	return dir + n.path(), nil
+}
 
-func (d directory) Read([]byte) (int, error) {
+// openDirectory is an open directory, by its name.
+type openDirectory string
+
+func (d openDirectory) Read([]byte) (int, error) {
 	return 0, &fs.PathError{Op: "read", Path: string(d), Err: unix.EISDIR}
 }
 
@@ -110,16 +159,4 @@ func SameFile(a, b fs.FileInfo) bool {
 	v, ok1 := a.Sys().(*syscall.Stat_t)
 	w, ok2 := b.Sys().(*syscall.Stat_t)
 	return ok1 && ok2 && v.Dev == w.Dev && v.Ino == w.Ino
-}
-
-// Canonical is filepath.EvalSymlinks, without asking a test.
-func Canonical(name string) (string, error) {
-	inTree := func(n *node) (string, error) {
-		dir, _, _ := split(name)
-		return dir + n.path(), nil
-	}
-	if real, ok, err := in("lstat", name, true, inTree, file.real); ok {
-		return real, err
-	}
-	return filepath.EvalSymlinks(name)
 }

@@ -5,15 +5,17 @@ package files
 import (
 	"io/fs"
 	"maps"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
 
-// places are the machines in memory and the copies of machines that are readable.
+// places are the directories for which other systems answer than this machine.
 type places struct {
 	trees  map[string]*mounted // by the directory below which each is
-	copies []*confined
+	served []*directory
 }
 
 var (
@@ -27,63 +29,76 @@ func change(edit func(*places)) {
 	defer changing.Unlock()
 	next := places{trees: map[string]*mounted{}}
 	if now := here.Load(); now != nil {
-		next = places{maps.Clone(now.trees), slices.Clone(now.copies)}
+		next = places{maps.Clone(now.trees), slices.Clone(now.served)}
 	}
 	edit(&next)
-	if len(next.trees)+len(next.copies) == 0 {
+	if len(next.trees)+len(next.served) == 0 {
 		here.Store(nil)
 		return
 	}
 	here.Store(&next)
 }
 
-// tree is the tree that has a file, and the file's name there; nil if none has it.
-func (p *places) tree(name string) (t *mounted, in string) {
-	if dir, in, ok := split(name); ok {
-		return p.trees[dir], in
-	}
-	return nil, ""
+// without are the directories without one of them.
+func without(all []*directory, one *directory) []*directory {
+	return slices.DeleteFunc(all, func(d *directory) bool { return d == one })
 }
 
-// file is the file of a copy; its copy is nil if no copy has it. If one copy is below another, the lower one has
-// the file.
-func (p *places) file(name string) file {
-	var f file
-	for _, c := range p.copies {
-		if in, ok := c.inside(name); ok && (f.copy == nil || len(c.dir) > len(f.copy.dir)) {
-			f = file{c, in, name}
-		}
-	}
-	return f
-}
-
-// in calls ofTree with a node of a tree, or ofCopy with a file of a copy. ok is false for a file of this machine.
-func in[T any](op, name string, follow bool, ofTree func(*node) (T, error),
-	ofCopy func(file) (T, error)) (out T, ok bool, err error) {
+// systemOf is the system that answers for a file. If one directory is below another, that of the lower one does.
+func systemOf(name string) System {
 	all := here.Load()
 	if all == nil {
-		return out, false, nil
+		return Machine
 	}
-	if t, at := all.tree(name); t != nil {
-		var n *node
-		if err = t.take(); err == nil {
-			n, err = t.find(at, follow)
+	if dir, _, ok := split(name); ok {
+		if t := all.trees[dir]; t != nil {
+			return t
 		}
-		switch {
-		case err != nil:
-		case op == "open" && int64(len(n.data)) > limit(at):
-			err = tooLarge(limit(at))
-		default:
-			out, err = ofTree(n)
-		}
-	} else if f := all.file(name); f.copy != nil {
-		if err = f.copy.take(); err == nil {
-			out, err = ofCopy(f)
-		}
-	} else {
-		return out, false, nil
+		return Machine
 	}
-	return out, true, wrapped(op, name, err)
+	var found *directory
+	for _, d := range all.served {
+		if _, ok := d.inside(name); ok && (found == nil || len(d.dir) > len(found.dir)) {
+			found = d
+		}
+	}
+	if found == nil {
+		return Machine
+	}
+	return found.system
+}
+
+// directory is where a system answers for all files.
+type directory struct {
+	dir     string // as filepath.Clean writes it
+	spelled string // as the caller wrote it, without slashes at the end
+	system  System
+}
+
+func newDirectory(dir string, s System) *directory {
+	return &directory{dir: filepath.Clean(dir), spelled: spelling(dir), system: s}
+}
+
+// spelling is a directory as it is written, without slashes at the end.
+func spelling(dir string) string { return strings.TrimRight(dir, "/") }
+
+// inside is a file's name in the directory, from it on. ok is false if the file is not at or below the directory.
+func (d *directory) inside(name string) (in string, ok bool) {
+	switch {
+	case d.dir == "/":
+		return name, strings.HasPrefix(name, "/")
+	case d.dir == "." && name != "" && name != ".." && name[0] != '/' && !strings.HasPrefix(name, "../"):
+		return "/" + name, true // filepath.Join removes the dot
+	}
+	for _, dir := range [...]string{d.spelled, d.dir} {
+		switch in, ok = strings.CutPrefix(name, dir); {
+		case ok && in == "":
+			return "/", true
+		case ok && in[0] == '/':
+			return in, true
+		}
+	}
+	return "", false
 }
 
 // wrapped is an error with the operation and the file's name, as package os has it.
@@ -95,21 +110,4 @@ func wrapped(op, name string, err error) error {
 		return err
 	}
 	return &fs.PathError{Op: op, Path: name, Err: err}
-}
-
-// InTree reports a file of a tree.
-func InTree(name string) bool {
-	all := here.Load()
-	if all == nil {
-		return false
-	}
-	t, _ := all.tree(name)
-	return t != nil
-}
-
-// Confined reports a file of a directory that [Confine] has. Such a file is not to be opened by other means than this
-// package's.
-func Confined(name string) bool {
-	all := here.Load()
-	return all != nil && all.file(name).copy != nil
 }

@@ -31,4 +31,7 @@
 // TLS computations are not limited in number: the places bound them, and all of them together
 // take a fraction of a second of one processor. A lower limit would need a release at each read,
 // because a distant caller must not hold a processor while its packets travel.
+//
+// pending.go has the places, phase.go the phases, and queue.go the kernel's queue. Change source.go to count
+// addresses by another prefix.
 package handshake

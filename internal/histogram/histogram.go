@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package histogram counts times in memory that does not grow with their number.
 package histogram
 
 import (

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ioctl computes ioctl request numbers and carries requests to the
-// kernel, or to a script in tests.
 package ioctl
 
 // The request layout of include/uapi/asm-generic/ioctl.h, which x86, arm64,
@@ -28,9 +26,6 @@ func ioc(dir, typ, nr, size uint32) uint32 {
 
 // IO is _IO(type, nr): no argument.
 func IO(typ, nr uint32) uint32 { return ioc(dirNone, typ, nr, 0) }
-
-// IOR is _IOR(type, nr, size): the kernel writes size bytes.
-func IOR(typ, nr, size uint32) uint32 { return ioc(dirRead, typ, nr, size) }
 
 // IOW is _IOW(type, nr, size): the kernel reads size bytes.
 func IOW(typ, nr, size uint32) uint32 { return ioc(dirWrite, typ, nr, size) }

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lower makes work requests of transfers between layouts: it cuts the windows of
-// both sides into pieces that one key covers, under the limits of a queue pair.
 package lower
 
 import (
-	"fmt"
 	"math"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/layout"
 )
 
 // Piece is memory that a NIC knows under one key.
@@ -33,14 +28,6 @@ func (m Memory) Size() int64 {
 		n += p.Length
 	}
 	return n
-}
-
-// Side is one end of a transfer: the bytes of Layout's run from Offset on. Memory is
-// the memory of the layout's sources, by their numbers.
-type Side struct {
-	Layout layout.Layout
-	Memory []Memory
-	Offset int64
 }
 
 // Limits are what a queue pair and its device allow in one work request.
@@ -67,60 +54,6 @@ type Lowering struct {
 
 // maxSGEBytes bounds one SGE: its length has 32 bits.
 const maxSGEBytes = math.MaxUint32
-
-// Lower prepares a transfer of length bytes by op, which is OpWrite, OpWriteImm
-// or OpRead.
-func Lower(op ibvfd.Opcode, local, remote Side, length int64, lim Limits) (*Lowering, error) {
-	x := new(Lowering)
-	switch {
-	case op != ibvfd.OpWrite && op != ibvfd.OpWriteImm && op != ibvfd.OpRead:
-		return nil, &dmabuf.Error{Op: "lower a transfer", Detail: op.String() + " has no remote memory", Err: dmabuf.ErrRange}
-	case lim.MaxSGE < 1 || lim.MaxMsg < 1:
-		return nil, &dmabuf.Error{Op: "lower a transfer", Detail: fmt.Sprintf("limits %+v", lim), Err: dmabuf.ErrRange}
-	}
-	for _, s := range []*Side{&local, &remote} {
-		if err := s.check(length); err != nil {
-			return nil, err
-		}
-	}
-	Start(x, op, []Window{local.window(length)}, []Window{remote.window(length)}, length, lim)
-	return x, nil
-}
-
-// check checks that the layout has the bytes, and the memory those of the layout.
-func (s *Side) check(length int64) error {
-	if s.Offset < 0 || length <= 0 || s.Offset > s.Layout.Size() || length > s.Layout.Size()-s.Offset {
-		return &dmabuf.Error{
-			Op: "lower a transfer", Err: dmabuf.ErrRange,
-			Detail: fmt.Sprintf("offset %#x, length %#x of the layout's %#x bytes", s.Offset, length, s.Layout.Size()),
-			Remedy: "stay within them",
-		}
-	}
-	for i, m := range s.Memory {
-		total := int64(0)
-		for _, p := range m {
-			if p.Length < 1 || p.Length > math.MaxInt64-total {
-				return &dmabuf.Error{Op: "lower a transfer", Detail: fmt.Sprintf("source %d has a piece of %d bytes", i, p.Length), Err: dmabuf.ErrRange}
-			}
-			total += p.Length
-		}
-	}
-	return s.Layout.Check("lower a transfer", func(i int) (int64, bool) {
-		if i >= len(s.Memory) {
-			return 0, false
-		}
-		return s.Memory[i].Size(), true
-	})
-}
-
-// window is length bytes of a side that has been checked.
-func (s *Side) window(length int64) Window {
-	mem := make([]Space, len(s.Memory))
-	for i, m := range s.Memory {
-		mem[i] = NewSpace(m)
-	}
-	return Window{Layout: s.Layout, Spaces: mem, Off: s.Offset, Len: length}
-}
 
 // Start begins a transfer by x, of windows that have been checked and have length
 // bytes on either side. It allocates nothing.

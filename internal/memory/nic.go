@@ -118,9 +118,12 @@ func (n *NIC) SetMaxPinned(bytes int64) {
 	n.opt.MaxPinned = bytes
 }
 
+// opened is a device of this machine.
+type opened interface{ Context() *ibvfd.Context }
+
 // NeedPKey returns an error unless a port has a partition; port 0 stands for any.
 func (n *NIC) NeedPKey(port int, key ibdev.PKey) error {
-	d, ok := n.dev.(*rc.Verbs)
+	d, ok := n.dev.(opened)
 	if !ok {
 		return &dmabuf.Error{Op: "find the P_Key", Device: n.Name(), Detail: "the NIC has none", Err: unix.EOPNOTSUPP}
 	}
@@ -146,7 +149,7 @@ func (n *NIC) NeedPKey(port int, key ibdev.PKey) error {
 // Addr returns the IP address of a port, which its GID has; port 0 stands for the first. It is not valid
 // if there is none.
 func (n *NIC) Addr(port int, w gid.Wish) (none netip.Addr) {
-	d, ok := n.dev.(*rc.Verbs)
+	d, ok := n.dev.(opened)
 	if !ok {
 		return none
 	}

@@ -99,7 +99,7 @@ func (w *world) add(t *testing.T, nics int) *node {
 			t.Fatal(err)
 		}
 		n.nics = append(n.nics, w.net.NIC(fab, ""))
-		n.work.Members = append(n.work.Members, worker.Member{Probe: p, NIC: control.NIC{Name: p.Name(), Port: p.Port(), Memory: "host", Size: 256 << 10, Path: "host"}})
+		n.work.Members = append(n.work.Members, worker.Member{Probe: p, NIC: control.NIC{Name: fab.NICs()[0], Port: p.Port(), Memory: "host", Size: 256 << 10, Path: "host"}})
 	}
 	w.change(n.work)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

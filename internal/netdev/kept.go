@@ -149,12 +149,3 @@ var tentative = 5 * time.Second
 const lookAgain = 100 * time.Millisecond
 
 var names = map[netlink.HeaderType]string{unix.RTM_NEWADDR: "an address", unix.RTM_NEWNEIGH: "a permanent neighbour", unix.RTM_NEWROUTE: "a route"}
-
-// String says how much was kept: "eth1: 1 addresses, 0 permanent neighbours, 2 routes".
-func (k Kept) String() string {
-	n := map[netlink.HeaderType]int{}
-	for _, m := range k.list {
-		n[m.Header.Type]++
-	}
-	return fmt.Sprintf("%s: %d addresses, %d permanent neighbours, %d routes", k.device.Name, n[unix.RTM_NEWADDR], n[unix.RTM_NEWNEIGH], n[unix.RTM_NEWROUTE])
-}

@@ -112,8 +112,8 @@ func TestKeepAndRestore(t *testing.T) {
 		return nil, refusal
 	})
 	kept, err := c.Keep(d)
-	if err != nil || kept.String() != "eth7: 2 addresses, 1 permanent neighbours, 2 routes" {
-		t.Fatalf("%v, %v", kept, err)
+	if n := len(kept.list); err != nil || n != 5 { // two addresses, a neighbour, two routes
+		t.Fatalf("%d, %v", n, err)
 	}
 	*asked = nil
 	if err := c.Restore(kept); err != nil || len(*asked) != 5 {

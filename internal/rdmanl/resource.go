@@ -25,29 +25,6 @@ type MR struct {
 	IOVA       uint64 // kernels that show it (none of 6.1, 6.12)
 }
 
-// QP is a queue pair.
-type QP struct {
-	Owner
-	Number, RemoteNumber uint32
-	PDN                  uint32
-	Type, State          uint8 // enum ib_qp_type, enum ib_qp_state
-}
-
-// CQ is a completion queue.
-type CQ struct {
-	Owner
-	Number uint32
-	CQE    uint32 // its size
-	Users  uint64
-}
-
-// PD is a protection domain.
-type PD struct {
-	Owner
-	Number uint32
-	Users  uint64
-}
-
 // Summary counts a device's resources by kind: "pd", "cq", "qp", "mr", "ctx",
 // "cm_id", "srq".
 type Summary map[string]uint64
@@ -150,74 +127,6 @@ func (c *Client) MRs(device string) ([]MR, error) {
 		}
 		m.KeysKnown = lkey && rkey
 		list = append(list, m)
-		return ad.Err()
-	})
-	return list, err
-}
-
-// QPs dumps a device's queue pairs.
-func (c *Client) QPs(device string) ([]QP, error) {
-	var list []QP
-	err := c.entries(cmdResQPGet, attrResQP, device, func(ad *netlink.AttributeDecoder) error {
-		var q QP
-		for ad.Next() {
-			q.attr(ad)
-			switch ad.Type() {
-			case attrResLQPN:
-				q.Number = ad.Uint32()
-			case attrResRQPN:
-				q.RemoteNumber = ad.Uint32()
-			case attrResPDN:
-				q.PDN = ad.Uint32()
-			case attrResType:
-				q.Type = ad.Uint8()
-			case attrResState:
-				q.State = ad.Uint8()
-			}
-		}
-		list = append(list, q)
-		return ad.Err()
-	})
-	return list, err
-}
-
-// CQs dumps a device's completion queues.
-func (c *Client) CQs(device string) ([]CQ, error) {
-	var list []CQ
-	err := c.entries(cmdResCQGet, attrResCQ, device, func(ad *netlink.AttributeDecoder) error {
-		var q CQ
-		for ad.Next() {
-			q.attr(ad)
-			switch ad.Type() {
-			case attrResCQN:
-				q.Number = ad.Uint32()
-			case attrResCQE:
-				q.CQE = ad.Uint32()
-			case attrResUseCnt:
-				q.Users = ad.Uint64()
-			}
-		}
-		list = append(list, q)
-		return ad.Err()
-	})
-	return list, err
-}
-
-// PDs dumps a device's protection domains.
-func (c *Client) PDs(device string) ([]PD, error) {
-	var list []PD
-	err := c.entries(cmdResPDGet, attrResPD, device, func(ad *netlink.AttributeDecoder) error {
-		var p PD
-		for ad.Next() {
-			p.attr(ad)
-			switch ad.Type() {
-			case attrResPDN:
-				p.Number = ad.Uint32()
-			case attrResUseCnt:
-				p.Users = ad.Uint64()
-			}
-		}
-		list = append(list, p)
 		return ad.Err()
 	})
 	return list, err

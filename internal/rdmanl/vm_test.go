@@ -28,7 +28,7 @@ func dial(t *testing.T) *Client {
 	return c
 }
 
-func TestVMDevicesAndLinks(t *testing.T) {
+func TestVMDevices(t *testing.T) {
 	c := dial(t)
 	devices, err := c.Devices()
 	if err != nil {
@@ -37,32 +37,13 @@ func TestVMDevicesAndLinks(t *testing.T) {
 	if len(devices) == 0 || devices[0].Name != "rxe0" || devices[0].Ports != 1 || devices[0].NodeGUID == 0 {
 		t.Fatalf("Devices() = %+v, want rxe0 with one port", devices)
 	}
-	links, err := c.Links("rxe0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(links) != 1 || links[0].NetDev != "dummy0" || links[0].State != 4 || links[0].Port != 1 {
-		t.Errorf("Links(rxe0) = %+v, want an active one on dummy0", links)
-	}
 }
 
 // The kernel itself opens QP 1, its CQ and PD on every RoCE device (the CM's),
-// so that the dumps have something to show.
+// so that the summary has something to show.
 func TestVMResources(t *testing.T) {
 	c := dial(t)
 	sum, err := c.Summary("rxe0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	qps, err := c.QPs("rxe0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cqs, err := c.CQs("rxe0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pds, err := c.PDs("rxe0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,14 +51,14 @@ func TestVMResources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("summary %v\nQPs %+v\nCQs %+v\nPDs %+v\nMRs %+v", sum, qps, cqs, pds, mrs)
-	for kind, n := range map[string]int{"qp": len(qps), "cq": len(cqs), "pd": len(pds), "mr": len(mrs)} {
-		if int(sum[kind]) != n {
-			t.Errorf("%d %ss dumped, the summary has %d", n, kind, sum[kind])
-		}
+	t.Logf("summary %v\nMRs %+v", sum, mrs)
+	if int(sum["mr"]) != len(mrs) {
+		t.Errorf("%d MRs dumped, the summary has %d", len(mrs), sum["mr"])
 	}
-	if len(qps) == 0 || qps[0].Kernel == "" || qps[0].PID != 0 {
-		t.Errorf("QPs %+v, want the kernel's own", qps)
+	for _, kind := range []string{"qp", "cq", "pd"} {
+		if sum[kind] == 0 {
+			t.Errorf("no %s in %v", kind, sum)
+		}
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/procfs"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // linux-rdma/perftest#280, openucx/ucx#9908, perplexityai/pplx-garden#3: one errno,
@@ -108,13 +108,12 @@ func TestNoMethod(t *testing.T) {
 // A taint that is there and cannot be read is neither the kernel's own nor another's.
 func TestUnreadableTaint(t *testing.T) {
 	m := tree{"proc/sys/kernel/osrelease": "5.15.0", "sys/module/ib_uverbs/taint": "OE"}.machine(t)
-	files.Before = func(name string) error {
+	testenv.WatchFiles(t, m.Sys.Root(), func(name string) error {
 		if filepath.Base(name) == "taint" {
 			return unix.EACCES
 		}
 		return nil
-	}
-	defer func() { files.Before = nil }()
+	})
 	detail, _ := m.NoMethod()
 	if !strings.Contains(detail, "cannot be read") || strings.Contains(detail, "taint OE") {
 		t.Error(detail)
@@ -127,13 +126,7 @@ func TestRelease(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	files.Before = func(name string) error {
-		if strings.HasPrefix(name, "/proc/") {
-			return unix.EACCES
-		}
-		return nil
-	}
-	defer func() { files.Before = nil }()
+	testenv.WatchFiles(t, "/proc", func(string) error { return unix.EACCES })
 	if got, err := (Machine{}).release(); err != nil || got != strings.TrimSpace(string(want)) {
 		t.Errorf("%q, %v; want %q", got, err, want)
 	}

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package softgpu tells the software GPU of kernel/softgpu from real ones: the
-// only place that knows how.
 package softgpu
 
 import (

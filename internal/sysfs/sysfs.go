@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sysfs reads sysfs, or a tree that looks like it: tests and offline
-// analysis put the root elsewhere.
-//
-// Paths are relative to the root ("class/drm/card0/dev"), and so are the paths
-// that come back. Symbolic links are what makes sysfs a topology; Resolve
-// follows them and never leaves the root.
 package sysfs
 
 import (
@@ -164,7 +158,7 @@ func (s FS) Look(path string) error {
 // Resolve follows all symbolic links and returns the canonical path relative
 // to the root. A path that leaves the tree is fs.ErrInvalid.
 func (s FS) Resolve(path string) (string, error) {
-	root, err := files.Canonical(s.Root())
+	root, err := files.EvalSymlinks(s.Root())
 	if err != nil {
 		return "", err
 	}

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire reads what peers send, and trusts none of it.
 package wire
 
 import (

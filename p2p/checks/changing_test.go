@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
@@ -66,10 +65,10 @@ func judged(root string) (checks map[string]p2p.Result, direct bool, unread erro
 // check crashes.
 func TestSysfsThatChanges(t *testing.T) {
 	root := one(t)
-	defer func() { files.Before = nil }()
 	var asked []string
-	files.Before = func(name string) error { asked = append(asked, name); return nil }
+	stop := testenv.WatchFiles(t, root, func(name string) error { asked = append(asked, name); return nil })
 	whole, direct, _ := judged(root)
+	stop()
 	if direct || whole["P2P-VERDICT"] != fail || whole["ISO-FAULTS"] != fail || len(asked) < 200 {
 		t.Fatal(direct, whole, len(asked))
 	}
@@ -88,14 +87,15 @@ func TestSysfsThatChanges(t *testing.T) {
 		for n := mode; n < len(asked); n += testStep {
 			i := -1
 			last := ""
-			files.Before = func(name string) error {
+			stop := testenv.WatchFiles(t, root, func(name string) error {
 				i++
 				if i == n {
 					last = name
 				}
 				return answer(n, i, name)
-			}
+			})
 			checks, direct, unread := judged(root)
+			stop()
 			if direct {
 				t.Errorf("%s at %d: %s: direct", what, n, last)
 			}
@@ -146,20 +146,19 @@ func TestMachineThatIsSwapped(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	defer func() { files.Before = nil }()
 	whole, _, _ := judged(bad)
 	for _, c := range [][2]string{{bad, empty}, {empty, bad}} {
 		for n := 0; ; n += 7 {
 			i := 0
 			point(c[0])
-			files.Before = func(string) error {
+			stop := testenv.WatchFiles(t, link, func(string) error {
 				if i++; i == n {
 					point(c[1])
 				}
 				return nil
-			}
+			})
 			checks, direct, unread := judged(link)
-			files.Before = nil
+			stop()
 			if direct {
 				t.Errorf("at %d: direct", n)
 			}
@@ -177,17 +176,17 @@ func TestMachineThatIsSwapped(t *testing.T) {
 
 // A port that is gone when its ACS is read may redirect.
 func TestPortThatIsGone(t *testing.T) {
-	m := machine.Open(one(t))
+	root := one(t)
+	m := machine.Open(root)
 	gpu, nic := machinetest.Addr(t, "0000:13:00.0"), machinetest.Addr(t, "0000:14:00.0")
 	for _, a := range []pciaddr.Addr{gpu, nic} {
 		if _, err := m.Function(a); err != nil {
 			t.Fatal(err)
 		}
 	}
-	defer func() { files.Before = nil }()
-	files.Before = func(name string) error {
+	testenv.WatchFiles(t, root, func(name string) error {
 		return errnoIf(strings.Contains(filepath.Base(name), "0000:1"), unix.ENODEV)
-	}
+	})
 	m.Nodes = map[pciaddr.Addr]*machine.Node{gpu: m.Nodes[gpu], nic: m.Nodes[nic]}
 	if d := p2pdma.Decide(m, gpu, &nic); d.Type == p2pdma.MapBusAddress {
 		t.Errorf("%v", d)

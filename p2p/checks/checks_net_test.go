@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/check"
@@ -50,11 +49,12 @@ func TestLendersAreReadOnce(t *testing.T) {
 		}
 		return nil
 	}
-	m, s, err := only(written(t, testenv.Machines["mi300"](), []edit{none}), "NET-GID", check.Live{})
+	root := written(t, testenv.Machines["mi300"](), []edit{none})
+	m, s, err := only(root, "NET-GID", check.Live{})
 	if err != nil || len(s.NICs) < 2 {
 		t.Fatal(err)
 	}
-	times := asked(func() {
+	times := asked(t, root, func() {
 		if found := Run(m, s); worst(found) != fail {
 			t.Error(said(found))
 		}
@@ -64,14 +64,14 @@ func TestLendersAreReadOnce(t *testing.T) {
 	}
 }
 
-// asked counts the files that f asks for, by their last name.
-func asked(f func()) map[string]int {
+// asked counts the files below root that f asks for, by their last name.
+func asked(t *testing.T, root string, f func()) map[string]int {
 	times := map[string]int{}
-	files.Before = func(name string) error {
+	stop := testenv.WatchFiles(t, root, func(name string) error {
 		times[path.Base(name)]++
 		return nil
-	}
-	defer func() { files.Before = nil }()
+	})
+	defer stop()
 	f()
 	return times
 }

@@ -28,11 +28,12 @@ func TestDirectDataReadsWhatItNeeds(t *testing.T) {
 			return nil
 		}}, func(n int) bool { return n > 6 }, 3},
 	} {
-		m, s, err := only(written(t, testenv.Machines["small-hgx"](), c.edits), "NIC-DATADIRECT", check.Live{})
+		root := written(t, testenv.Machines["small-hgx"](), c.edits)
+		m, s, err := only(root, "NIC-DATADIRECT", check.Live{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		times := asked(func() { Run(m, s) })
+		times := asked(t, root, func() { Run(m, s) })
 		if !c.vendors(times["vendor"]) || times["vpd"] != c.vpd {
 			t.Errorf("%s: vendor %d times, VPD %d times", name, times["vendor"], times["vpd"])
 		}

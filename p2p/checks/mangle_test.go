@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/internal/files"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // manglings are the states in which a reader can find a file, a link or a directory.
@@ -61,7 +61,7 @@ func reads(t *testing.T, root string, f func()) []string {
 	var out []string
 	real := map[string]string{} // directories
 	seen := map[string]bool{}
-	files.Before = func(name string) error {
+	stop := testenv.WatchFiles(t, root, func(name string) error {
 		dir := filepath.Dir(name)
 		if _, ok := real[dir]; !ok {
 			real[dir], _ = filepath.EvalSymlinks(dir)
@@ -74,8 +74,8 @@ func reads(t *testing.T, root string, f func()) []string {
 			}
 		}
 		return nil
-	}
-	defer func() { files.Before = nil }()
+	})
+	defer stop()
 	f()
 	return out
 }

@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
@@ -40,13 +39,12 @@ func TestMissingIsNamed(t *testing.T) {
 // A configuration that may not be read is not one that is missing.
 func TestDeniedConfiguration(t *testing.T) {
 	root := testenv.Machines["small-mi300"]().Write(t)
-	files.Before = func(name string) error {
+	testenv.WatchFiles(t, root, func(name string) error {
 		if strings.Contains(name, "boot/config-") {
 			return unix.EACCES
 		}
 		return nil
-	}
-	defer func() { files.Before = nil }()
+	})
 	m, s, _ := only(root, "KRN-CONFIG-SRC", check.Live{})
 	found := Run(m, s)
 	if worst(found) != unknown || !strings.Contains(found[0].Read, "cannot be read: permission denied") || found[0].Remedy == nil || !strings.Contains(found[0].Remedy.Change, "as root") {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/check"
@@ -14,16 +13,16 @@ import (
 
 // However many NICs have a provider, libraries are read once.
 func TestProvidersAreJudgedOnce(t *testing.T) {
-	m, s, _ := only(testenv.Machines["mi300"]().Write(t), "CTR-LIBS", check.Live{})
+	root := testenv.Machines["mi300"]().Write(t)
+	m, s, _ := only(root, "CTR-LIBS", check.Live{})
 	if len(s.NICs) < 4 {
 		t.Fatalf("%d NICs", len(s.NICs))
 	}
 	asked := map[string]int{}
-	files.Before = func(name string) error {
+	testenv.WatchFiles(t, root, func(name string) error {
 		asked[name[strings.LastIndexByte(name, '/')+1:]]++
 		return nil
-	}
-	defer func() { files.Before = nil }()
+	})
 	found := Run(m, s)
 	// One to read it, one to know which file it is.
 	if asked["libibverbs.so.1.14.50.0"] > 2 || asked["libibverbs"] > 1 || worst(found) != p2p.ResultPass {

@@ -12,4 +12,6 @@
 //
 // The rules are those of rdma_topo (rdma-core, kernel-boot/rdma_topo at commit
 // 691953d8d, August 2026), except where a comment says otherwise.
+//
+// To add a kind of card, change kinds.go.
 package directnic

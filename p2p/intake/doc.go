@@ -2,5 +2,7 @@
 
 // Package intake reads descriptions of machines that may be hostile: snapshots,
 // and dumps of rdma_topo (rdma-core). It reads them into memory, and bounds their
-// size. To read another kind of dump, add it here.
+// size.
+//
+// To read another kind of description, add a file, and choose it in open.go.
 package intake

@@ -8,4 +8,6 @@
 // archive into memory. It unpacks nothing, and bounds the number of files,
 // directories, bytes and levels. Take refuses a machine that Read would refuse as
 // too large.
+//
+// To take more files, change package redact; to bound archives in another way, change limits.go.
 package snapshot

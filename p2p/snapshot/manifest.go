@@ -38,12 +38,6 @@ func patterns() []string {
 	return out
 }
 
-// manifestText is the manifest of this version's archives.
-func manifestText() (string, error) {
-	text, err := json.Marshal(manifest{schema, "unknown", patterns()})
-	return string(text), err
-}
-
 // checkManifest fails for a file that is no manifest, or that of a version which did not look at all files.
 func checkManifest(h *tar.Header, r io.Reader) error {
 	if h.Name != manifestName || h.Typeflag != tar.TypeReg || h.Size > fileLimit {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gotest runs Go test binaries in a guest: it translates their flags,
-// finds the packages that have tests for the guest, and reads their results.
 package gotest
 
 import (

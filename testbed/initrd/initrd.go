@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package initrd writes the small initramfs that a guest starts from: our
-// init and the modules it loads, and nothing else.
 package initrd
 
 import (

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kernel keeps unpacked Debian kernels, each with headers and source
-// of the same version, below the project's build directory.
 package kernel
 
 import (

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package layout says where the test bed's files lie below the project's
-// build directory. The Makefile's kernel targets use the same paths.
 package layout
 
 import (

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine describes virtual machines as data: processors, memory,
-// PCI devices, IOMMU, kernel arguments and modules, network and RDMA devices,
-// and how several machines are linked. A description can be a Go value or a
-// JSON file with the same field names.
 package machine
 
 import (

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package suite keeps the results of tests that ran in a guest, checks them
-// against the list of those that must run, and reads shell tests.
 package suite
 
 import (
@@ -10,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -104,6 +103,21 @@ func (s *Summary) Failures(module string) (list []string) {
 	}
 	return append(list, s.Problems...)
 }
+
+// Skipped are the tests that were skipped, with their groups, by the reason that they gave.
+func (s *Summary) Skipped(module string) map[string][]string {
+	by := map[string][]string{}
+	for _, r := range s.Results {
+		if r.State == Skipped && !r.Parent {
+			why := place.ReplaceAllString(reason(r.Output), "")
+			by[why] = append(by[why], Short(r.Group, module)+" "+r.Name)
+		}
+	}
+	return by
+}
+
+// place is where a Go test said something.
+var place = regexp.MustCompile(`^\S+\.go:\d+: `)
 
 // said are the lines of a test's output without the test runner's own.
 func said(output string) (lines []string) {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vm boots the nodes of a machine under QEMU, runs commands in them
-// and watches their kernels.
 package vm
 
 import (
@@ -234,18 +232,6 @@ func (v *VM) node(name string) (*node, error) {
 		names = append(names, n.desc.Name)
 	}
 	return nil, fmt.Errorf("no node %q: there are %s", name, strings.Join(names, ", "))
-}
-
-// Alive says whether every node still runs.
-func (v *VM) Alive() bool {
-	for _, n := range v.nodes {
-		select {
-		case <-n.gone:
-			return false
-		default:
-		}
-	}
-	return true
 }
 
 // cables makes the links: each is a pair of connected sockets, so that no

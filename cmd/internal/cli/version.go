@@ -2,7 +2,10 @@
 
 package cli
 
-import "runtime/debug"
+import (
+	"runtime/debug"
+	"strings"
+)
 
 // unstamped is the version of a program whose build was told none.
 const unstamped = "unknown"
@@ -22,7 +25,7 @@ func Version(stamped string) string {
 
 func built(info *debug.BuildInfo) string {
 	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
+		return strings.TrimPrefix(v, "v")
 	}
 	var commit, dirty string
 	for _, s := range info.Settings {
@@ -52,4 +55,13 @@ func Revision(stamped string) string {
 		}
 	}
 	return unstamped
+}
+
+// VersionAndCommit is what --version says: the version, and the commit if that is known and no part of the version.
+func VersionAndCommit(version, revision string) string {
+	commit := revision[:min(len(revision), 12)]
+	if revision == unstamped || revision == "" || strings.Contains(version, commit) {
+		return version
+	}
+	return version + " (commit " + commit + ")"
 }

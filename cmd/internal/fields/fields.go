@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fields compares JSON output with its documentation, for the commands'
-// tests.
 package fields
 
 import (

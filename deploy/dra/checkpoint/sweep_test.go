@@ -81,7 +81,7 @@ func TestHolder(t *testing.T) {
 	}
 }
 
-// One at a time has the lock, also of one process, and who waits gets it when it is free.
+// One caller at a time has the lock, also in one process, and a caller that waits gets it when it is free.
 func TestProofLock(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	one, err := TryLock(file)

@@ -118,7 +118,7 @@ func TestKubelet(t *testing.T) {
 	}
 	given(t, m)
 
-	// What an earlier driver has prepared, asked for by an earlier kubelet, is given back.
+	// The kubelet gives back a claim that an earlier driver has prepared for an earlier kubelet.
 	remove(t, p, false)
 	remove(t, waits, false)
 	if left := m.specifications(t); len(left) > 0 {

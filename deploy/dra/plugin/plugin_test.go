@@ -195,7 +195,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// What an earlier process has left for a claim that it did not finish goes when the driver starts.
+// When the driver starts it removes what an earlier process has left for a claim that it did not finish.
 func TestLeftovers(t *testing.T) {
 	b := newBed(t, machine(1, 1))
 	if err := b.CDI.Write("uid-gone", checkpoint.Claim{}, b.n); err != nil || b.left(t) != 1 {

@@ -41,8 +41,8 @@ func script(t *testing.T, file, text string) {
 	}
 }
 
-// What goes wrong around the check: each has an answer that says what refused, and none of them changes the
-// node's state but what is meant to.
+// Each failure around the check has a message that says what refused. It changes the node's state only where
+// it is meant to.
 func TestHealthByHand(t *testing.T) {
 	Need(t)
 	Becomes(t, "node1", Machine(t, lost))

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package doubles is what the tests of the vendors' runtimes share: choosing
-// one of the libraries that `make doubles` builds or a real GPU's, reading a
-// double's log of calls, and looking at exported memory. It is for tests.
 package doubles
 
 import (

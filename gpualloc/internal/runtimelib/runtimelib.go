@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package runtimelib loads the libraries of GPU vendors and says clearly what
-// is wrong when they cannot be used: not installed, there but broken, or older
-// than what is asked of them.
 package runtimelib
 
 import (
@@ -71,7 +68,7 @@ func (s Spec) correct() string {
 	return s.Env + " names it: correct or unset that variable"
 }
 
-// notInstalled says in fewer words what everybody knows of a missing library.
+// notInstalled says in fewer words that a library is missing.
 type notInstalled struct{ is dmabuf.Error }
 
 func (e *notInstalled) Error() string {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vendor is what the vendors' runtimes have in common: undoing, views
-// that copy, room for descriptors, the size of a BAR.
 package vendor
 
 import (
@@ -85,8 +83,8 @@ func (v *View) rangeError(op string, n int, off int64) error {
 }
 
 // RoomForFDs refuses beforehand what RLIMIT_NOFILE does not allow. Runtimes
-// report a failed system call, or "out of memory", and nobody learns why. What
-// cannot be read is left to the kernel.
+// report a failed system call, or "out of memory", without the reason. If the limit
+// cannot be read, the kernel decides.
 func RoomForFDs(on string, need int64) error {
 	fs := procfs.New("")
 	limit, err1 := fs.MaxOpenFiles()

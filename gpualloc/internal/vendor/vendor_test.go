@@ -122,7 +122,7 @@ func TestBeyond(t *testing.T) {
 	}
 }
 
-// What is exported is more than what was asked for: the allocations, and all of them.
+// The export has more than the caller asked for: all of the allocations.
 func TestWholeBeyond(t *testing.T) {
 	l := gpualloc.Limit{Name: "the memory in BAR 0 of 0000:03:00.0", Bytes: 256 << 20}
 	half := align.Range{Addr: 1 << 40, Length: 128 << 20}

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package enum names the values of numbered types.
 package enum
 
 import "fmt"

@@ -4,7 +4,6 @@ package explain
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,28 +16,18 @@ import (
 	"github.com/gpurdma/gpurdma/internal/procfs"
 	"github.com/gpurdma/gpurdma/internal/refusal"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // machine is a machine of these files, below "sys" and "proc". A text that begins
 // with "-> " is a symbolic link.
 func machine(t *testing.T, files map[string]string) refusal.Machine {
 	t.Helper()
-	root := t.TempDir()
+	lines := map[string]string{}
 	for name, text := range files {
-		file := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		var err error
-		if target, link := strings.CutPrefix(text, "-> "); link {
-			err = os.Symlink(target, file)
-		} else {
-			err = os.WriteFile(file, []byte(text+"\n"), 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		lines[name] = text + "\n"
 	}
+	root := testenv.Files(t, lines)
 	return refusal.Machine{Sys: sysfs.New(filepath.Join(root, "sys")), Proc: procfs.New(filepath.Join(root, "proc"))}
 }
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package holdings knows which dma-bufs this process has registered, and with which
-// NICs: an exporter may refuse a NIC because another NIC has pinned the buffer.
 package holdings
 
 import (
@@ -59,11 +57,4 @@ func (h *Held) Others(inode uint64, name string) []string {
 	}
 	slices.Sort(list)
 	return list
-}
-
-// Len is how many pairs of a buffer and a context there are.
-func (h *Held) Len() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.n)
 }

@@ -7,4 +7,6 @@
 // Work requests and completions pass through arrays in C memory, in the layout that
 // libibverbs has ([SendWR], [RecvWR], [WC]), so that many of them cross into C at once
 // and nothing is allocated.
+//
+// To call another function of the library, add it to load_cgo.go, and a method to the file of its object.
 package libibverbs

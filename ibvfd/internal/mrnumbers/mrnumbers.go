@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mrnumbers finds the numbers that the kernel gives to MRs.
 package mrnumbers
 
 import (

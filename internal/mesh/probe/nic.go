@@ -71,9 +71,6 @@ const takeTime = 30 * time.Second
 // maxConns bounds the connections of a NIC: one that is measured, and some that end.
 const maxConns = 8
 
-// Name is the NIC's.
-func (n *NIC) Name() string { return n.name }
-
 // Buffer is the memory.
 func (n *NIC) Buffer() *gpurdma.Buffer { return n.buf }
 

@@ -27,9 +27,6 @@ func NewQueue(nics int, rounds [][]Pair, most int) *Queue {
 	return q
 }
 
-// Left returns the number of pairs that have not begun.
-func (q *Queue) Left() int { return q.left }
-
 // Start begins pairs until the bound is reached or no pair has two free NICs. It is called first.
 func (q *Queue) Start() (list []Pair) {
 	free := len(q.busy)

@@ -142,8 +142,8 @@ func drive(t *testing.T, rnd *rand.Rand, counts []int, nics, most int) {
 		if most > 0 && len(running) > most {
 			t.Fatalf("%d at once, of %d", len(running), most)
 		}
-		if q.Left() != len(left) {
-			t.Fatalf("%d left, want %d", q.Left(), len(left))
+		if q.left != len(left) {
+			t.Fatalf("%d left, want %d", q.left, len(left))
 		}
 		for p := range left {
 			if !busy[p.A] && !busy[p.B] && (most == 0 || len(running) < most) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machinetest writes small machines for the tests of package p2p and those below it.
 package machinetest
 
 import (

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command downloads keeps the list of what set-up has downloaded, in build/manifest.json.
-// Set-up's scripts call it; `make versions` prints the list.
 package main
 
 import (
@@ -107,7 +105,7 @@ func (o options) items(ctx context.Context, command string, args []string) ([]do
 		i, err := downloads.SourceFile(ctx, o.lists, o.purpose, o.name, o.version, args[0])
 		return []downloads.Item{i}, err
 	case "host":
-		// What an older version of this program has written is written anew.
+		// A list that an older version of this program has written is written anew.
 		old, _ := downloads.Read(o.output)
 		var debs []string
 		if o.debs != "" {

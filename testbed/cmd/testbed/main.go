@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command testbed boots Debian kernels in virtual machines and runs programs
-// and tests in them. See the package documentation in the parent directory.
 package main
 
 import (

@@ -144,9 +144,13 @@ func runTest(ctx context.Context, args []string) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		whole := len(list)
-		list = slices.DeleteFunc(list, func(q suite.Required) bool { return t.skips(q.Group, q.Name) })
-		t.leftOut = whole - len(list)
+		list = slices.DeleteFunc(list, func(q suite.Required) bool {
+			skips := t.skips(q.Group, q.Name)
+			if skips {
+				t.leftOut = append(t.leftOut, q)
+			}
+			return skips
+		})
 		t.summary.Check(list, modulePath)
 	}
 	if *also != "" {
@@ -166,13 +170,14 @@ func runTest(ctx context.Context, args []string) (int, error) {
 		boots += fmt.Sprintf(" (%d of them ended by the emulator)", t.corrupted)
 	}
 	title := fmt.Sprintf("Linux %s, %s, %v", o.Kernel.Release, boots, time.Since(start).Round(time.Second))
-	if t.leftOut > 0 {
-		title += fmt.Sprintf(", %d left out by -skip", t.leftOut)
+	if n := len(t.leftOut); n > 0 {
+		title += fmt.Sprintf(", %d left out by -skip", n)
 	}
 	fmt.Printf("\n%s:\n", title)
 	t.summary.Write(os.Stdout, modulePath)
 	n, failed, skipped := t.summary.Count()
-	if err := tally(o.Tree, o.Kernel.Series, title, n, failed, skipped, t.summary.Failures(modulePath)...); err != nil {
+	count := tally{o.Kernel.Series, title, n, failed, skipped}
+	if err := count.write(o.Tree, t.summary.Failures(modulePath), t.summary.Skipped(modulePath), t.leftOut); err != nil {
 		return 0, err
 	}
 	if failed > 0 {
@@ -200,36 +205,6 @@ func requiredOn(t layout.Tree, series string) ([]suite.Required, error) {
 
 func seriesOf(file string) string { return strings.TrimSuffix(filepath.Base(file), ".txt") }
 
-// reportUntested says that none of a series' tests ran, and how many that are.
-func reportUntested(series string, why error) error {
-	tree, err := findTree()
-	if err != nil {
-		return err
-	}
-	list, err := requiredOn(tree, series)
-	if err != nil {
-		return err
-	}
-	title := fmt.Sprintf("Linux %s, NOT TESTED", series)
-	fmt.Printf("\n%s: %v\n0 passed, 0 failed, %d skipped\n", title, why, len(list))
-	return tally(tree, series, title, 0, 0, len(list))
-}
-
-// tally leaves a run's failures and counts where `make test` collects those of
-// all kernels.
-func tally(t layout.Tree, series, title string, passed, failed, skipped int, failures ...string) error {
-	var text strings.Builder
-	for _, f := range failures {
-		fmt.Fprintf(&text, "FAIL %s: %s\n", series, f)
-	}
-	fmt.Fprintf(&text, "%s: %d passed, %d failed, %d skipped\n", title, passed, failed, skipped)
-	dir := filepath.Join(t.Cache(), series)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "tally"), []byte(text.String()), 0o644)
-}
-
 // given says which flags were on the command line.
 func given(fs *flag.FlagSet) map[string]bool {
 	set := map[string]bool{}
@@ -239,14 +214,13 @@ func given(fs *flag.FlagSet) map[string]bool {
 
 // testRun is one invocation.
 type testRun struct {
-	ctx   context.Context
-	opts  vm.Options
-	flags bootFlags
-	run   string
-	race  bool
-	skip  *regexp.Regexp // nil: none
-	// leftOut counts the required tests that skip leaves out.
-	leftOut int
+	ctx     context.Context
+	opts    vm.Options
+	flags   bootFlags
+	run     string
+	race    bool
+	skip    *regexp.Regexp   // nil: none
+	leftOut []suite.Required // that skip leaves out
 	bins    string
 	shared  string // the value of sharedBuild
 	jobs    []job

@@ -27,9 +27,10 @@ type App struct {
 	Stdout, Stderr io.Writer
 	Progress       *cli.Progress
 	Version        string
-	JSON           bool // --json
-	Lines          bool // --json is one object a line
-	Wide           bool // --wide
+	Revision       string // the commit, or "unknown"
+	JSON           bool   // --json
+	Lines          bool   // --json is one object a line
+	Wide           bool   // --wide
 
 	output  io.Closer // that stdout is, if it is a file of ours
 	reached bool      // a subcommand began: what fails now is no usage error

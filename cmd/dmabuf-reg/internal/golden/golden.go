@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package golden compares what commands print with files, for tests.
 package golden
 
 import (

@@ -78,7 +78,7 @@ func addWish(w *gid.Wish, word string) error {
 	return nil
 }
 
-// Granted refuses what no port of the NIC that is up has, before anybody is waited for.
+// Granted refuses what no port of the NIC that is up has, before the command waits for a peer.
 func (f *GID) Granted(nic string, port int) error {
 	if f.Wish == (gid.Wish{}) {
 		return nil

@@ -373,7 +373,7 @@ func (r *Result) staged(m *mr) bool {
 	return r.Memory.VRAM() && m.Placement != nil && m.Placement.Direct() == placement.No
 }
 
-// withPlacement adds a column, if anybody asked where the bytes are.
+// withPlacement adds a column, if the user asked where the bytes are.
 func (r *Result) withPlacement(rows [][]string) [][]string {
 	if r.MRs[0].Placement == nil {
 		return rows

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ioctl
+package ioctltest
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ type Step struct {
 	Fill  func(arg unsafe.Pointer) // checks the request and writes its results, if set
 }
 
-// Script is a Transport for tests of error paths: it plays Steps in order and
+// Script is an ioctl.Transport for tests of error paths: it plays Steps in order and
 // records what does not match.
 type Script struct {
 	mu    sync.Mutex

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine_test
+package lower_test
 
 import (
 	"fmt"
@@ -30,14 +30,10 @@ func ExampleLower() {
 		fmt.Println(err)
 		return
 	}
-	lowering, err := lower.Lower(ibvfd.OpWrite,
+	lowering := lower.Lower(ibvfd.OpWrite,
 		lower.Side{Layout: cache, Memory: []lower.Memory{{{Addr: 1 << 32, Length: 2 * blocks * block, Key: 0x11}}}},
 		lower.Side{Layout: sequence, Memory: []lower.Memory{{{Addr: 1 << 40, Length: blocks * block, Key: 0x22}}}},
 		cache.Size(), lower.Limits{MaxSGE: 30, MaxMsg: 1 << 30})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
 	wrs, sges := make([]ibvfd.SendWR, 64), make([]ibvfd.SGE, 64*30)
 	requests, pieces := 0, 0
 	for n := lowering.Next(wrs, sges); n > 0; n = lowering.Next(wrs, sges) {
