@@ -77,7 +77,7 @@ func (w *meshWorker) freeAgain(t *testing.T) {
 	t.Helper()
 	for w.running(t) { // the test's timeout ends it otherwise
 		text := w.says.String()
-		if strings.Count(text, "has this worker\n") == strings.Count(text, " is done: ")+strings.Count(text, " is gone after ") {
+		if strings.Count(text, "has this worker\n") == strings.Count(text, " is done: ")+strings.Count(text, " has ended after ") {
 			return
 		}
 		time.Sleep(20 * time.Millisecond)

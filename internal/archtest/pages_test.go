@@ -47,7 +47,7 @@ func TestBlocksFit(t *testing.T) {
 }
 
 var (
-	rule       = regexp.MustCompile(`(?m)^([a-z][a-z0-9 -]*):`)
+	makeRule   = regexp.MustCompile(`(?m)^([a-z][a-z0-9 -]*):`)
 	makeInText = regexp.MustCompile("`make ([a-z][a-z0-9-]*)")
 	makeInStep = regexp.MustCompile(`\bmake(?: -s)? ([a-z][a-z0-9-]*)`)
 )
@@ -61,7 +61,7 @@ func TestMakeTargetsExist(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range rule.FindAllStringSubmatch(string(data), -1) {
+		for _, m := range makeRule.FindAllStringSubmatch(string(data), -1) {
 			known = append(known, strings.Fields(m[1])...)
 		}
 	}

@@ -44,7 +44,7 @@ func startNode(t *testing.T, network *fabrictest.Network, host string) (addr str
 		t.Fatal(err)
 	}
 	w := &worker.Worker{Host: host, Release: "test", Tell: t.Logf, Members: []worker.Member{{Probe: p, NIC: control.NIC{
-		Name: p.Name(), Port: p.Port(), Memory: "host", Size: 256 << 10, Path: "host", Why: "host memory",
+		Name: "mem0", Port: p.Port(), Memory: "host", Size: 256 << 10, Path: "host", Why: "host memory",
 	}}}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
