@@ -19,6 +19,14 @@ import (
 	"github.com/gpurdma/gpurdma/testbed/vm"
 )
 
+// skips says whether a test was named by -skip.
+func (t *testRun) skips(group, name string) bool {
+	return t.skip != nil && t.skip.MatchString(group+" "+name)
+}
+
+// goEnv is the environment in which the go command builds for the guest.
+func (t *testRun) goEnv() []string { return t.opts.Tree.Arch.Environ(t.opts.Tree.Userland()) }
+
 // addPackages builds the packages' test binaries and adds a job for each.
 func (t *testRun) addPackages(patterns []string, re *regexp.Regexp) error {
 	pkgs, err := gotest.Find(t.ctx, t.opts.Tree.Root, patterns, re, t.goEnv())
