@@ -4,13 +4,12 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/cmd/internal/referencetest"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
@@ -18,56 +17,21 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/checks"
 )
 
-const root = "../../" // of the repository
-
 // Each check has a page, which is written from the check itself, and there are no other pages.
 // `make reference` writes them.
 func TestRemedyPages(t *testing.T) {
-	document(t, remedyPages+"README.md", remedyIndex())
+	referencetest.Document(t, remedyPages+"README.md", []byte(remedyIndex()), *update)
 	var want []string
 	for _, c := range checks.All() {
-		document(t, remedyPage(c.ID), remedyText(t, c))
+		referencetest.Document(t, remedyPage(c.ID), []byte(remedyText(t, c)), *update)
 		want = append(want, c.ID+".md")
 	}
-	onlyThere(t, remedyPages, append(want, "README.md"))
+	referencetest.OnlyThese(t, remedyPages, "", append(want, "README.md"))
 }
-
-// document compares a document that is written by a test with its file.
-func document(t *testing.T, name, text string) {
-	t.Helper()
-	file := filepath.Join(root, name)
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if have, err := os.ReadFile(file); err != nil || string(have) != text {
-		t.Errorf("%s is not what the program has (%v): `make reference` writes it", name, err)
-	}
-}
-
-// onlyThere reports files in a directory of documents that nothing writes any more.
-func onlyThere(t *testing.T, dir string, names []string) {
-	t.Helper()
-	all, err := os.ReadDir(filepath.Join(root, dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range all {
-		if !slices.Contains(names, e.Name()) {
-			t.Errorf("%s%s belongs to nothing that the program has: remove it", dir, e.Name())
-		}
-	}
-}
-
-const writtenByTest = "<!-- SPDX-License-Identifier: Apache-2.0 -->\n<!-- `make reference` writes this page from the program: do not change it here. -->\n"
 
 func remedyIndex() string {
 	var b strings.Builder
-	b.WriteString(writtenByTest + `# Checks and remedies
+	b.WriteString(referencetest.Written + `# Checks and remedies
 
 A page for each check of ` + "`p2pcheck`" + `: why it matters, how to see by hand what it reads, what to change, and
 how to verify the change. ` + "`p2pcheck explain ID`" + ` prints the same in short, and names the page. A report prints the remedy
@@ -159,7 +123,7 @@ func block(language, commands string) string {
 func remedyText(t *testing.T, c *check.Check) string {
 	t.Helper()
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s# %s: %s\n\n%s\n", writtenByTest, c.ID, escaped(c.Title), escaped(c.Why))
+	fmt.Fprintf(&b, "%s# %s: %s\n\n%s\n", referencetest.Written, c.ID, escaped(c.Title), escaped(c.Why))
 	b.WriteString("\n| | |\n|---|---|\n")
 	if c.Expect != "" {
 		fmt.Fprintf(&b, "| expected | %s |\n", cell(c.Expect))

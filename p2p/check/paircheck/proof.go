@@ -47,7 +47,7 @@ var Proof = []check.Check{
 		ByHand: "sudo dmesg --follow"},
 	{ID: "ACT-BW", Title: "The GPU's memory is about as fast as the host's", Worst: p2p.ResultWarn, Run: proveRates, Links: []chain.Link{chain.Proof},
 		Expect: "reads at a tenth of the rate of writes or better, and both at half of what the NIC reaches in host memory or better", Why: "On some ways between two ports reads are slow, and on some everything is slow. One transfer at a time is no benchmark: it shows what is broken, and not how fast the rest is.",
-		Fix: chain.Remedy{Change: "measure it", Command: "dmabuf-reg bench"}, Ref: "tenstorrent/tt-umd#3285",
+		Fix: chain.Remedy{Change: "measure it", Command: "dmabuf-reg bench HOST:7471"}, Ref: "tenstorrent/tt-umd#3285",
 		ByHand: "dmabuf-reg bench HOST:7471"},
 	{ID: "ACT-MIGRATE", Title: "A buffer that moves takes its registration along", Worst: p2p.ResultWarn, Run: proveNothing, Links: []chain.Link{chain.Proof},
 		Why: "A NIC that maps again has to stop, and go on at the new place.", Ref: "dma_buf_invalidate_mappings()"},
