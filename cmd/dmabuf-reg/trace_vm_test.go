@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -76,6 +77,9 @@ func tracedLines(t *testing.T, data []byte) (lines []tracedLine, last tracedLine
 	sc.Buffer(nil, 1<<20)
 	for sc.Scan() {
 		var l tracedLine
+		if err := lineAsTheSchemaSays(sc.Bytes()); err != nil {
+			t.Error(err)
+		}
 		if err := json.Unmarshal(sc.Bytes(), &l); err != nil {
 			t.Fatalf("%v in %s", err, sc.Text())
 		}
@@ -362,9 +366,13 @@ func startTrace(t *testing.T) *liveTrace {
 func (l *liveTrace) until(t *testing.T, what string, found func(tracedLine) bool) tracedLine {
 	t.Helper()
 	for {
+		var text json.RawMessage
 		var line tracedLine
-		if err := l.dec.Decode(&line); err != nil {
+		if err := l.dec.Decode(&text); err != nil {
 			t.Fatalf("no %s: %v\n%+v\n%s", what, err, l.all, l.err.String())
+		}
+		if err := errors.Join(json.Unmarshal(text, &line), lineAsTheSchemaSays(text)); err != nil {
+			t.Fatal(err)
 		}
 		l.all = append(l.all, line)
 		if found(line) {

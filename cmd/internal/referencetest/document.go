@@ -4,6 +4,7 @@ package referencetest
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,21 +19,28 @@ import (
 // Written is the head of a document that a test writes.
 const Written = "<!-- SPDX-License-Identifier: Apache-2.0 -->\n<!-- `make reference` writes this page from the program: do not change it here. -->\n"
 
-// Root is the directory of the repository: tests run in that of their package.
+// Root is the directory of the repository.
 func Root(t testing.TB) string {
 	t.Helper()
-	dir, err := os.Getwd()
+	dir, err := root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for ; ; dir = filepath.Dir(dir) {
+	return dir
+}
+
+// root looks for the repository from the working directory upwards: tests run in the directory of their package.
+func root() (string, error) {
+	dir, err := os.Getwd()
+	for ; err == nil; dir = filepath.Dir(dir) {
 		if st, err := os.Stat(filepath.Join(dir, "docs", "reference")); err == nil && st.IsDir() {
-			return dir
+			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			t.Fatal("no docs/reference in this directory or above it")
+			err = errors.New("no docs/reference in the working directory or above it")
 		}
 	}
+	return "", err
 }
 
 // Document compares a file of the repository with the text that the program gives. With update it writes the
