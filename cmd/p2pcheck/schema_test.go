@@ -176,3 +176,39 @@ func TestSchemasRefuse(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The examples beside the schemas are what the command prints. `make reference` writes them.
+func TestExamples(t *testing.T) {
+	var c referencetest.Checker
+	machine, other := testenv.Machines["small-hgx"](), testenv.Machines["xe"]()
+	dir := t.TempDir()
+	kept := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	gpu, nic := "0000:13:00.0", "mlx5_0"
+	few := []string{"--json", "--root", "ROOT", "--gpu", gpu, "--nic", nic, "--skip", "PCIE,NIC,NET,LIM,GPU,ISO,ENV,LIB,ACT,NV,AMD,INTEL,CTR,K8S,VM"}
+	before := run(machine, t, few...).out
+	machine.Files["proc/sys/kernel/numa_balancing"] = "1\n"
+	after := run(machine, t, few...).out
+	a, b := kept("a.json", before), kept("b.json", after)
+	xe := kept("xe.json", run(other, t, "--json", "--root", "ROOT").out)
+	nodes := strings.NewReplacer(dir+"/", "")
+	for name, out := range map[string]string{
+		"check":   before,
+		"why":     run(machine, t, "why", gpu, nic, "--json", "--root", "ROOT").out,
+		"topo":    run(machine, t, "topo", "--json", "--root", "ROOT", "--gpu", gpu, "--nic", nic).out,
+		"explain": command("explain", "--json", "KRN-NUMA-BAL").out,
+		"diff":    nodes.Replace(command("diff", "--json", a, b).out),
+		"report":  nodes.Replace(command("report", "--json", a, b, xe).out),
+		"none":    command("--json", "--no-such-flag").out,
+	} {
+		referencetest.Document(t, filepath.Join(referencetest.Schemas, "examples", "p2pcheck", name+".json"), []byte(out), *update)
+		if err := c.Check("p2pcheck/"+name, []byte(out)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
