@@ -5,5 +5,5 @@
 
 .PHONY: reference
 reference: ## write docs/how-to/remedies, docs/reference/commands and docs/reference/schema from the programs
-	$(GO) test -count=1 -run '^(TestRemedyPages|TestCommandPages|TestSchemas|TestExamples)$$' ./cmd/p2pcheck -update
+	$(GO) test -count=1 -run '^(TestRemedyPages|TestCommandPages|TestSchemas|TestExamples|TestSupport)$$' ./cmd/p2pcheck -update
 	$(GO) test -count=1 -run '^(TestCommandPages|TestSchemas)$$' ./cmd/dmabuf-reg -update

@@ -92,3 +92,20 @@ func Commands(t *testing.T, root *cobra.Command, update bool) {
 	}
 	OnlyThese(t, commands, root.Name(), names)
 }
+
+// Block compares a part of a document, between "<!-- NAME -->" and "<!-- end NAME -->", with the text that the
+// program gives. With update it writes that part first.
+func Block(t *testing.T, file, name, text string, update bool) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(Root(t), file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, end := "<!-- "+name+" -->\n", "<!-- end "+name+" -->\n"
+	before, rest, ok1 := strings.Cut(string(page), begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has no part between %q and %q", file, begin, end)
+	}
+	Document(t, file, []byte(before+begin+text+end+after), update)
+}

@@ -27,7 +27,7 @@ var Proof = []check.Check{
 		ByHand: "sudo dmabuf-reg verify --trace --gpu GPU --nic NIC"},
 	{ID: "ACT-PREDICTION", Title: "The proof agrees with the prediction", Worst: p2p.ResultFail, Run: provePrediction, Links: []chain.Link{chain.Proof},
 		Expect: "the outcome that was predicted", Why: "Where it does not, either something is in the way that no check looks for, or a rule of this program does not hold on this machine. The proof is right.",
-		Fix: chain.Remedy{Change: "go by the proof, and report the contradiction with a snapshot of the machine", Command: "p2pcheck snapshot FILE"}, Ref: "docs/reference/p2pcheck.md, “Proof”",
+		Fix: chain.Remedy{Change: "go by the proof, and report the contradiction with a snapshot of the machine", Command: "p2pcheck snapshot FILE"}, Ref: "docs/reference/p2pcheck/proof.md",
 		ByHand: "sudo p2pcheck --live --gpu GPU --nic NIC"},
 	{ID: "ACT-WRITE", Title: "The bytes that the NIC writes arrive in the GPU", Worst: p2p.ResultFail, Run: proveWrite, Links: []chain.Link{chain.Proof},
 		Expect: "every byte, and nothing beside them", Why: "A completion says that a write was sent, not that it arrived: with an IOMMU in the way the old bytes stay.",
