@@ -20,22 +20,29 @@ func Lines(t *testing.T, command func() *cobra.Command, least int) {
 	t.Helper()
 	name, n := command().Name(), 0
 	for _, page := range pages(t) {
-		text, err := os.ReadFile(filepath.Join(Root(t), page))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, line := range codeLines(string(text)) {
-			for _, args := range calls(line, name) {
-				n++
-				if err := parses(command(), args); err != nil {
-					t.Errorf("%s: %s: %v", page, strings.TrimSpace(line), err)
-				}
+		for _, args := range Calls(t, page, name) {
+			n++
+			if err := parses(command(), args); err != nil {
+				t.Errorf("%s: %s %s: %v", page, name, strings.Join(args, " "), err)
 			}
 		}
 	}
 	if n < least {
 		t.Errorf("only %d lines of the documents call %s", n, name)
 	}
+}
+
+// Calls are the arguments of each call of a command in a document.
+func Calls(t *testing.T, page, name string) (out [][]string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(Root(t), page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range codeLines(string(text)) {
+		out = append(out, calls(line, name)...)
+	}
+	return out
 }
 
 // pages are the documents, without those that are written from the commands.
@@ -116,8 +123,14 @@ func calls(line, name string) [][]string {
 		for len(words) > 0 && (slices.Contains(before, words[0]) || assignment.MatchString(words[0])) {
 			words = words[1:]
 		}
-		if len(words) > 2 && words[0] == "ssh" {
+		switch {
+		case len(words) > 2 && words[0] == "ssh":
 			words = words[2:]
+		case len(words) > 0 && (words[0] == "numactl" || words[0] == "taskset"):
+			words = words[1:]
+			for len(words) > 0 && strings.HasPrefix(words[0], "-") {
+				words = words[1:]
+			}
 		}
 		if len(words) > 0 && filepath.Base(words[0]) == name && !strings.Contains(one, "[") && !strings.HasSuffix(words[0], ":") {
 			out = append(out, words[1:])
@@ -156,4 +169,19 @@ func parses(root *cobra.Command, args []string) error {
 		return before(c, c.Flags().Args())
 	}
 	return nil
+}
+
+// Blocks are the blocks of shell commands in a document.
+func Blocks(t *testing.T, page string) (out []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(Root(t), page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, part := range strings.Split("\n"+string(text), "\n```") {
+		if block, ok := strings.CutPrefix(part, "sh\n"); ok && i%2 == 1 {
+			out = append(out, block+"\n")
+		}
+	}
+	return out
 }
