@@ -70,7 +70,7 @@ func TestSchemas(t *testing.T) {
 	referencetest.OnlyThese(t, filepath.Join(referencetest.Schemas, "p2pcheck"), "", names)
 }
 
-// What the command prints for machines of all shapes is as the schemas say.
+// The documents for machines of all shapes are as the schemas say.
 func TestDocumentsAreAsTheSchemasSay(t *testing.T) {
 	testenv.Exhaustive(t)
 	var c referencetest.Checker

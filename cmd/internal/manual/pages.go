@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 )
 
 // Pages returns a page of Markdown for each command and subcommand, by file name: "prog_sub.md". It
@@ -22,6 +24,7 @@ func Pages(root *cobra.Command) (map[string][]byte, error) {
 
 func write(c *cobra.Command, pages map[string][]byte) error {
 	var b bytes.Buffer
+	defer cli.HideUnused(c)()
 	if err := doc.GenMarkdownCustom(c, &b, func(name string) string { return name }); err != nil {
 		return fmt.Errorf("page of %s: %w", c.CommandPath(), err)
 	}

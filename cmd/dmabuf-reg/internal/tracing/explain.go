@@ -28,7 +28,7 @@ registration that it and the programs it starts make: whose memory it is, where
 the bytes are and how that is known, what happened to it; and of each that
 failed the chain of kernel functions, and the one that refused.
 
-What is said goes to stderr, or to --output, so that COMMAND has stdout for
+explain prints to stderr, or to --output, so that COMMAND has stdout for
 itself. The exit status is COMMAND's (126 if it cannot be run, 127 if it cannot be
 found, 128 and the signal's number if one killed it).
 
