@@ -122,6 +122,8 @@ func TestVMFailoverPage(t *testing.T) {
 }
 
 // docs/how-to/benchmark.md: in short.
+//
+//testbed:kernel 7.2 6.12
 func TestVMBenchmarkPage(t *testing.T) {
 	testenv.VM(t)
 	dir := certificates(t)
