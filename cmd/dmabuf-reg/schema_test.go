@@ -28,12 +28,12 @@ import (
 
 // event is what trace.Event writes: the explanation of a record that failed is beside its fields.
 type event struct {
-	plainEvent
+	PlainEvent
 	Failure *trace.Failure `json:"failure,omitempty"`
 }
 
-// plainEvent is a trace.Event without the method by which it writes itself.
-type plainEvent trace.Event
+// PlainEvent is a trace.Event without the method by which it writes itself.
+type PlainEvent trace.Event
 
 // documents are the JSON documents that dmabuf-reg prints.
 func documents() []referencetest.Of {
@@ -65,6 +65,7 @@ func TestSchemas(t *testing.T) {
 	var names []string
 	for _, d := range documents() {
 		referencetest.Document(t, filepath.Join(referencetest.Schemas, d.Name+".json"), d.Schema(t, types), *update)
+		d.Agrees(t, types)
 		names = append(names, filepath.Base(d.Name)+".json")
 	}
 	referencetest.OnlyThese(t, filepath.Join(referencetest.Schemas, "dmabuf-reg"), "", names)
