@@ -101,7 +101,9 @@ var kinds = []struct {
 	{regexp.MustCompile(`^--(cap-add|device|shm-size)\b`), "This is an option of the command that starts the container."},
 	{regexp.MustCompile(`^-global `), "This is an option of QEMU, on the host."},
 	{regexp.MustCompile(`^(p2pcheck|dmabuf-reg|rdma_topo|nvidia-smi|nvidia_gpu_tools\.py|dmesg) |^sudo p2pcheck$`), ""},
-	{regexp.MustCompile(`^(modprobe|rdma|echo|setpci|ip|dcb|sysctl|usermod|ulimit) `), "This changes the running system and lasts until the next boot, unless your system's configuration repeats it. Most of these commands need root."},
+	{regexp.MustCompile(`^ulimit `), "This changes the limit of the shell and of the programs that it starts."},
+	{regexp.MustCompile(`^usermod `), "This takes effect with the user's next login."},
+	{regexp.MustCompile(`^(modprobe|rdma|echo|setpci|ip|dcb|sysctl) `), "This changes the running system and lasts until the next boot, unless your system's configuration repeats it. Most of these commands need root."},
 }
 
 func kindOf(t *testing.T, command string) string {
@@ -195,12 +197,21 @@ func logLines(id string) string {
 	return "| line | what it means | at worst |\n|---|---|---|\n" + b.String()
 }
 
+// ofProgram reports a check that judges the program that runs, not the machine.
+func ofProgram(c *check.Check) bool {
+	return slices.Contains([]string{"LIM", "LIB", "CTR"}, c.Family()) ||
+		slices.Contains([]string{"GPU-RENDER-PERM", "NIC-UVERBS", "NIC-PROVIDER-LIB", "NET-GID-NS", "ENV-CONTAINER", "ENV-NETNS"}, c.ID)
+}
+
 // verified is how one sees that a change has helped.
 func verified(c *check.Check) string {
 	if slices.Equal(c.Links, []chain.Link{chain.Proof}) {
 		return block("sh", "sudo p2pcheck --live -v") + "\nAmong the checks `" + c.ID + "` has `pass`.\n"
 	}
 	commands, says := "sudo p2pcheck -v", "Among the checks `"+c.ID+"` has `pass`"
+	if ofProgram(c) {
+		commands, says = "p2pcheck -v", "Run it as the program's user, in its container, and with its environment: the check is of these. "+says
+	}
 	if c.Worst == p2p.ResultWarn {
 		says += ", or is `skip` if it no longer applies"
 	}
