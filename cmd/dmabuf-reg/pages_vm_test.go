@@ -111,7 +111,11 @@ func TestVMFailoverPage(t *testing.T) {
 		}
 		return out
 	}
-	s := servingSeveral(t, c, append(with(calls[0], "b")[1:], "--gpu", "udmabuf")...)
+	serve := calls[0]
+	if len(serve) < 3 || serve[0] != "serve" || serve[1] != "--nic" {
+		t.Fatalf("%q", serve)
+	}
+	s := servingSeveral(t, c, append(serve[3:], "--gpu", "udmabuf")...) // it names the NICs itself
 	if status := s.client(t, with(calls[1], "a"), "--gpu", "udmabuf", "--size", "1MiB", "--sizes", "64,512KiB", "--count", "2"); status != cli.ExitOK {
 		t.Errorf("connect: status %d: %s", status, s.says.String())
 	}
