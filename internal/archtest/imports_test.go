@@ -246,7 +246,9 @@ func TestImportsPointDown(t *testing.T) {
 func forTests(p pkg) bool {
 	switch p.ImportPath {
 	case module + "/internal/testenv", module + "/internal/abicheck", module + "/internal/layouttest", module + "/gpualloc/internal/doubles", module + "/internal/exampletest", module + "/p2p/internal/machinetest",
-		module + "/cmd/internal/referencetest", module + "/cmd/dmabuf-reg/internal/golden", module + "/cmd/dmabuf-reg/internal/stationtest":
+		module + "/cmd/dmabuf-reg/internal/golden", module + "/cmd/dmabuf-reg/internal/stationtest":
+		return true
+	case module + "/cmd/internal/referencetest":
 		return true
 	}
 	return false
