@@ -95,7 +95,7 @@ func (t *Tracer) kernelBufs(known map[uint64]bool, mine func(inode uint64) bool,
 		for _, device := range b.Attached {
 			n++
 			r := Record{
-				ID: existedBit | n, Call: Found, FD: -1, Existed: true,
+				ID: existedBit | n, Call: Found, FD: -1, Existed: true, Steps: []Step{},
 				Buffer:   &Buffer{Inode: b.Inode, Size: uint64(b.Size), Exporter: b.Exporter, NIC: b.Exporter == nicExporter},
 				Importer: &Importer{Device: device},
 				Incomplete: []string{

@@ -303,7 +303,7 @@ func (j *joiner) callers(c *abi.Callers) {
 func (j *joiner) exported(x *abi.Export) {
 	exporter := abi.Text(x.Exporter[:])
 	j.out = append(j.out, &update{kind: Exported, time: x.Event.Head.Time, rec: Record{
-		Call: "export", PID: int(x.Event.TGID), TID: int(x.Event.TID), Comm: abi.Text(x.Comm[:]), FD: -1, Start: j.conv.time(x.Event.Head.Time),
+		Call: "export", PID: int(x.Event.TGID), TID: int(x.Event.TID), Comm: abi.Text(x.Comm[:]), FD: -1, Start: j.conv.time(x.Event.Head.Time), Steps: []Step{},
 		Buffer:    &Buffer{Inode: x.Event.Inode, Size: x.Size, Exporter: exporter, Driver: abi.Text(x.Owner[:]), NIC: exporter == nicExporter},
 		Placement: placement.Placement{Memory: placement.NotMapped, Reason: "exported just now"},
 	}})

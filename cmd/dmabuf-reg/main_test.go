@@ -85,6 +85,7 @@ func document(ts *testscript.TestScript, neg bool, args []string) {
 	case d.OK != (*d.Status == 0) || d.OK != (len(d.Errors) == 0):
 		ts.Fatalf("ok is %v with %d errors", d.OK, len(d.Errors))
 	}
+	ts.Check(asTheSchemaSays([]byte(ts.ReadFile("stdout"))))
 	for _, e := range d.Errors {
 		if e.Kind == "" || e.Message == "" {
 			ts.Fatalf("error without kind or message: %+v", e)

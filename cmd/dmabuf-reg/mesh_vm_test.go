@@ -113,8 +113,10 @@ func TestVMMesh(t *testing.T) {
 		t.Fatalf("exit status %d\n%s%s", status, r.out.String(), r.err.String())
 	}
 	t.Logf("\n%s", r.out.String())
-	if data, err := os.ReadFile(report); err != nil || !strings.Contains(string(data), `"schema":"dmabuf-reg/mesh/v1"`) {
-		t.Errorf("%v: %.200s", err, data)
+	if data, err := os.ReadFile(report); err != nil {
+		t.Error(err)
+	} else if err := schemas.Check("dmabuf-reg/mesh-report", data); err != nil {
+		t.Error(err)
 	}
 
 	r = meshing(t, workers, "--json")

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -161,10 +162,7 @@ func TestVMReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	unsaid(t, data, known)
-	var got reportDoc
-	if err := json.Unmarshal(data, &got); err != nil {
-		t.Fatal(err)
-	}
+	got := aReport(t, data)
 	ready := 0
 	for _, a := range got.Devices.Allocators {
 		if a.Available {
@@ -237,12 +235,18 @@ func TestVMReportOfAUUID(t *testing.T) {
 			t.Fatal(err)
 		}
 		unsaid(t, data, []string{there, missing})
-		var got reportDoc
-		if err := json.Unmarshal(data, &got); err != nil {
-			t.Fatal(err)
-		}
+		got := aReport(t, data)
 		if len(got.Verify.Rows) != 1 || got.Verify.Rows[0].Spec != c.row {
 			t.Errorf("%s: rows %+v", c.spec, got.Verify.Rows)
 		}
 	}
+}
+
+// aReport is the file of --report, which is as its schema says.
+func aReport(t *testing.T, data []byte) (got reportDoc) {
+	t.Helper()
+	if err := errors.Join(json.Unmarshal(data, &got), schemas.Check("dmabuf-reg/report", data)); err != nil {
+		t.Fatal(err)
+	}
+	return got
 }

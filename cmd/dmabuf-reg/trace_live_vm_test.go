@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -39,9 +40,13 @@ func startTrace(t *testing.T) *liveTrace {
 func (l *liveTrace) until(t *testing.T, what string, found func(tracedLine) bool) tracedLine {
 	t.Helper()
 	for {
+		var text json.RawMessage
 		var line tracedLine
-		if err := l.dec.Decode(&line); err != nil {
+		if err := l.dec.Decode(&text); err != nil {
 			t.Fatalf("no %s: %v\n%+v\n%s", what, err, l.all, l.err.String())
+		}
+		if err := errors.Join(json.Unmarshal(text, &line), lineAsTheSchemaSays(text)); err != nil {
+			t.Fatal(err)
 		}
 		l.all = append(l.all, line)
 		if found(line) {

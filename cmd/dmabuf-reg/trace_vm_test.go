@@ -73,6 +73,9 @@ func tracedLines(t *testing.T, data []byte) (lines []tracedLine, last tracedLine
 	sc.Buffer(nil, 1<<20)
 	for sc.Scan() {
 		var l tracedLine
+		if err := lineAsTheSchemaSays(sc.Bytes()); err != nil {
+			t.Error(err)
+		}
 		if err := json.Unmarshal(sc.Bytes(), &l); err != nil {
 			t.Fatalf("%v in %s", err, sc.Text())
 		}

@@ -112,6 +112,9 @@ func parse[R any](t *testing.T, data []byte) parsed[R] {
 	if d.Schema != app.Schema {
 		t.Errorf("schema %q", d.Schema)
 	}
+	if err := asTheSchemaSays(data); err != nil {
+		t.Error(err)
+	}
 	return d
 }
 

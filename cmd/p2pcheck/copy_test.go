@@ -16,7 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// inCopies is what docs/reference/p2pcheck.md says a copy has.
+// inCopies is what docs/reference/p2pcheck/copies.md says a copy has.
 var inCopies = []string{
 	"sys/bus/pci", "sys/devices", "sys/module", "sys/kernel/iommu_groups", "sys/class/infiniband", "sys/class/infiniband_verbs", "sys/class/drm", "sys/class/net",
 	"proc/sys/kernel/osrelease", "proc/cpuinfo", "boot",

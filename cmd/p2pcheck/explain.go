@@ -29,6 +29,23 @@ type explanation struct {
 	Links    []string    `json:"links"` // of pairs, that it answers
 	Remedy   *result.Fix `json:"remedy"`
 	Ref      string      `json:"ref"`
+	ByHand   []string    `json:"by_hand"` // commands that read what the check reads
+	Page     string      `json:"page"`    // of the documents
+}
+
+// remedyPages is the directory of the documents that has a page for each check, which a test writes from
+// the same data.
+const remedyPages = "docs/how-to/remedies/"
+
+// remedyPage is the document of a check.
+func remedyPage(id string) string { return remedyPages + id + ".md" }
+
+// byHand are the commands of a check, one an element.
+func byHand(c *check.Check) []string {
+	if c.ByHand == "" {
+		return []string{}
+	}
+	return strings.Split(c.ByHand, "\n")
 }
 
 type explainResult struct {
@@ -41,7 +58,7 @@ func (a *app) explain() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain [ID]...",
 		Short: "Print the meaning of checks, the reason for each, and the remedy of a failure",
-		Long:  "explain prints the checks with these IDs or of these families (\"NET\"); without an argument it prints all checks.",
+		Long:  "explain prints the checks with these IDs or of these families (\"NET\"); without an argument it prints all checks. Each has a page in the documents, which says how to see by hand what the check reads, and how to verify a change.",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return append(checkFamilies(), checkNames()...), cobra.ShellCompDirectiveNoFileComp
 		},
@@ -67,7 +84,7 @@ func explained(ids []string) (explainResult, error) {
 		if len(ids) > 0 && !slices.ContainsFunc(ids, func(id string) bool { return isCalled(c, id) }) {
 			continue
 		}
-		e := explanation{c.ID, c.Title, c.Why, c.Expect, c.Worst.String(), result.LinksOf(c), nil, c.Ref}
+		e := explanation{c.ID, c.Title, c.Why, c.Expect, c.Worst.String(), result.LinksOf(c), nil, c.Ref, byHand(c), remedyPage(c.ID)}
 		if c.Fix != (chain.Remedy{}) {
 			e.Remedy = &result.Fix{Change: c.Fix.Change, Command: c.Fix.Command, Weakens: c.Fix.Weakens}
 		}
@@ -99,7 +116,15 @@ func (r explainResult) text(w io.Writer, a *app) error {
 		if e.Remedy != nil {
 			render.Remedy(&b, a.style(), &result.Remedy{Change: e.Remedy.Change, Command: e.Remedy.Command, Weakens: e.Remedy.Weakens}, nil)
 		}
+		for i, command := range e.ByHand { // a command is not folded
+			label := "by hand: "
+			if i > 0 {
+				label = strings.Repeat(" ", len(label))
+			}
+			fmt.Fprintln(&b, "  "+label+command)
+		}
 		line("see: ", e.Ref)
+		line("page: ", e.Page)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -24,6 +24,20 @@ var flagsOf = map[string][]string{
 	"serve":    {"root", "sysfs", "proc", "kernel", "config", "gpu", "nic", "skip", "snapshot"},
 }
 
+// showUsed lets the help and the pages of a command show the flags that it uses, and no others.
+func showUsed(root *cobra.Command) {
+	for _, c := range root.Commands() {
+		if used, ok := flagsOf[c.Name()]; ok {
+			cli.Uses(c, used...)
+		}
+	}
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		defer cli.HideUnused(c)()
+		help(c, args)
+	})
+}
+
 // needs is the kind of value that a flag takes. An empty value comes from a shell variable that is
 // not set: without an error p2pcheck would look at this machine, or at all devices, and the user
 // would not notice.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/cmd/internal/referencetest"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
@@ -58,6 +59,10 @@ func TestProofsAreKept(t *testing.T) {
 	a := &app{proofs: file}
 	if err := a.keep(m, trials); err != nil {
 		t.Fatal(err)
+	}
+	var schemas referencetest.Checker
+	if err := schemas.Check("p2pcheck/proofs", []byte(fileText(t, file))); err != nil {
+		t.Error(err)
 	}
 	out, why := ask()
 	if !strings.Contains(out, "0000:03:00.0 amdgpu REFUSED SYS STAGED PIX direct PHB") || strings.Contains(out, file+":") {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/cmd/internal/referencetest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
@@ -148,12 +149,16 @@ func TestProofFormats(t *testing.T) {
 			t.Errorf("%s: %s", format, &b)
 		}
 	}
+	var schemas referencetest.Checker
 	write := func(r result.Run) string {
 		var b bytes.Buffer
 		d := cli.Document{Schema: schema, Command: "check", Status: r.Status(), Result: r}
 		name := filepath.Join(t.TempDir(), "run.json")
 		if err := errors.Join(d.Write(&b), os.WriteFile(name, b.Bytes(), 0o600)); err != nil {
 			t.Fatal(err)
+		}
+		if err := schemas.Check("p2pcheck/check", b.Bytes()); err != nil {
+			t.Error(err)
 		}
 		again, err := readResult(name)
 		if err != nil || again.Status() != r.Status() || again.Live == nil || *again.Live != *r.Live {

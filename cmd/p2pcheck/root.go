@@ -148,5 +148,6 @@ Exit status: 0, or 2 if nothing could be read, 3 without GPU or NIC.`,
 	draw.Flags().BoolVar(&a.wide, "wide", false, wideHelp)
 	draw.Flags().BoolVarP(&a.verbose, "verbose", "v", false, "all ACS bits, the ports' IOMMU groups, the addresses of regions, the best speed of both ends of links")
 	root.AddCommand(draw)
+	showUsed(root)
 	return root
 }

@@ -250,6 +250,8 @@ func forTests(p pkg) bool {
 	case module + "/internal/testenv", module + "/internal/abicheck", module + "/internal/layouttest", module + "/internal/ioctl/ioctltest", module + "/gpualloc/internal/doubles", module + "/internal/exampletest", module + "/internal/pagetest", module + "/internal/looktest", module + "/p2p/internal/machinetest",
 		module + "/cmd/dmabuf-reg/internal/golden", module + "/cmd/dmabuf-reg/internal/stationtest":
 		return true
+	case module + "/cmd/internal/referencetest":
+		return true
 	}
 	return false
 }

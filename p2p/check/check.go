@@ -31,6 +31,10 @@ type Check struct {
 	Ref    string       // the source of the rule
 	Worst  p2p.Result   // ResultFail, or ResultWarn for a check that never fails
 	Expect string       // the value that the check expects to read
+	// ByHand are the commands, one a line, by which a person reads what the check reads. Capitals
+	// stand for names: GPU, FUNCTION and PORT are PCI addresses, NIC is an RDMA device, NETDEV its
+	// network device, GROUP a control group. "" if there is no such command.
+	ByHand string
 	// Links are the links of a pair's chain that the check answers: a failure about a pair breaks
 	// one of them. A check without links decides no pair.
 	Links []chain.Link

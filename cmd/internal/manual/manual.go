@@ -9,10 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 )
 
 // Main writes the manual of a command into the directory that the arguments name, and returns the exit
@@ -57,7 +60,23 @@ func Write(root *cobra.Command, dir string, at time.Time) error {
 	root.DisableAutoGenTag = true
 	prepare(root)
 	header := &doc.GenManHeader{Section: "1", Date: &at, Source: root.Name() + " " + root.Version, Manual: "User Commands"}
-	return doc.GenManTree(root, header, pages)
+	return manPages(root, *header, pages)
+}
+
+// manPages writes the page of a command, and those of its subcommands.
+func manPages(c *cobra.Command, header doc.GenManHeader, dir string) error {
+	for _, sub := range c.Commands() {
+		if !sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand() {
+			continue
+		}
+		if err := manPages(sub, header, dir); err != nil {
+			return err
+		}
+	}
+	defer cli.HideUnused(c)()
+	return writeFile(filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "-")+".1"), func(w io.Writer) error {
+		return doc.GenMan(c, &header, w)
+	})
 }
 
 // completions writes a file for each shell.

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 )
 
 // tree is a command with what pages have to show as it is.
@@ -23,7 +25,10 @@ func tree() *cobra.Command {
 
 and [ends].`}
 	root.PersistentFlags().String("file", "", "read `FILE_A` or <FILE_B>")
-	root.AddCommand(&cobra.Command{Use: "sub A_B|C_D...", Short: "A subcommand", Run: func(*cobra.Command, []string) {}})
+	root.PersistentFlags().Bool("unused", false, "of prog alone")
+	sub := &cobra.Command{Use: "sub A_B|C_D...", Short: "A subcommand", Run: func(*cobra.Command, []string) {}}
+	cli.Uses(sub, "file")
+	root.AddCommand(sub)
 	root.AddCommand(&cobra.Command{Use: "secret", Hidden: true, Run: func(*cobra.Command, []string) {}})
 	return root
 }
@@ -68,6 +73,9 @@ func TestPages(t *testing.T) {
 				t.Errorf("%s does not have %q: %s", file, want, page)
 			}
 		}
+		if strings.Contains(page, "of prog alone") != (file == "prog.1") {
+			t.Errorf("%s: a flag that the command does not use: %s", file, page)
+		}
 	}
 }
 
@@ -87,6 +95,28 @@ func TestMainRefuses(t *testing.T) {
 		var stderr bytes.Buffer
 		if status := Main(tree(), tt.args, &stderr); status != 2 || !strings.Contains(stderr.String(), tt.says) {
 			t.Errorf("%q %q: status %d: %s", tt.epoch, tt.args, status, &stderr)
+		}
+	}
+}
+
+// The pages of Markdown have the texts as they are, and the flags in blocks.
+func TestMarkdown(t *testing.T) {
+	pages, err := Pages(tree())
+	if err != nil || len(pages) != 2 {
+		t.Fatal(len(pages), err)
+	}
+	for name, wants := range map[string][]string{
+		"prog.md":     {"# prog\n", "prog does \\<all\\> of mlx5\\_0", "      one    a row\n", "--file FILE_A", "of prog alone", "* [prog sub](prog_sub.md): A subcommand\n"},
+		"prog_sub.md": {"# prog sub\n", "```\nprog sub A_B|C_D... [flags]\n```", "--file FILE_A"},
+	} {
+		page := string(pages[name])
+		for _, want := range wants {
+			if !strings.Contains(page, want) {
+				t.Errorf("%s does not have %q:\n%s", name, want, page)
+			}
+		}
+		if strings.Contains(page, "\n\n\n") || strings.Contains(page, " \n") || name == "prog_sub.md" && strings.Contains(page, "of prog alone") {
+			t.Errorf("%s:\n%s", name, page)
 		}
 	}
 }

@@ -20,13 +20,16 @@ import (
 var Intel = []check.Check{
 	{ID: "INTEL-I915", Title: "No GPU is driven by i915", Worst: p2p.ResultFail, Run: i915, Links: []chain.Link{chain.Attach},
 		Expect: "xe", Why: "i915 moves every buffer to system memory before it is exported, by design.",
-		Fix: chain.Remedy{Change: "let xe have the GPU, if it knows it", Command: "i915.force_probe=!ID xe.force_probe=ID", Weakens: "xe is experimental for a GPU that it does not take by itself"}, Ref: "i915_gem_dmabuf.c"},
+		Fix: chain.Remedy{Change: "let xe have the GPU, if it knows it", Command: "i915.force_probe=!ID xe.force_probe=ID", Weakens: "xe is experimental for a GPU that it does not take by itself"}, Ref: "i915_gem_dmabuf.c",
+		ByHand: "readlink /sys/bus/pci/devices/GPU/driver"},
 	{ID: "INTEL-XE", Title: "xe leaves buffers in the GPU for these NICs", Worst: p2p.ResultFail, Run: xePins, Links: []chain.Link{chain.Attach},
 		Expect: "7.2 or later, or NICs that do not pin", Why: "xe up to 6.12 pins in system memory, and reports success.",
-		Fix: chain.Remedy{Change: "run Linux 7.2 or later, or use a NIC that follows moves, as mlx5 does"}, Ref: "xe_dma_buf.c"},
+		Fix: chain.Remedy{Change: "run Linux 7.2 or later, or use a NIC that follows moves, as mlx5 does"}, Ref: "xe_dma_buf.c",
+		ByHand: "uname -r\nreadlink /sys/class/infiniband/NIC/device/driver"},
 	{ID: "INTEL-XE-VRAMBAR", Title: "xe does not make the BAR small", Worst: p2p.ResultWarn, Run: xeBAR,
 		Expect: "0, and a BAR of more than 256 MiB", Why: "vram_bar_size chooses how much of the memory peers can see; 0 is as much as there is.",
-		Fix: chain.Remedy{Change: "let xe take all", Command: "xe.vram_bar_size=0"}, Ref: "xe_module.c"},
+		Fix: chain.Remedy{Change: "let xe take all", Command: "xe.vram_bar_size=0"}, Ref: "xe_module.c",
+		ByHand: "cat /sys/module/xe/parameters/vram_bar_size"},
 }
 
 func i915(l *check.Look) {
@@ -102,19 +105,24 @@ func xeBAR(l *check.Look) {
 var Others = []check.Check{
 	{ID: "HABANA", Title: "Habana's driver accepts the NIC", Worst: p2p.ResultFail, Run: habana, Links: []chain.Link{chain.Attach, chain.Decision},
 		Expect: "a pair that the kernel supports", Why: "The driver asks the kernel about the pair when the NIC attaches. If the kernel does not allow it, the driver answers EPERM when the NIC maps the buffer.",
-		Fix: chain.Remedy{Change: "use a NIC below the accelerator's switch"}, Ref: "drivers/accel/habanalabs/common/memory.c"},
+		Fix: chain.Remedy{Change: "use a NIC below the accelerator's switch"}, Ref: "drivers/accel/habanalabs/common/memory.c",
+		ByHand: "p2pcheck why GPU NIC"},
 	{ID: "VFIO-EXPORT", Title: "vfio-pci exports to these NICs", Worst: p2p.ResultFail, Run: vfioExport, Links: []chain.Link{chain.Attach},
 		Expect: "NICs whose driver can revoke a registration: mlx5, irdma", Why: "vfio-pci refuses an importer that pins until it unregisters: efa, bnxt_re, mana and ionic get EOPNOTSUPP.",
-		Fix: chain.Remedy{Change: "use a NIC whose driver can revoke a registration"}, Ref: "vfio_pci_dmabuf.c"},
+		Fix: chain.Remedy{Change: "use a NIC whose driver can revoke a registration"}, Ref: "vfio_pci_dmabuf.c",
+		ByHand: "readlink /sys/class/infiniband/NIC/device/driver"},
 	{ID: "VIRTIO-GPU", Title: "Virtual graphics do not count", Worst: p2p.ResultWarn, Run: virtioGPU,
 		Expect: "none", Why: "virtio_gpu has only memory that the hypervisor maps.",
-		Fix: chain.Remedy{Change: "nothing, for a screen; a NIC reaches a GPU that the hypervisor hands to the guest"}, Ref: "virtgpu_vram.c"},
+		Fix: chain.Remedy{Change: "nothing, for a screen; a NIC reaches a GPU that the hypervisor hands to the guest"}, Ref: "virtgpu_vram.c",
+		ByHand: "readlink /sys/bus/pci/devices/GPU/driver"},
 	{ID: "NOUVEAU", Title: "No GPU is driven by nouveau", Worst: p2p.ResultFail, Run: nouveau, Links: []chain.Link{chain.Attach},
 		Expect: "NVIDIA's open modules", Why: "nouveau pins what it exports in system memory.",
-		Fix: chain.Remedy{Change: openInstead}, Ref: "nouveau_prime.c"},
+		Fix: chain.Remedy{Change: openInstead}, Ref: "nouveau_prime.c",
+		ByHand: "readlink /sys/bus/pci/devices/GPU/driver"},
 	{ID: "QAIC-IVPU-XDNA", Title: "Accelerators export memory of their own", Worst: p2p.ResultFail, Run: accelerators, Links: []chain.Link{chain.Attach},
 		Expect: "none of qaic, ivpu, amdxdna", Why: "Their buffers are in system memory: registrations succeed, and the NIC gets system memory.",
-		Fix: chain.Remedy{Change: "leave them out", Command: "p2pcheck --gpu …"}, Ref: "drivers/accel"},
+		Fix: chain.Remedy{Change: "leave them out", Command: "p2pcheck --gpu …"}, Ref: "drivers/accel",
+		ByHand: "readlink /sys/bus/pci/devices/GPU/driver"},
 }
 
 func habana(l *check.Look) {

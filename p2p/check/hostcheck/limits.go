@@ -24,13 +24,16 @@ import (
 var Limits = []check.Check{
 	{ID: "LIM-MEMLOCK", Title: "Memory may be locked", Worst: p2p.ResultFail, Run: memlock,
 		Expect: "unlimited, or CAP_IPC_LOCK", Why: "Registered memory is locked and counts against RLIMIT_MEMLOCK, 8 MiB by default: beyond it registrations and completion queues fail with ENOMEM. In a container CAP_IPC_LOCK has no effect for a user that is not root, and none for any user in another user namespace than the first.",
-		Fix: chain.Remedy{Change: "lift the limit of the program: LimitMEMLOCK=infinity of its service, \"* - memlock unlimited\" in /etc/security/limits.d for logins, --ulimit memlock=-1 for a container", Command: "ulimit -l unlimited"}, Ref: "NVIDIA/nccl-tests#206, nvidia-container-toolkit#2037, mlcommons/mlperf-automations#664"},
+		Fix: chain.Remedy{Change: "lift the limit of the program: LimitMEMLOCK=infinity of its service, \"* - memlock unlimited\" in /etc/security/limits.d for logins, --ulimit memlock=-1 for a container", Command: "ulimit -l unlimited"}, Ref: "NVIDIA/nccl-tests#206, nvidia-container-toolkit#2037, mlcommons/mlperf-automations#664",
+		ByHand: "grep 'Max locked memory' /proc/self/limits\ngrep CapEff /proc/self/status"},
 	{ID: "LIM-RDMA-CG", Title: "The control group allows more RDMA objects", Worst: p2p.ResultFail, Run: rdmaGroup,
 		Expect: "less in use than allowed", Why: "At the limit, opening a NIC or registering fails with EAGAIN.",
-		Fix: chain.Remedy{Change: "raise it", Command: "echo 'DEVICE hca_handle=max hca_object=max' > /sys/fs/cgroup/GROUP/rdma.max"}, Ref: "kernel/cgroup/rdma.c"},
+		Fix: chain.Remedy{Change: "raise it", Command: "echo 'DEVICE hca_handle=max hca_object=max' > /sys/fs/cgroup/GROUP/rdma.max"}, Ref: "kernel/cgroup/rdma.c",
+		ByHand: "cat /proc/self/cgroup\ncat /sys/fs/cgroup/GROUP/rdma.max /sys/fs/cgroup/GROUP/rdma.current"},
 	{ID: "LIM-DEVICE-CG", Title: "No device filter is in the way", Worst: p2p.ResultFail, Run: deviceFilter,
 		Expect: "no EPERM", Why: "A container's device filter answers EPERM although mode and groups allow it.",
-		Fix: chain.Remedy{Change: "give the container the device", Command: "--device FILE"}, Ref: "cgroups(7), devices"},
+		Fix: chain.Remedy{Change: "give the container the device", Command: "--device FILE"}, Ref: "cgroups(7), devices",
+		ByHand: "head -c 0 /dev/infiniband/rdma_cm"},
 }
 
 // capIPCLock is CAP_IPC_LOCK.

@@ -38,13 +38,38 @@ func judge(l *check.Look) []judged {
 // levels are NCCL's variables that limit the distance for GPUDirect RDMA, which LIB-NCCL-LEVEL checks.
 var levels = []string{"NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_C2C"}
 
-// of makes a check of the variables of some libraries.
-func of(libraries ...string) func(*check.Look) {
-	return func(l *check.Look) {
-		told(l, func(j variables.Judgement) bool { return slices.Contains(libraries, j.Library) }, func(name string) bool {
-			return slices.ContainsFunc(variables.Catalogue(), func(v variables.Variable) bool { return v.Name == name && slices.Contains(libraries, v.Library) })
-		})
+// libraries are those whose variables a check judges, by the check's ID.
+var libraries = map[string][]string{
+	"LIB-UCX-ENV":      {"UCX"},
+	"LIB-FABRIC-ENV":   {"libfabric", "aws-ofi-nccl"},
+	"LIB-NIXL-ENV":     {"NIXL"},
+	"LIB-MOONCAKE-ENV": {"Mooncake"},
+	"LIB-PYTORCH-ENV":  {"PyTorch"},
+	"LIB-NVSHMEM-ENV":  {"NVSHMEM"},
+	"LIB-MSCCLPP-ENV":  {"MSCCL++"},
+}
+
+// Variables are those that the check with this ID judges; none if it judges no variables.
+func Variables(id string) []variables.Variable {
+	var out []variables.Variable
+	for _, v := range variables.Catalogue() {
+		level := slices.Contains(levels, v.Name)
+		switch {
+		case id == "LIB-NCCL-ENV" && v.Library == "NCCL" && !level,
+			id == "LIB-NCCL-LEVEL" && level,
+			slices.Contains(libraries[id], v.Library):
+			out = append(out, v)
+		}
 	}
+	return out
+}
+
+// variablesOf checks the variables of the check's libraries.
+func variablesOf(l *check.Look) {
+	own := libraries[l.Check.ID]
+	told(l, func(j variables.Judgement) bool { return slices.Contains(own, j.Library) }, func(name string) bool {
+		return slices.ContainsFunc(variables.Catalogue(), func(v variables.Variable) bool { return v.Name == name && slices.Contains(own, v.Library) })
+	})
 }
 
 func ncclEnvironment(l *check.Look) {

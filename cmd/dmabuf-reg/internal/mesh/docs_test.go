@@ -4,6 +4,7 @@ package mesh
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/cmd/internal/referencetest"
 	"github.com/gpurdma/gpurdma/fabrictest"
 	"github.com/gpurdma/gpurdma/internal/mesh"
 	"github.com/gpurdma/gpurdma/internal/mesh/control"
@@ -122,6 +124,14 @@ func TestTranscript(t *testing.T) {
 	}
 	if err := r.verdict(t.Context()); err == nil {
 		t.Error("no error")
+	}
+	text, err := json.Marshal(Report{ReportSchema, "test", r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schemas referencetest.Checker
+	if err := schemas.Check("dmabuf-reg/mesh-report", text); err != nil {
+		t.Errorf("%v in %.2000s", err, text)
 	}
 	page, err := os.ReadFile("../../../../docs/how-to/mesh.md")
 	if err != nil {

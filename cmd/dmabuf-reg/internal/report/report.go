@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/devices"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
@@ -145,7 +146,7 @@ func anonymize(d *devices.Result, a *anonymizer) {
 			d.NICs[i].NetDevs[n] = anonymous(name)
 		}
 		for p := range d.NICs[i].Ports {
-			d.NICs[i].Ports[p].GIDs = nil
+			d.NICs[i].Ports[p].GIDs = []ibdev.GID{}
 		}
 	}
 }

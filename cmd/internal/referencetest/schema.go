@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package referencetest
+
+import (
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// Schemas is the directory of the JSON Schemas.
+const Schemas = "docs/reference/schema"
+
+// draft is the version of JSON Schema that they are written in.
+const draft = "https://json-schema.org/draft/2020-12/schema"
+
+// Of describes the documents of one kind.
+type Of struct {
+	Name  string // of the file, without ".json": "p2pcheck/check"
+	Title string
+	Type  any // a value of the document's type
+	// Result are values of the types that the field Field can have, whose own type in Go is any. It can be
+	// null, too.
+	Field  string
+	Result []any
+	// Fixed are the values of fields: "schema", "command".
+	Fixed map[string]any
+}
+
+// Types are the schemas of types that encoding/json does not write as their fields.
+type Types struct {
+	// Enums are types that are written as one of some strings.
+	Enums map[reflect.Type][]string
+	// Own are types that write themselves.
+	Own map[reflect.Type]*jsonschema.Schema
+	// Words are the strings that a field can have: "Pair.outcome".
+	Words map[string][]string
+	// Nullable are slices that may be null: "Buffer.attached".
+	Nullable []string
+}
+
+// Schema is the JSON Schema of documents, from the types that the program writes.
+func (of Of) Schema(t *testing.T, types Types) []byte {
+	t.Helper()
+	d := defining{types: types, defs: map[string]*jsonschema.Schema{}, names: map[reflect.Type]string{}}
+	s, err := d.object(reflect.TypeOf(of.Type))
+	if err != nil {
+		t.Fatalf("%s: %v", of.Name, err)
+	}
+	if of.Field != "" {
+		s.Properties[of.Field] = d.alternatives(t, of.Result)
+	}
+	for name, value := range of.Fixed {
+		p := s.Properties[name]
+		if p == nil {
+			t.Fatalf("%s: no field %s", of.Name, name)
+		}
+		s.Properties[name] = &jsonschema.Schema{Const: &value}
+	}
+	s.Schema, s.ID, s.Title, s.Defs = draft, ID(of.Name), of.Title, d.defs
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(text, '\n')
+}
+
+// ID is the identifier of a schema: a name, and no address to load it from.
+func ID(name string) string { return "urn:gpurdma:schema:" + strings.ReplaceAll(name, "/", ":") }
+
+// defining collects the schemas of the structs that a document is made of.
+type defining struct {
+	types Types
+	defs  map[string]*jsonschema.Schema
+	names map[reflect.Type]string
+}
+
+func (d *defining) alternatives(t *testing.T, values []any) *jsonschema.Schema {
+	t.Helper()
+	any := []*jsonschema.Schema{{Type: "null"}} // no values: always null
+	for _, v := range values {
+		s, err := d.of(reflect.TypeOf(v), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		any = append(any, s)
+	}
+	return &jsonschema.Schema{AnyOf: any}
+}
+
+// of is the schema of a type, by reference if it is a struct.
+func (d *defining) of(t reflect.Type, field string) (*jsonschema.Schema, error) {
+	if own := d.types.Own[t]; own != nil {
+		return own.CloneSchemas(), nil
+	}
+	if values := d.types.Enums[t]; values != nil {
+		return enum(values), nil
+	}
+	switch {
+	case t == reflect.TypeFor[time.Time]():
+		return &jsonschema.Schema{Type: "string", Format: "date-time"}, nil
+	case t.Kind() == reflect.Pointer:
+		s, err := d.of(t.Elem(), field)
+		if err != nil {
+			return nil, err
+		}
+		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{s, {Type: "null"}}}, nil
+	case t.Implements(reflect.TypeFor[json.Marshaler]()):
+		return nil, fmt.Errorf("%v writes itself: add it to Own", t)
+	case t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
+		return &jsonschema.Schema{Type: "string"}, nil
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		return d.reference(t)
+	case reflect.Slice, reflect.Array:
+		items, err := d.of(t.Elem(), field)
+		s := &jsonschema.Schema{Type: "array", Items: items}
+		if slices.Contains(d.types.Nullable, field) {
+			s.Type, s.Types = "", []string{"array", "null"}
+		}
+		return s, err
+	case reflect.Map:
+		values, err := d.of(t.Elem(), field)
+		return &jsonschema.Schema{Type: "object", AdditionalProperties: values}, err
+	case reflect.Interface:
+		return &jsonschema.Schema{}, nil
+	}
+	return jsonschema.ForType(t, nil)
+}
+
+func enum(values []string) *jsonschema.Schema {
+	s := &jsonschema.Schema{Type: "string"}
+	for _, v := range values {
+		s.Enum = append(s.Enum, v)
+	}
+	return s
+}
+
+// reference is a reference to the schema of a struct.
+func (d *defining) reference(t reflect.Type) (*jsonschema.Schema, error) {
+	name, ok := d.names[t]
+	if !ok {
+		name = strings.ToUpper(t.Name()[:1]) + t.Name()[1:]
+		if _, taken := d.defs[name]; taken {
+			pkg := path.Base(t.PkgPath())
+			name = strings.ToUpper(pkg[:1]) + pkg[1:] + name
+		}
+		d.names[t] = name
+		d.defs[name] = &jsonschema.Schema{} // the name is taken
+		s, err := d.object(t)
+		if err != nil {
+			return nil, err
+		}
+		d.defs[name] = s
+	}
+	return &jsonschema.Schema{Ref: "#/$defs/" + name}, nil
+}
+
+// object is the schema of a struct. A field that is added later is allowed: readers ignore what they do not know.
+func (d *defining) object(t reflect.Type) (*jsonschema.Schema, error) {
+	s := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}}
+	return s, d.fields(t, s)
+}
+
+func (d *defining) fields(t reflect.Type, s *jsonschema.Schema) error {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "-" || !f.IsExported() && !f.Anonymous {
+			continue
+		}
+		if f.Anonymous && name == "" {
+			in := f.Type
+			if in.Kind() == reflect.Pointer {
+				in = in.Elem()
+			}
+			if err := d.fields(in, s); err != nil {
+				return err
+			}
+			continue
+		}
+		if name == "" {
+			name = f.Name
+		}
+		omit := strings.Contains(options, "omitempty") || strings.Contains(options, "omitzero")
+		ft := f.Type
+		if omit && ft.Kind() == reflect.Pointer { // it is left out, and never null
+			ft = ft.Elem()
+		}
+		field := t.Name() + "." + name
+		p, err := d.of(ft, field)
+		if err != nil {
+			return fmt.Errorf("%s of %v: %w", name, t, err)
+		}
+		if values := d.types.Words[field]; values != nil {
+			p = enum(values)
+		}
+		if _, there := s.Properties[name]; !there {
+			s.PropertyOrder = append(s.PropertyOrder, name)
+		}
+		s.Properties[name] = p
+		if !omit && !slices.Contains(s.Required, name) {
+			s.Required = append(s.Required, name)
+		}
+	}
+	return nil
+}
+
+// Checker holds documents against the schemas in the repository.
+type Checker struct {
+	resolved map[string]*jsonschema.Resolved
+}
+
+// Check validates a document against the schema of this name.
+func (c *Checker) Check(name string, document []byte) error {
+	schema, err := c.schema(name)
+	if err != nil {
+		return err
+	}
+	var value any
+	if err := json.Unmarshal(document, &value); err != nil {
+		return err
+	}
+	if err := schema.Validate(value); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+func (c *Checker) schema(name string) (*jsonschema.Resolved, error) {
+	if r := c.resolved[name]; r != nil {
+		return r, nil
+	}
+	dir, err := root()
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(filepath.Join(dir, Schemas, name+".json"))
+	if err != nil {
+		return nil, err
+	}
+	var s jsonschema.Schema
+	if err := json.Unmarshal(text, &s); err != nil {
+		return nil, err
+	}
+	r, err := s.Resolve(nil)
+	if err != nil {
+		return nil, err
+	}
+	if c.resolved == nil {
+		c.resolved = map[string]*jsonschema.Resolved{}
+	}
+	c.resolved[name] = r
+	return r, nil
+}
