@@ -40,7 +40,7 @@ cmake pkg-config libnl-3-dev libnl-route-3-dev crun"
 case ${1-} in
 pyverbs | rdma-core-check) packages="$packages cmake pkg-config libnl-3-dev libnl-route-3-dev cython3 python3-dev" ;;
 esac
-[ "${1-}" != rdma-core-check ] || packages="$packages ninja-build g++ dpkg-dev python3-pkg-resources"
+[ "${1-}" != rdma-core-check ] || packages="$packages ninja-build g++ dpkg-dev python3-pkg-resources abi-dumper abi-compliance-checker"
 # Programs for guests of arm64.
 [ "${1-}" != arm64 ] || packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
 # Packages: programs for the other architecture, what checks them, and systemd's own tools.
