@@ -7,7 +7,9 @@ package binding
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -56,6 +58,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, x any) { add(x) }}); err != nil {
 		return err
 	}
+	if err := informer.SetWatchErrorHandlerWithContext(c.watchFailed); err != nil {
+		return err
+	}
 	factory.Start(ctx.Done())
 	defer factory.Shutdown()
 	go func() {
@@ -76,6 +81,15 @@ func (c *Controller) Run(ctx context.Context) error {
 			queue.AddRateLimited(name)
 		}
 		queue.Done(name)
+	}
+}
+
+// watchFailed says why the claims are not seen, for which otherwise nothing else speaks: the informer tries again.
+func (c *Controller) watchFailed(ctx context.Context, _ *cache.Reflector, err error) {
+	switch {
+	case ctx.Err() != nil, errors.Is(err, io.EOF), apierrors.IsResourceExpired(err), apierrors.IsGone(err): // a watch that ends
+	default:
+		c.Log.Error("watch the claims: meanwhile the scheduler gets no answer, and no pod with a NIC of this node is bound", "error", err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -122,4 +124,48 @@ func TestAnswers(t *testing.T) {
 	if count["good"] != 3 || count["bad"] != 2 || count["last"] != 1 || len(count) != 3 {
 		t.Errorf("asked %v", count)
 	}
+}
+
+// Without the right to see claims the driver says so, and answers when it has the right.
+func TestNoRights(t *testing.T) {
+	client := fake.NewClientset(claim("good", "node-1", resources.Partner))
+	var refused atomic.Bool
+	refused.Store(true)
+	no := func(a clienttesting.Action) (bool, runtime.Object, error) {
+		return refused.Load(), nil, apierrors.NewForbidden(api.Resource("resourceclaims"), "", errors.New("no rights"))
+	}
+	client.PrependReactor("list", "resourceclaims", no)
+	client.PrependWatchReactor("resourceclaims", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		refused, _, err := no(a)
+		return refused, nil, err
+	})
+	said := make(chan string, 100)
+	c := Controller{Client: client, Pool: "node-1", Log: slog.New(slog.NewTextHandler(lines(said), nil)), Agree: func(context.Context, *api.ResourceClaim) (no, err error) { return nil, nil }}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- c.Run(ctx) }()
+	select {
+	case text := <-said:
+		if !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "no rights") {
+			t.Error(text)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it says nothing")
+	}
+	refused.Store(false)
+	wait(t, client, "good", func(c *api.ResourceClaim) bool {
+		return len(c.Status.Devices) == 2 && meta.IsStatusConditionTrue(c.Status.Devices[0].Conditions, resources.Partner)
+	})
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// lines sends what is written to it.
+type lines chan<- string
+
+func (l lines) Write(text []byte) (int, error) {
+	l <- string(text)
+	return len(text), nil
 }

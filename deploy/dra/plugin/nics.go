@@ -29,11 +29,21 @@ type Beside struct {
 // mostWaiting bounds the GPUs whose partners are tried first.
 const mostWaiting = 16
 
-// nics returns the pool of a node that gives NICs to pods.
-func (p *Plugin) nics(n *node.Node, s *checkpoint.State) resourceslice.Pool {
+// order returns the IDs of the NICs of a node in the order in which the scheduler is to try them.
+func (p *Plugin) order(ctx context.Context, n *node.Node) []string {
+	published, err := p.Beside.Published(ctx)
 	p.mu.Lock()
-	order := partners.First(n, p.wait)
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	if err == nil {
+		p.gpus = partners.Order(n, resources.Driver, published)
+	} else if ctx.Err() == nil { // the order is a preference: the last one stays
+		p.Log.Warn("it is not known in which order the scheduler tries the GPUs", "error", err)
+	}
+	return partners.First(n, p.wait, p.gpus)
+}
+
+// nics returns the pool of a node that gives NICs to pods.
+func (p *Plugin) nics(n *node.Node, s *checkpoint.State, order []string) resourceslice.Pool {
 	if s.Swept != s.Boot { // after a start of the machine, its NICs may have other names
 		s.Swept = s.Boot
 		s.NICs = slices.DeleteFunc(s.NICs, func(id string) bool { return n.NIC(id).ID == "" })
@@ -57,11 +67,15 @@ func (p *Plugin) beside(ctx context.Context, n *node.Node, c *api.ResourceClaim)
 	if no != nil {
 		return nil, fmt.Errorf("%w; delete the pod, so that it is placed again", no)
 	}
-	return func(n *node.Node, s *checkpoint.State, _ string, r api.DeviceRequestAllocationResult) (checkpoint.Device, error) {
+	return func(n *node.Node, s *checkpoint.State, uid string, r api.DeviceRequestAllocationResult) (checkpoint.Device, error) {
 		d := checkpoint.Device{Request: r.Request, Admin: r.AdminAccess != nil && *r.AdminAccess, Pool: r.Pool, Name: r.Device, OnlyNIC: true}
 		id, err := nicOf(n, r.Device)
 		if err != nil {
 			return d, err
+		}
+		// Parts of a GPU may be with several claims: that is for its own driver to say.
+		if other, has := s.Holder(uid, pairs.Pair{NIC: id}); has && !d.Admin {
+			return d, fmt.Errorf("NIC %s is with the claim %s/%s; delete the pod, so that it is placed again", n.NIC(id).Name, other.Namespace, other.Name)
 		}
 		for _, g := range gpus {
 			if x := (pairs.Pair{GPU: g, NIC: id}); good(n, x) == nil {
@@ -111,6 +125,8 @@ func (p *Plugin) agree(ctx context.Context, n *node.Node, c *api.ResourceClaim) 
 	no = partners.Agree(n, gpus, nics)
 	if no != nil {
 		p.refuse(gpus)
+	} else {
+		p.accept(gpus)
 	}
 	return gpus, no, nil
 }
@@ -122,6 +138,18 @@ func nicOf(n *node.Node, device string) (string, error) {
 		return "", fmt.Errorf("device %s is not there: this node has no such NIC now", device)
 	}
 	return n.NICs[i].ID, nil
+}
+
+// accept ends what refuse has done for some GPUs: the other GPUs' partners have their places again.
+func (p *Plugin) accept(gpus []string) {
+	p.mu.Lock()
+	was := len(p.wait)
+	p.wait = slices.DeleteFunc(p.wait, func(id string) bool { return slices.Contains(gpus, id) })
+	changed := len(p.wait) != was
+	p.mu.Unlock()
+	if changed {
+		p.Again()
+	}
 }
 
 // refuse makes the partners of some GPUs the first in the slices.

@@ -46,10 +46,31 @@ func newBeside(t *testing.T, n *node.Node) *bed {
 	return b
 }
 
-// pod places a pod that asks for a GPU and a NIC.
-func (b *bed) pod(t *testing.T) *api.ResourceClaim {
+// pod places a pod that asks for a GPU and a NIC. Expressions choose the GPU.
+func (b *bed) pod(t *testing.T, expressions ...string) *api.ResourceClaim {
 	t.Helper()
-	return b.Allocate(t, nil, clustertest.Request("gpu", vendor, 1), clustertest.Request("nic", resources.Driver, 1))
+	return b.Allocate(t, nil, clustertest.Request("gpu", vendor, 1, expressions...), clustertest.Request("nic", resources.Driver, 1))
+}
+
+// at selects the GPU of an index.
+func (b *bed) at(i int) string {
+	return fmt.Sprintf("device.attributes[%q].pciBusID == %q", "resource.kubernetes.io", b.n.GPUs[i].PCI)
+}
+
+// offered are the NICs that the driver publishes, with their taints.
+func (b *bed) offered() (list []string) {
+	for _, s := range b.Slices() {
+		for _, d := range s.Spec.Devices {
+			if s.Spec.Driver == resources.Driver {
+				text := d.Name
+				for _, taint := range d.Taints {
+					text += " " + taint.Value
+				}
+				list = append(list, text)
+			}
+		}
+	}
+	return list
 }
 
 // spec reads the specification of a claim.
@@ -73,14 +94,16 @@ func (b *bed) spec(t *testing.T, c *api.ResourceClaim) (s specs.Spec) {
 // gets the NIC alone.
 func TestNICOfAnotherGPU(t *testing.T) {
 	n := machine(2, 2)
-	n.Pairs[0].Outcome, n.Pairs[0].Why = chain.Staged, "a port redirects" // g0 and n0
+	for _, i := range []int{1, 2} { // g0 and n1, g1 and n0
+		n.Pairs[i].Outcome, n.Pairs[i].Why = chain.Staged, "a port redirects"
+	}
 	b := newBeside(t, n)
-	c := b.pod(t)
-	if got := clustertest.Names(c); fmt.Sprint(got) != "[g0 nic-n0]" {
+	c := b.pod(t, b.at(1))
+	if got := clustertest.Names(c); fmt.Sprint(got) != "[g1 nic-n0]" {
 		t.Fatal(got)
 	}
 	no, err := b.Agree(t.Context(), c)
-	const want = "NIC mlx5_0 reaches no GPU of the claim directly: GPU 0000:01:00.0 and NIC mlx5_0: a port redirects; GPU 0000:01:00.0 is reached by mlx5_1"
+	const want = "NIC mlx5_0 reaches no GPU of the claim directly: GPU 0000:02:00.0 and NIC mlx5_0: a port redirects; GPU 0000:02:00.0 is reached by mlx5_1"
 	if err != nil || no == nil || no.Error() != want {
 		t.Fatalf("%v, %v, want %s", no, err, want)
 	}
@@ -89,24 +112,28 @@ func TestNICOfAnotherGPU(t *testing.T) {
 	}
 	b.Release(c)
 	b.publishNow(t)
-	c = b.pod(t)
-	if got := clustertest.Names(c); fmt.Sprint(got) != "[g0 nic-n1]" {
+	c = b.pod(t, b.at(1))
+	if got := clustertest.Names(c); fmt.Sprint(got) != "[g1 nic-n1]" {
 		t.Fatal(got)
 	}
 	if no, err := b.Agree(t.Context(), c); no != nil || err != nil {
 		t.Fatal(no, err)
+	}
+	b.publishNow(t)
+	if got := fmt.Sprint(b.offered()); got != "[nic-n0 nic-n1]" {
+		t.Errorf("%s: the GPU that has its NIC is first still", got)
 	}
 	got := b.prepareOne(t, c)
 	if got.Err != nil || len(got.Devices) != 1 || got.Devices[0].DeviceName != "nic-n1" || got.Devices[0].Requests[0] != "nic" {
 		t.Fatalf("%+v", got)
 	}
 	d := b.spec(t, c).Devices
-	if len(d) != 1 || len(d[0].ContainerEdits.DeviceNodes) != 0 || !slices.Contains(d[0].ContainerEdits.Env, "GPURDMA_PAIRS=0000:01:00.0=mlx5_1") ||
+	if len(d) != 1 || len(d[0].ContainerEdits.DeviceNodes) != 0 || !slices.Contains(d[0].ContainerEdits.Env, "GPURDMA_PAIRS=0000:02:00.0=mlx5_1") ||
 		!slices.Contains(d[0].ContainerEdits.Env, "NCCL_IB_HCA==mlx5_1") {
 		t.Errorf("%+v", d)
 	}
 	// A running pod keeps what it has, and the kubelet is told.
-	b.n.Pairs[1].Outcome, b.n.Pairs[1].Why = chain.Lost, "a port drops"
+	b.n.Pairs[3].Outcome, b.n.Pairs[3].Why = chain.Lost, "a port drops"
 	if got := b.prepareOne(t, c); got.Err != nil {
 		t.Error(got.Err)
 	}
@@ -159,42 +186,59 @@ func TestNICAlone(t *testing.T) {
 	}
 }
 
+// A NIC is with one claim at a time: the pod that had it may run still, though the API server has forgotten the pod. NICs
+// without a GPU have nothing in common.
+func TestNICOfAnotherClaim(t *testing.T) {
+	b := newBeside(t, machine(2, 2))
+	alone := func() *api.ResourceClaim { return b.Allocate(t, nil, clustertest.Request("nic", resources.Driver, 1)) }
+	first, second := alone(), alone()
+	for _, c := range []*api.ResourceClaim{first, second} {
+		if got := b.prepareOne(t, c); got.Err != nil {
+			t.Fatal(got.Err)
+		}
+	}
+	b.Release(first)
+	c := b.pod(t)
+	got := b.prepareOne(t, c)
+	if want := fmt.Sprintf("NIC mlx5_0 is with the claim default/%s; delete the pod, so that it is placed again", first.Name); got.Err == nil || got.Err.Error() != want {
+		t.Errorf("%v, want %s", got.Err, want)
+	}
+	b.unprepareOne(t, first)
+	if got := b.prepareOne(t, c); got.Err != nil {
+		t.Error(got.Err)
+	}
+	look := b.Allocate(t, nil, clustertest.Request("gpu", vendor, 1)) // and the NIC of another claim, for a look
+	admin := true
+	look.Status.Allocation.Devices.Results = append(look.Status.Allocation.Devices.Results, api.DeviceRequestAllocationResult{
+		Request: "nic", Driver: resources.Driver, Pool: clustertest.Node, Device: "nic-n0", AdminAccess: &admin,
+	})
+	if got := b.prepareOne(t, look); got.Err != nil {
+		t.Error(got.Err)
+	}
+}
+
 // A NIC that reaches no GPU any more, or is not there, stays in the slices with a taint. It does so after a restart of the
 // driver, too. One that never reached a GPU is not offered.
 func TestNICGoes(t *testing.T) {
 	n := machine(1, 3)
 	n.Pairs[2].Outcome = chain.OutcomeUnknown
 	b := newBeside(t, n)
-	at := func() (list []string) {
-		for _, s := range b.Slices() {
-			for _, d := range s.Spec.Devices {
-				if s.Spec.Driver == resources.Driver {
-					text := d.Name
-					for _, taint := range d.Taints {
-						text += " " + taint.Value
-					}
-					list = append(list, text)
-				}
-			}
-		}
-		return list
-	}
-	if got := fmt.Sprint(at()); got != "[nic-n0 nic-n1]" {
+	if got := fmt.Sprint(b.offered()); got != "[nic-n0 nic-n1]" {
 		t.Error(got)
 	}
 	n.Pairs[0].Outcome = chain.Staged
 	n.NICs, n.Pairs = slices.Delete(n.NICs, 1, 2), slices.Delete(n.Pairs, 1, 2)
 	b.publishNow(t)
-	if got := fmt.Sprint(at()); got != "[nic-n0 no-gpu nic-n1 gone]" {
+	if got := fmt.Sprint(b.offered()); got != "[nic-n0 no-gpu nic-n1 gone]" {
 		t.Error(got)
 	}
 	b.restart(t)
-	if got := fmt.Sprint(at()); got != "[nic-n0 no-gpu nic-n1 gone]" {
+	if got := fmt.Sprint(b.offered()); got != "[nic-n0 no-gpu nic-n1 gone]" {
 		t.Error(got)
 	}
 	n.Pairs[0].Outcome = chain.Direct
 	b.publishNow(t)
-	if got := fmt.Sprint(at()); got != "[nic-n0 nic-n1 gone]" {
+	if got := fmt.Sprint(b.offered()); got != "[nic-n0 nic-n1 gone]" {
 		t.Error(got)
 	}
 	c := b.Allocate(t, nil, clustertest.Request("nic", resources.Driver, 1))
@@ -217,6 +261,29 @@ func TestNICGoes(t *testing.T) {
 	}
 }
 
+// The NICs are in the order of the GPUs that the scheduler tries: pods that come one after the other get partners at
+// once. If the other driver's slices cannot be read, the order stays.
+func TestOrderOfNICs(t *testing.T) {
+	n := machine(3, 3)
+	for i := range n.Pairs {
+		if i != 2 && i != 3 && i != 7 { // g0 and n2, g1 and n0, g2 and n1
+			n.Pairs[i].Outcome = chain.Staged
+		}
+	}
+	b := newBeside(t, n)
+	for i := range n.GPUs {
+		c := b.pod(t)
+		if no, err := b.Agree(t.Context(), c); no != nil || err != nil {
+			t.Errorf("pod %d: %v, %v", i, no, err)
+		}
+	}
+	b.Beside.Published = func(context.Context) ([]api.ResourceSlice, error) { return nil, errors.New("the API server is down") }
+	b.publishNow(t)
+	if got := fmt.Sprint(b.offered()); got != "[nic-n2 nic-n0 nic-n1]" {
+		t.Error(got)
+	}
+}
+
 // Pods come and go, pairs break and heal, and the driver is started again, at random. No NIC is with two pods, each
 // pod that starts has a partner of its GPU, and at the end nothing is left.
 func TestRandomPodsBeside(t *testing.T) {
@@ -228,7 +295,7 @@ func TestRandomPodsBeside(t *testing.T) {
 		for range 100 {
 			switch k := r.IntN(10); {
 			case k < 5:
-				c := b.pod(t)
+				c := b.pod(t, b.at(r.IntN(len(b.n.GPUs))))
 				if c.Status.Allocation == nil {
 					continue
 				}

@@ -58,6 +58,7 @@ type Plugin struct {
 	connected time.Time               // when the kubelet has asked for the health of devices, which it does once when it starts
 	stop      context.CancelCauseFunc // ends the proof that runs; nil if none does
 	wait      []string                // IDs of GPUs whose claims were refused, the last one first: their partners are tried first
+	gpus      []string                // IDs of the GPUs that other drivers publish, in the order in which the scheduler tries them
 }
 
 var _ kubeletplugin.DRAPlugin = (*Plugin)(nil)
@@ -113,10 +114,14 @@ func (p *Plugin) look(ctx context.Context) node.Node {
 // it may come at any time after that.
 func (p *Plugin) publish(ctx context.Context) error {
 	n := p.look(ctx)
+	var order []string
+	if p.Beside != nil {
+		order = p.order(ctx, &n)
+	}
 	var pool resourceslice.Pool
 	if err := checkpoint.Change(p.State, p.Boot, func(s *checkpoint.State) error {
 		if p.Beside != nil {
-			pool = p.nics(&n, s)
+			pool = p.nics(&n, s, order)
 			return nil
 		}
 		pool = p.pairs(&n, s)
