@@ -46,7 +46,7 @@ type Controller struct {
 // Run answers until the context ends. It watches all claims of the cluster, since a claim has no label by which
 // those of a node could be chosen; it keeps only those that wait for an answer.
 func (c *Controller) Run(ctx context.Context) error {
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]())
+	queue := workqueue.NewTypedRateLimitingQueue(limiter())
 	defer queue.ShutDown()
 	factory := informers.NewSharedInformerFactoryWithOptions(c.Client, 0, informers.WithTransform(c.reduce))
 	informer := factory.Resource().V1().ResourceClaims().Informer()
@@ -82,6 +82,12 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 		queue.Done(name)
 	}
+}
+
+// limiter says after how long a claim is asked about again after an error. The scheduler gives up after ten minutes, so that
+// no claim may wait for long after the end of an outage.
+func limiter() workqueue.TypedRateLimiter[cache.ObjectName] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](100*time.Millisecond, 10*time.Second)
 }
 
 // watchFailed says why the claims are not seen, for which otherwise nothing else speaks: the informer tries again.

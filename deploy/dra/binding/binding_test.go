@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/gpurdma/gpurdma/deploy/dra/resources"
 )
@@ -168,4 +169,16 @@ type lines chan<- string
 func (l lines) Write(text []byte) (int, error) {
 	l <- string(text)
 	return len(text), nil
+}
+
+// However often it has failed, a claim is asked about again soon.
+func TestLimiter(t *testing.T) {
+	l, name := limiter(), cache.NewObjectName("default", "claim")
+	var last time.Duration
+	for range 100 {
+		last = l.When(name)
+	}
+	if last <= 0 || last > time.Minute {
+		t.Errorf("a claim waits for %v", last)
+	}
 }

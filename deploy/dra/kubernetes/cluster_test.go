@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,33 +22,16 @@ import (
 // patience is how long anything may take on a busy machine. No test is about time.
 const patience = 4 * time.Minute
 
+// The control plane of the test that runs, and a client that may do everything there.
 var (
 	cluster *controlplane.Cluster
 	admin   kubernetes.Interface
-	begin   sync.Once
 )
 
-// useCluster starts the control plane of all tests, in which the base of deploy/kubernetes/dra is applied.
+// useCluster takes the control plane in which the driver publishes pairs.
 func useCluster(t *testing.T) {
 	t.Helper()
-	begin.Do(func() {
-		c, err := controlplane.Start(context.Background(), logs)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cluster = c
-		if admin, err = kubernetes.NewForConfig(cluster.Admin()); err != nil {
-			t.Fatal(err)
-		}
-		for _, o := range render(t, base) {
-			if err := apply(t.Context(), o, false); err != nil {
-				t.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
-			}
-		}
-	})
-	if cluster == nil || admin == nil {
-		t.Fatal("there is no control plane: see the first test")
-	}
+	ofPairs.use(t)
 }
 
 // wait waits until ok returns true. It fails the test with what ok said last.

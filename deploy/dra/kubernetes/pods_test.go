@@ -54,26 +54,10 @@ func TestPods(t *testing.T) {
 	if len(topologies) < 20 {
 		t.Errorf("%d machines, want 20", len(topologies))
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	root := api.FullyQualifiedName(deviceattribute.StandardDeviceAttributePCIeRoot)
-	by := api.ResourceClaimSpec{Devices: api.DeviceClaim{
-		Requests: []api.DeviceRequest{
-			{Name: "gpu", Exactly: &api.ExactDeviceRequest{DeviceClassName: "gpu.example.com"}},
-			{Name: "nic", Exactly: &api.ExactDeviceRequest{DeviceClassName: "nic.example.com"}},
-		},
-		Constraints: []api.DeviceConstraint{{MatchAttribute: &root}},
-	}}
+	seed := newSeed(t)
 	addNamespace(t, "by-pairs", classes())
-	addNamespace(t, "by-root", map[string]api.ResourceClaimSpec{"pair": by})
-	for _, driver := range []string{"gpu.example.com", "nic.example.com"} {
-		if _, err := admin.ResourceV1().DeviceClasses().Create(t.Context(), &api.DeviceClass{
-			ObjectMeta: meta.ObjectMeta{Name: driver},
-			Spec:       api.DeviceClassSpec{Selectors: []api.DeviceSelector{{CEL: &api.CELDeviceSelector{Expression: fmt.Sprintf("device.driver == %q", driver)}}}},
-		}, meta.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	addNamespace(t, "by-root", byRootAlone())
+	addRootClasses(t)
 	names := slices.Sorted(maps.Keys(topologies))
 	machines := map[string]*machine{}
 	for _, name := range names {
@@ -118,6 +102,29 @@ func TestPods(t *testing.T) {
 		}
 		if s := m.specifications(t); len(s) > 0 {
 			t.Errorf("%s: %v is left", m.name, s)
+		}
+	}
+}
+
+// byRootAlone is a template of claims for a GPU and a NIC of two drivers that match by pcieRoot.
+func byRootAlone() map[string]api.ResourceClaimSpec {
+	return map[string]api.ResourceClaimSpec{"pair": matching(string(deviceattribute.StandardDeviceAttributePCIeRoot), api.ResourceClaimSpec{
+		Devices: api.DeviceClaim{Requests: []api.DeviceRequest{
+			{Name: "gpu", Exactly: &api.ExactDeviceRequest{DeviceClassName: "gpu.example.com"}},
+			{Name: "nic", Exactly: &api.ExactDeviceRequest{DeviceClassName: "nic.example.com"}},
+		}},
+	})}
+}
+
+// addRootClasses adds the classes of the two drivers.
+func addRootClasses(t *testing.T) {
+	t.Helper()
+	for _, driver := range []string{"gpu.example.com", "nic.example.com"} {
+		if _, err := admin.ResourceV1().DeviceClasses().Create(t.Context(), &api.DeviceClass{
+			ObjectMeta: meta.ObjectMeta{Name: driver},
+			Spec:       api.DeviceClassSpec{Selectors: []api.DeviceSelector{{CEL: &api.CELDeviceSelector{Expression: fmt.Sprintf("device.driver == %q", driver)}}}},
+		}, meta.CreateOptions{}); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

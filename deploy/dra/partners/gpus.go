@@ -27,7 +27,7 @@ func GPUs(n *node.Node, ours string, vendors []string, published []api.ResourceS
 		if r.Driver == ours {
 			continue
 		}
-		d, _ := deviceOf(published, r)
+		d, there := deviceOf(published, r)
 		address, found := addressOf(d)
 		i := slices.IndexFunc(n.GPUs, func(g node.GPU) bool { return found && g.PCI == address })
 		switch {
@@ -35,6 +35,8 @@ func GPUs(n *node.Node, ours string, vendors []string, published []api.ResourceS
 			ids = append(ids, n.GPUs[i].ID)
 		case i < 0 && slices.Contains(vendors, r.Driver) && found:
 			return nil, fmt.Errorf("device %s of %s is at %v, and no GPU with memory of its own is seen there", r.Device, r.Driver, address)
+		case i < 0 && slices.Contains(vendors, r.Driver) && !there:
+			return nil, fmt.Errorf("%s does not publish its device %s for this node now: it is not known which GPU it is", r.Driver, r.Device)
 		case i < 0 && slices.Contains(vendors, r.Driver):
 			return nil, fmt.Errorf("device %s of %s has no PCI address among its attributes (%s): it is not known which GPU it is", r.Device, r.Driver, deviceattribute.StandardDeviceAttributePCIBusID)
 		}

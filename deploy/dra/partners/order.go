@@ -12,14 +12,33 @@ import (
 	"github.com/gpurdma/gpurdma/deploy/dra/pairs"
 )
 
-// First returns the IDs of the NICs of a node in the order in which the scheduler is to try them. Partners of the first
-// GPU of wait come first, then those of the second one: a claim with that GPU was refused. Then comes one partner of
-// each GPU of order, which is that in which the scheduler tries the GPUs: the pods that come one after the other then
-// get partners at once. The rest follows.
-func First(n *node.Node, wait, order []string) (list []string) {
+// First returns the IDs of the NICs of a node in the order in which the scheduler is to try them. The GPUs of wait are those
+// whose claims were refused, and order has all GPUs in the order in which the scheduler tries them. One free partner of each
+// GPU comes first, for those of wait before the others: claims that come one after the other, and a claim for
+// several GPUs, then get partners. Further partners of the GPUs of wait follow, and then the rest. taken is what pods have.
+func First(n *node.Node, wait, order []string, taken []pairs.Pair) (list []string) {
 	add := func(id string) {
 		if !slices.Contains(list, id) {
 			list = append(list, id)
+		}
+	}
+	turn := slices.Concat(wait, order)
+	at := func(p pairs.Pair) int {
+		if i := slices.Index(turn, p.GPU); i >= 0 {
+			return i
+		}
+		return len(turn)
+	}
+	all := slices.DeleteFunc(n.Direct(), func(p pairs.Pair) bool {
+		return slices.ContainsFunc(taken, func(q pairs.Pair) bool { // a part of a GPU may be free, if a claim waits for it
+			return p.NIC == q.NIC || p.GPU == q.GPU && !slices.Contains(wait, p.GPU)
+		})
+	})
+	slices.SortStableFunc(all, func(p, q pairs.Pair) int { return cmp.Compare(at(p), at(q)) })
+	o := pairs.Make(all, pairs.Taken{}, 1)
+	for _, p := range o.Pairs[:o.Matched] {
+		if slices.Contains(wait, p.GPU) {
+			add(p.NIC)
 		}
 	}
 	for _, g := range wait {
@@ -29,15 +48,6 @@ func First(n *node.Node, wait, order []string) (list []string) {
 			}
 		}
 	}
-	all := n.Direct()
-	at := func(p pairs.Pair) int {
-		if i := slices.Index(order, p.GPU); i >= 0 {
-			return i
-		}
-		return len(order)
-	}
-	slices.SortStableFunc(all, func(p, q pairs.Pair) int { return cmp.Compare(at(p), at(q)) })
-	o := pairs.Make(all, pairs.Taken{}, 1)
 	for _, p := range o.Pairs[:o.Matched] {
 		add(p.NIC)
 	}

@@ -188,8 +188,8 @@ func TestGPUs(t *testing.T) {
 		"a GPU of another":    {"cpu.example.com/odd", "b", ""},
 		"no GPU of this node": {"gpu.nvidia.com/gpu-2", "", "is at 0000:09:00.0, and no GPU with memory of its own is seen there"},
 		"no address":          {"gpu.nvidia.com/gpu-3", "", "has no PCI address among its attributes"},
-		"not any more":        {"gpu.nvidia.com/gpu-8", "", "it is not known which GPU it is"},
-		"not published":       {"gpu.nvidia.com/gpu-9", "", "it is not known which GPU it is"},
+		"not any more":        {"gpu.nvidia.com/gpu-8", "", "gpu.nvidia.com does not publish its device gpu-8 for this node now"},
+		"not published":       {"gpu.nvidia.com/gpu-9", "", "gpu.nvidia.com does not publish its device gpu-9 for this node now"},
 		"a NIC, and no GPU":   {"ours/nic-x", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

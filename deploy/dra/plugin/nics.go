@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	api "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
@@ -26,11 +27,9 @@ type Beside struct {
 	Published   func(context.Context) ([]api.ResourceSlice, error) // by all drivers, for this node
 }
 
-// mostWaiting bounds the GPUs whose partners are tried first.
-const mostWaiting = 16
-
-// order returns the IDs of the NICs of a node in the order in which the scheduler is to try them.
-func (p *Plugin) order(ctx context.Context, n *node.Node) []string {
+// order returns the IDs of the GPUs whose claims were refused, and those of all GPUs in the order in which the scheduler
+// tries them.
+func (p *Plugin) order(ctx context.Context, n *node.Node) (wait, all []string) {
 	published, err := p.Beside.Published(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -39,10 +38,10 @@ func (p *Plugin) order(ctx context.Context, n *node.Node) []string {
 	} else if ctx.Err() == nil { // the order is a preference: the last one stays
 		p.Log.Warn("it is not known in which order the scheduler tries the GPUs", "error", err)
 	}
-	return partners.First(n, p.wait, p.gpus)
+	return p.wait.gpus(time.Now()), p.gpus
 }
 
-// nics returns the pool of a node that gives NICs to pods.
+// nics returns the pool of a node that gives NICs to pods. order has the IDs of the NICs.
 func (p *Plugin) nics(n *node.Node, s *checkpoint.State, order []string) resourceslice.Pool {
 	if s.Swept != s.Boot { // after a start of the machine, its NICs may have other names
 		s.Swept = s.Boot
@@ -140,24 +139,20 @@ func nicOf(n *node.Node, device string) (string, error) {
 	return n.NICs[i].ID, nil
 }
 
-// accept ends what refuse has done for some GPUs: the other GPUs' partners have their places again.
+// accept ends the turns of some GPUs.
 func (p *Plugin) accept(gpus []string) {
 	p.mu.Lock()
-	was := len(p.wait)
-	p.wait = slices.DeleteFunc(p.wait, func(id string) bool { return slices.Contains(gpus, id) })
-	changed := len(p.wait) != was
+	changed := p.wait.accept(gpus)
 	p.mu.Unlock()
 	if changed {
 		p.Again()
 	}
 }
 
-// refuse makes the partners of some GPUs the first in the slices.
+// refuse gives some GPUs a turn.
 func (p *Plugin) refuse(gpus []string) {
 	p.mu.Lock()
-	rest := slices.DeleteFunc(p.wait, func(id string) bool { return slices.Contains(gpus, id) })
-	p.wait = append(slices.Clone(gpus), rest...)
-	p.wait = p.wait[:min(len(p.wait), mostWaiting)]
+	p.wait.refuse(gpus, time.Now())
 	p.mu.Unlock()
 	p.Again()
 }

@@ -271,6 +271,15 @@ func TestOrderOfNICs(t *testing.T) {
 		}
 	}
 	b := newBeside(t, n)
+	var reversed resourceslice.Slice
+	for _, s := range b.Slices() {
+		if s.Spec.Driver == vendor {
+			reversed.Devices = slices.Clone(s.Spec.Devices)
+			slices.Reverse(reversed.Devices)
+		}
+	}
+	b.Cluster.Publish(vendor, resourceslice.Pool{Slices: []resourceslice.Slice{reversed}})
+	b.publishNow(t)
 	for i := range n.GPUs {
 		c := b.pod(t)
 		if no, err := b.Agree(t.Context(), c); no != nil || err != nil {
@@ -279,7 +288,7 @@ func TestOrderOfNICs(t *testing.T) {
 	}
 	b.Beside.Published = func(context.Context) ([]api.ResourceSlice, error) { return nil, errors.New("the API server is down") }
 	b.publishNow(t)
-	if got := fmt.Sprint(b.offered()); got != "[nic-n2 nic-n0 nic-n1]" {
+	if got := fmt.Sprint(b.offered()); got != "[nic-n1 nic-n0 nic-n2]" {
 		t.Error(got)
 	}
 }

@@ -43,7 +43,7 @@ func nics(n *node.Node, others, lists bool, first ...string) resourceslice.Pool 
 	for _, g := range n.GPUs {
 		order = append(order, g.ID)
 	}
-	return resources.NICs{Order: partners.First(n, first, order), Roots: partners.Roots(n, others), Lists: lists}.Pool(n)
+	return resources.NICs{Order: partners.First(n, first, order, nil), Roots: partners.Roots(n, others), Lists: lists}.Pool(n)
 }
 
 // chosen is the pair that a claim has.
