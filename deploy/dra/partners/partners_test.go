@@ -164,7 +164,7 @@ func TestGPUs(t *testing.T) {
 	n := machine("a@1 b@1", "x@1", "")
 	text := func(s string) api.DeviceAttribute { return api.DeviceAttribute{StringValue: &s} }
 	published := []api.ResourceSlice{
-		// What the driver had published before it numbered its devices anew.
+		// An older generation, from before the driver has numbered its devices anew.
 		{Spec: api.ResourceSliceSpec{Driver: "gpu.nvidia.com", Pool: api.ResourcePool{Name: "node-1", Generation: 2}, Devices: []api.Device{
 			{Name: "gpu-0", Attributes: map[api.QualifiedName]api.DeviceAttribute{"resource.kubernetes.io/pciBusID": text("0000:02:00.0")}},
 			{Name: "gpu-8", Attributes: map[api.QualifiedName]api.DeviceAttribute{"resource.kubernetes.io/pciBusID": text("0000:02:00.0")}},
