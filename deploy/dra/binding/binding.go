@@ -87,8 +87,13 @@ func (c *Controller) Run(ctx context.Context) error {
 // limiter says after how long a claim is asked about again after an error. The scheduler gives up after ten minutes, so that
 // no claim may wait for long after the end of an outage.
 func limiter() workqueue.TypedRateLimiter[cache.ObjectName] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](100*time.Millisecond, 10*time.Second)
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](firstRetry, lastRetry)
 }
+
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 10 * time.Second
+)
 
 // watchFailed says why the claims are not seen, for which otherwise nothing else speaks: the informer tries again.
 func (c *Controller) watchFailed(ctx context.Context, _ *cache.Reflector, err error) {
@@ -175,7 +180,11 @@ func (c *Controller) answer(ctx context.Context, name cache.ObjectName) error {
 			}
 			meta.SetStatusCondition(&claim.Status.Devices[i].Conditions, condition)
 		}
-		if _, err = claims.UpdateStatus(ctx, claim, metav1.UpdateOptions{}); err != nil && !apierrors.IsConflict(err) {
+		_, err = claims.UpdateStatus(ctx, claim, metav1.UpdateOptions{})
+		switch {
+		case apierrors.IsNotFound(err): // its pod is deleted
+			return nil
+		case err != nil && !apierrors.IsConflict(err):
 			return fmt.Errorf("write the answer %s into the claim: %w", condition.Type, err)
 		}
 		return err

@@ -163,6 +163,41 @@ func TestNoRights(t *testing.T) {
 	}
 }
 
+// A claim that goes while it is looked at, as with its pod, is no error and is not looked at again.
+func TestClaimGoes(t *testing.T) {
+	client := fake.NewClientset(claim("goes", "node-1", resources.Partner))
+	client.PrependReactor("update", "resourceclaims", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		c := a.(clienttesting.UpdateAction).GetObject().(*api.ResourceClaim)
+		return c.Name == "goes", nil, apierrors.NewNotFound(api.Resource("resourceclaims"), c.Name)
+	})
+	said := make(chan string, 100)
+	asked := make(chan string, 100)
+	c := Controller{Client: client, Pool: "node-1", Log: slog.New(slog.NewTextHandler(lines(said), nil)), Agree: func(_ context.Context, c *api.ResourceClaim) (no, err error) {
+		asked <- c.Name
+		return nil, nil
+	}}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- c.Run(ctx) }()
+	if name := <-asked; name != "goes" {
+		t.Error(name)
+	}
+	for _, name := range []string{"a", "b"} { // after which a second try would have come
+		if _, err := client.ResourceV1().ResourceClaims("default").Create(ctx, claim(name, "node-1", resources.Partner), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, client, name, func(c *api.ResourceClaim) bool { return len(c.Status.Devices) == 2 })
+		time.Sleep(2 * firstRetry)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if len(said) > 0 || len(asked) != 2 {
+		t.Errorf("it was asked %d times more, and has said %d things", len(asked)-2, len(said))
+	}
+}
+
 // lines sends what is written to it.
 type lines chan<- string
 
