@@ -394,8 +394,10 @@ func TestNICBreaksBeforeStart(t *testing.T) {
 	if s := m.specifications(t); len(s) > 0 {
 		t.Errorf("%v is left", s)
 	}
+	// The new kubelet has removed the slices of both drivers, and asks while they are away.
 	for _, s := range m.said() {
-		if !strings.Contains(s, "reaches no GPU of the claim directly") {
+		away := strings.Contains(s, "does not publish its device") && strings.HasSuffix(s, "the kubelet asks again")
+		if !away && !strings.Contains(s, "reaches no GPU of the claim directly") {
 			t.Error(s)
 		}
 	}

@@ -3,6 +3,7 @@
 package partners
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,6 +18,10 @@ import (
 
 // addresses are the names, without a domain, of attributes in which drivers publish a device's PCI address.
 var addresses = []string{"pcibusid", "pciaddress", "pciaddr"}
+
+// ErrNotPublished is the error of a device that is not among those of its driver, as for half a minute after the kubelet was
+// started again, which removes all slices of the node.
+var ErrNotPublished = errors.New("does not publish its device")
 
 // GPUs returns the IDs of the GPUs that other drivers have given to a claim on this node. slices are what the
 // drivers publish for it. Devices that are no GPU of the node do not count; those of vendors, by their drivers' names, are
@@ -36,7 +41,7 @@ func GPUs(n *node.Node, ours string, vendors []string, published []api.ResourceS
 		case i < 0 && slices.Contains(vendors, r.Driver) && found:
 			return nil, fmt.Errorf("device %s of %s is at %v, and no GPU with memory of its own is seen there", r.Device, r.Driver, address)
 		case i < 0 && slices.Contains(vendors, r.Driver) && !there:
-			return nil, fmt.Errorf("%s does not publish its device %s for this node now: it is not known which GPU it is", r.Driver, r.Device)
+			return nil, fmt.Errorf("%s %w %s for this node now: it is not known which GPU it is", r.Driver, ErrNotPublished, r.Device)
 		case i < 0 && slices.Contains(vendors, r.Driver):
 			return nil, fmt.Errorf("device %s of %s has no PCI address among its attributes (%s): it is not known which GPU it is", r.Device, r.Driver, deviceattribute.StandardDeviceAttributePCIBusID)
 		}

@@ -63,6 +63,9 @@ func (p *Plugin) beside(ctx context.Context, n *node.Node, c *api.ResourceClaim)
 	if err != nil {
 		return nil, err
 	}
+	if errors.Is(no, partners.ErrNotPublished) {
+		return nil, fmt.Errorf("%w; the kubelet asks again", no)
+	}
 	if no != nil {
 		return nil, fmt.Errorf("%w; delete the pod, so that it is placed again", no)
 	}

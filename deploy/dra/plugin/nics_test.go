@@ -174,6 +174,23 @@ func TestNICAlone(t *testing.T) {
 	}
 	b.unprepareOne(t, c)
 
+	// The other driver's slices are away for a while after the kubelet was started again.
+	b = newBeside(t, machine(1, 1))
+	c = b.pod(t)
+	published := b.Beside.Published
+	b.Beside.Published = func(context.Context) ([]api.ResourceSlice, error) { return nil, nil }
+	const want = vendor + " does not publish its device g0 for this node now: it is not known which GPU it is"
+	if got := b.prepareOne(t, c); got.Err == nil || got.Err.Error() != want+"; the kubelet asks again" || b.left(t) != 0 {
+		t.Errorf("%v, %d specifications", got.Err, b.left(t))
+	}
+	if no, err := b.Agree(t.Context(), c); err != nil || no == nil || no.Error() != want {
+		t.Error(no, err)
+	}
+	b.Beside.Published = published
+	if got := b.prepareOne(t, c); got.Err != nil {
+		t.Error(got.Err)
+	}
+
 	b = newBeside(t, machine(1, 1))
 	down := errors.New("the API server is down")
 	b.Beside.Published = func(context.Context) ([]api.ResourceSlice, error) { return nil, down }
