@@ -89,16 +89,21 @@ func addNamespace(t *testing.T, name string, templates map[string]api.ResourceCl
 		t.Fatal(err)
 	}
 	for template, spec := range templates {
-		if _, err := admin.ResourceV1().ResourceClaimTemplates(name).Create(t.Context(), &api.ResourceClaimTemplate{
-			ObjectMeta: meta.ObjectMeta{Name: template}, Spec: api.ResourceClaimTemplateSpec{Spec: spec},
-		}, meta.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		addTemplate(t, name, template, spec)
 	}
 	wait(t, "the service account of "+name, func() (bool, string) {
 		_, err := admin.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", meta.GetOptions{})
 		return err == nil, fmt.Sprint(err)
 	})
+}
+
+func addTemplate(t *testing.T, namespace, name string, claim api.ResourceClaimSpec) {
+	t.Helper()
+	if _, err := admin.ResourceV1().ResourceClaimTemplates(namespace).Create(t.Context(), &api.ResourceClaimTemplate{
+		ObjectMeta: meta.ObjectMeta{Name: name}, Spec: api.ResourceClaimTemplateSpec{Spec: claim},
+	}, meta.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // ofClass asks for one device of a class of deploy/kubernetes/dra/classes.yaml: "pair", "pairs-8".

@@ -13,7 +13,6 @@ import (
 
 	core "k8s.io/api/core/v1"
 	api "k8s.io/api/resource/v1"
-	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/dynamic-resource-allocation/deviceattribute"
 
 	"github.com/gpurdma/gpurdma/deploy/dra/node"
@@ -117,11 +116,7 @@ func isFree(n *node.Node, taken []pairs.Pair, gpu, nic string) bool {
 // pod makes a pod of a way.
 func (w *way) pod(t *testing.T, m *machine, name, gpu string) *core.Pod {
 	t.Helper()
-	if _, err := admin.ResourceV1().ResourceClaimTemplates(w.namespace).Create(t.Context(), &api.ResourceClaimTemplate{
-		ObjectMeta: meta.ObjectMeta{Name: name}, Spec: api.ResourceClaimTemplateSpec{Spec: w.claim(m, gpu)},
-	}, meta.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	addTemplate(t, w.namespace, name, w.claim(m, gpu))
 	return create(t, newPod(w.namespace, name, name, m.name))
 }
 
@@ -157,17 +152,25 @@ func (w *way) arrives(t *testing.T, m *machine, p *core.Pod) (o tally) {
 	return o
 }
 
+// someGPU returns a function that chooses a GPU for every other pod, at random; "" stands for any.
+func someGPU(seed uint64, n *node.Node) func() string {
+	random := rand.New(rand.NewPCG(17, seed))
+	return func() string {
+		if random.IntN(2) == 0 {
+			return ""
+		}
+		return n.GPUs[random.IntN(len(n.GPUs))].ID
+	}
+}
+
 // inTurn lets pods come and go on a machine. Some ask for a certain GPU.
 func (w *way) inTurn(t *testing.T, seed uint64, m *machine) (o tally) {
 	pods := map[int]*core.Pod{}
-	random := rand.New(rand.NewPCG(17, seed))
+	choose := someGPU(seed, m.node)
 	comeAndGo(seed, false, func(i, _ int) bool {
 		n, _ := m.look(t.Context())
 		taken := givenBeside(t, m)
-		gpu := ""
-		if random.IntN(2) == 0 {
-			gpu = n.GPUs[random.IntN(len(n.GPUs))].ID
-		}
+		gpu := choose()
 		free := slices.ContainsFunc(n.Pairs, func(p node.Pair) bool {
 			return (gpu == "" || gpu == p.GPU) && isFree(&n, taken, p.GPU, p.NIC)
 		})
@@ -216,7 +219,7 @@ func everywhere(t *testing.T, seed uint64, machines []*machine, ways ...*way) []
 					mu.Lock()
 					sums[j].add(o)
 					mu.Unlock()
-					t.Logf("%-10s %v", w.namespace, o)
+					t.Logf("%-28s %-10s %v", m.name, w.namespace, o)
 				}
 			})
 		}
@@ -266,11 +269,11 @@ func TestNICs(t *testing.T) {
 		for i, name := range besideMachines {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				o := inTurnByRoot(t, seed+uint64(i), label(name)+"-root", topology(t, name))
+				o := inTurnByRoot(t, seed+uint64(i), label(name)+"-root", topology(t, name), someGPU(seed+uint64(i), topology(t, name)))
 				mu.Lock()
 				defer mu.Unlock()
 				alone.add(o)
-				t.Logf("%+v", o)
+				t.Logf("%-28s %-10s %+v", name, "by-root", o)
 			})
 		}
 	})

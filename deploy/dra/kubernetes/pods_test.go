@@ -71,7 +71,7 @@ func TestPods(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				ours := inTurn(t, seed+uint64(i), machines[name])
-				theirs := inTurnByRoot(t, seed+uint64(i), label(name)+"-root", topologies[name])
+				theirs := inTurnByRoot(t, seed+uint64(i), label(name)+"-root", topologies[name], func() string { return "" })
 				mu.Lock()
 				results[name] = [2]outcome{ours, theirs}
 				mu.Unlock()
@@ -198,7 +198,7 @@ func addByRoot(t *testing.T, name string, n *node.Node) {
 	addNode(t, name, nil)
 	pools := map[string]resourceslice.Slice{}
 	add := func(driver, id string, root *string) {
-		d := api.Device{Name: id, Attributes: map[api.QualifiedName]api.DeviceAttribute{}}
+		d := api.Device{Name: id, Attributes: map[api.QualifiedName]api.DeviceAttribute{"id": {StringValue: &id}}}
 		if root != nil {
 			d.Attributes[deviceattribute.StandardDeviceAttributePCIeRoot] = api.DeviceAttribute{StringValue: root}
 		}
@@ -228,12 +228,21 @@ func addByRoot(t *testing.T, name string, n *node.Node) {
 	}
 }
 
-// inTurnByRoot places the same pods, all for one pair, by pcieRoot alone.
-func inTurnByRoot(t *testing.T, seed uint64, name string, n *node.Node) (o outcome) {
+// inTurnByRoot places the same pods, all for one pair, by pcieRoot alone. choose returns the GPU that a pod asks for, "" for
+// any.
+func inTurnByRoot(t *testing.T, seed uint64, name string, n *node.Node, choose func() string) (o outcome) {
 	pods, has := map[int]*core.Pod{}, map[int]pairs.Pair{}
 	comeAndGo(seed, false, func(i, _ int) bool {
-		can := most(n, slices.Collect(maps.Values(has))) > 0
-		p := create(t, newPod("by-root", fmt.Sprint(name, "-", i), "pair", name))
+		gpu, taken := choose(), slices.Collect(maps.Values(has))
+		can := slices.ContainsFunc(n.Pairs, func(p node.Pair) bool { return (gpu == "" || gpu == p.GPU) && isFree(n, taken, p.GPU, p.NIC) })
+		template := "pair"
+		if gpu != "" {
+			template = fmt.Sprint(name, "-", i)
+			claim := byRootAlone()["pair"]
+			claim.Devices.Requests[0].Exactly.Selectors = []api.DeviceSelector{{CEL: &api.CELDeviceSelector{Expression: fmt.Sprintf("device.attributes['gpu.example.com'].id == %q", gpu)}}}
+			addTemplate(t, "by-root", template, claim)
+		}
+		p := create(t, newPod("by-root", fmt.Sprint(name, "-", i), template, name))
 		if !placed(t, p, false) {
 			if can {
 				o.refused++
