@@ -91,16 +91,23 @@ func (p *Plugin) beside(ctx context.Context, n *node.Node, c *api.ResourceClaim)
 	}, nil
 }
 
-// Agree looks at the machine, and returns why the NICs of a claim are no partners of its GPUs, or nil.
+// Agree looks at the machine, and returns why the NICs of a claim are no partners of its GPUs, or nil. After a no, the
+// partners of those GPUs are the first in the slices: the scheduler, which chooses the same GPUs as long as nothing
+// changes, then chooses other NICs.
 func (p *Plugin) Agree(ctx context.Context, c *api.ResourceClaim) (no, err error) {
 	n := p.look(ctx)
-	_, no, err = p.agree(ctx, &n, c)
+	gpus, no, err := p.agree(ctx, &n, c)
+	switch {
+	case err != nil:
+	case no != nil:
+		p.refuse(gpus)
+	default:
+		p.accept(gpus)
+	}
 	return no, err
 }
 
-// agree returns the GPUs of a claim, and why the claim's NICs are no partners of them. After a no, the partners of those
-// GPUs are the first in the slices: the scheduler, which chooses the same GPUs as long as nothing changes, then
-// chooses other NICs.
+// agree returns the GPUs of a claim, and why the claim's NICs are no partners of them.
 func (p *Plugin) agree(ctx context.Context, n *node.Node, c *api.ResourceClaim) (gpus []string, no, err error) {
 	if c.Status.Allocation == nil {
 		return nil, nil, errors.New("the claim has no devices: the scheduler has not placed it")
@@ -120,17 +127,11 @@ func (p *Plugin) agree(ctx context.Context, n *node.Node, c *api.ResourceClaim) 
 		}
 		id, err := nicOf(n, r.Device)
 		if err != nil {
-			return nil, err, nil
+			return gpus, err, nil
 		}
 		nics = append(nics, id)
 	}
-	no = partners.Agree(n, gpus, nics)
-	if no != nil {
-		p.refuse(gpus)
-	} else {
-		p.accept(gpus)
-	}
-	return gpus, no, nil
+	return gpus, partners.Agree(n, gpus, nics), nil
 }
 
 // nicOf returns the ID of the NIC that is on the machine now, by the name of its device.

@@ -102,6 +102,16 @@ func TestNICOfAnotherGPU(t *testing.T) {
 	if got := clustertest.Names(c); fmt.Sprint(got) != "[g1 nic-n0]" {
 		t.Fatal(got)
 	}
+	// A pod that is bound has its devices for good: that the kubelet asks again and again changes no order.
+	for range 3 {
+		if got := b.prepareOne(t, c); got.Err == nil {
+			t.Fatal("it is prepared")
+		}
+	}
+	b.publishNow(t)
+	if got := fmt.Sprint(b.offered()); got != "[nic-n0 nic-n1]" {
+		t.Errorf("%s: a refusal to the kubelet has changed the order", got)
+	}
 	no, err := b.Agree(t.Context(), c)
 	const want = "NIC mlx5_0 reaches no GPU of the claim directly: GPU 0000:02:00.0 and NIC mlx5_0: a port redirects; GPU 0000:02:00.0 is reached by mlx5_1"
 	if err != nil || no == nil || no.Error() != want {
