@@ -284,8 +284,8 @@ func TestNICs(t *testing.T) {
 	if sums[0].bad+sums[1].bad > 0 {
 		t.Error("pods have pairs that are not direct")
 	}
-	if sums[0].placed == 0 || sums[0].refusals == 0 || sums[1].placed == 0 || sums[1].refusals > 0 {
-		t.Error("nothing was refused by an answer, or something by pcieRoot: the machines show nothing")
+	if sums[0].placed == 0 || sums[1].placed == 0 || sums[1].refusals > 0 {
+		t.Error("nothing was placed, or the driver has refused what it has published as equal")
 	}
 	if alone.bad == 0 || alone.refused == 0 {
 		t.Errorf("by pcieRoot alone nothing is lost, %+v: the machines show nothing", alone)
