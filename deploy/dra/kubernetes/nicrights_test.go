@@ -144,6 +144,12 @@ func TestAnswersPolicy(t *testing.T) {
 		{"take the devices away", devices, m.changes(t, here, takeAway)},
 		{"give the claim to another pod", devices, m.changes(t, here, giveTo)},
 	})
+	// The devices of a claim that no pod has.
+	here.Status.ReservedFor = nil
+	if _, err := admin.ResourceV1().ResourceClaims(here.Namespace).UpdateStatus(t.Context(), here, meta.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	checkRights(t, []right{{"take the devices away", devices, m.changes(t, here, takeAway)}})
 	remove(t, p, false)
 	remove(t, q, false)
 }
