@@ -144,12 +144,24 @@ func TestAnswersPolicy(t *testing.T) {
 		{"take the devices away", devices, m.changes(t, here, takeAway)},
 		{"give the claim to another pod", devices, m.changes(t, here, giveTo)},
 	})
-	// The devices of a claim that no pod has.
-	here.Status.ReservedFor = nil
-	if _, err := admin.ResourceV1().ResourceClaims(here.Namespace).UpdateStatus(t.Context(), here, meta.UpdateOptions{}); err != nil {
+	// The devices of a claim that no pod has, and that waits for no answer.
+	claims := admin.ResourceV1().ResourceClaims(here.Namespace)
+	alone, err := claims.Create(t.Context(), &api.ResourceClaim{ObjectMeta: meta.ObjectMeta{Name: "alone"}, Spec: here.Spec}, meta.CreateOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	checkRights(t, []right{{"take the devices away", devices, m.changes(t, here, takeAway)}})
+	alone.Status.Allocation = here.Status.Allocation.DeepCopy()
+	for i := range alone.Status.Allocation.Devices.Results {
+		r := &alone.Status.Allocation.Devices.Results[i]
+		r.BindingConditions, r.BindingFailureConditions = nil, nil
+	}
+	if alone, err = claims.UpdateStatus(t.Context(), alone, meta.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	checkRights(t, []right{{"take the devices away", devices, m.changes(t, alone, takeAway)}})
+	if err := claims.Delete(t.Context(), alone.Name, meta.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
 	remove(t, p, false)
 	remove(t, q, false)
 }
