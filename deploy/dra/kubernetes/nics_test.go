@@ -182,23 +182,28 @@ func (w *way) inTurn(t *testing.T, seed uint64, m *machine) (o tally) {
 			pods[i] = p
 			return true
 		}
-		if free {
+		bound := false
+		wait(t, "pod "+p.Name+" is answered", func() (bool, string) { // by the scheduler, or by the driver
+			now := get(t, p)
+			bound = now.Spec.NodeName != ""
+			refused := slices.ContainsFunc(now.Status.Conditions, func(c core.PodCondition) bool {
+				return c.Type == core.PodScheduled && c.Reason == "Unschedulable" && !strings.Contains(c.Message, "deallocation")
+			}) || slices.ContainsFunc(w.answers.of(p), func(a answer) bool { return !a.yes })
+			return bound || refused, fmt.Sprint(now.Status.Conditions)
+		})
+		switch {
+		case bound && !free:
+			t.Fatalf("%s: pod %s has %v, and nothing that was free is direct", m.name, p.Name, m.pairOf(claimOf(t, p)))
+		case bound: // the scheduler has not seen yet that another GPU is free again, and has taken one that has a partner
+			o.add(w.arrives(t, m, p))
+			givenBeside(t, m)
+			pods[i] = p
+			return true
+		case free:
 			o.refused++
-		} else {
+		default:
 			o.full++
 		}
-		wait(t, "pod "+p.Name+" is refused", func() (bool, string) { // by the scheduler, or by the driver
-			now := get(t, p)
-			for _, c := range now.Status.Conditions {
-				if c.Type == core.PodScheduled && c.Reason == "Unschedulable" && !strings.Contains(c.Message, "deallocation") {
-					return true, ""
-				}
-			}
-			if now.Spec.NodeName != "" {
-				t.Fatalf("%s: pod %s has %v, and nothing that was free is direct", m.name, p.Name, m.pairOf(claimOf(t, p)))
-			}
-			return slices.ContainsFunc(w.answers.of(p), func(a answer) bool { return !a.yes }), fmt.Sprint(now.Status.Conditions)
-		})
 		remove(t, p, true)
 		return false
 	}, func(i int) { remove(t, pods[i], false) })

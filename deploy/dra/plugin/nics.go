@@ -43,11 +43,14 @@ func (p *Plugin) order(ctx context.Context, n *node.Node) (wait, all []string) {
 
 // nics returns the pool of a node that gives NICs to pods. order has the IDs of the NICs.
 func (p *Plugin) nics(n *node.Node, s *checkpoint.State, order []string) resourceslice.Pool {
+	p.mu.Lock()
+	closed := p.wait.closed(time.Now())
+	p.mu.Unlock()
 	if s.Swept != s.Boot { // after a start of the machine, its NICs may have other names
 		s.Swept = s.Boot
 		s.NICs = slices.DeleteFunc(s.NICs, func(id string) bool { return n.NIC(id).ID == "" })
 	}
-	o := resources.NICs{Order: order, Known: s.NICs, Roots: partners.Roots(n, p.Beside.OthersRoots), Lists: p.Beside.Lists}
+	o := resources.NICs{Order: order, Known: s.NICs, Roots: partners.Roots(n, p.Beside.OthersRoots), Lists: p.Beside.Lists, Closed: closed}
 	for _, id := range o.Offered(n) {
 		if !slices.Contains(s.NICs, id) {
 			s.NICs = append(s.NICs, id)
@@ -100,7 +103,7 @@ func (p *Plugin) Agree(ctx context.Context, c *api.ResourceClaim) (no, err error
 	switch {
 	case err != nil:
 	case no != nil:
-		p.refuse(gpus)
+		err = p.refuse(&n, gpus, c)
 	default:
 		p.accept(gpus)
 	}
@@ -153,10 +156,44 @@ func (p *Plugin) accept(gpus []string) {
 	}
 }
 
-// refuse gives some GPUs a turn.
-func (p *Plugin) refuse(gpus []string) {
+// refuse gives the GPUs of a claim a turn. One whose partners pods have is given none: no order of NICs helps it.
+func (p *Plugin) refuse(n *node.Node, gpus []string, c *api.ResourceClaim) error {
+	s, err := checkpoint.Read(p.State, p.Boot)
+	if err != nil {
+		return err
+	}
+	taken := s.Taken().All()
+	gpus = slices.DeleteFunc(gpus, func(g string) bool {
+		return !slices.ContainsFunc(n.Direct(), func(x pairs.Pair) bool {
+			return x.GPU == g && !slices.ContainsFunc(taken, pairs.Pair{NIC: x.NIC}.Shares)
+		})
+	})
 	p.mu.Lock()
-	p.wait.refuse(gpus, time.Now())
+	now := time.Now()
+	p.wait.refuse(gpus, p.place(c), now)
+	closed := p.wait.closed(now)
 	p.mu.Unlock()
+	if closed {
+		time.AfterFunc(closedFor, p.Again) // which opens the NICs
+	}
 	p.Again()
+	return nil
+}
+
+// place is where the first NIC of a claim stands among the published ones. The caller has the lock.
+func (p *Plugin) place(c *api.ResourceClaim) (at int) {
+	if p.pool == nil {
+		return 0
+	}
+	for _, s := range p.pool.Slices {
+		for _, d := range s.Devices {
+			if slices.ContainsFunc(c.Status.Allocation.Devices.Results, func(r api.DeviceRequestAllocationResult) bool {
+				return r.Driver == resources.Driver && r.Device == d.Name
+			}) {
+				return at
+			}
+			at++
+		}
+	}
+	return at
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	api "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/deviceattribute"
@@ -210,6 +211,49 @@ func TestNICAlone(t *testing.T) {
 	}
 	if no, err := b.Agree(t.Context(), c); no != nil || !errors.Is(err, down) {
 		t.Error(no, err)
+	}
+}
+
+// A claim that is refused again and again, though a partner of its GPU is free, closes the NICs for a while. One whose partner another
+// pod has changes nothing.
+func TestNICsClosed(t *testing.T) {
+	n := machine(2, 2)
+	n.Pairs[1].Outcome, n.Pairs[2].Outcome = chain.Staged, chain.Staged // g0 and n1, g1 and n0
+	b := newBeside(t, n)
+	refused := func(c *api.ResourceClaim) {
+		t.Helper()
+		for range closesAfter {
+			if no, err := b.Agree(t.Context(), c); no == nil || err != nil {
+				t.Fatal(no, err)
+			}
+		}
+		b.publishNow(t)
+	}
+	c := b.pod(t, b.at(1))
+	refused(c)
+	if got := fmt.Sprint(b.offered()); got != "[nic-n1 now nic-n0 now]" {
+		t.Error(got)
+	}
+	b.Release(c)
+	if c := b.pod(t, b.at(1)); c.Status.Allocation != nil {
+		t.Error(clustertest.Names(c))
+	}
+	b.wait.opens = time.Now()
+	b.publishNow(t)
+	c = b.pod(t, b.at(1))
+	if got := fmt.Sprint(clustertest.Names(c)); got != "[g1 nic-n1]" {
+		t.Fatal(got)
+	}
+	if got := b.prepareOne(t, c); got.Err != nil {
+		t.Fatal(got.Err)
+	}
+	b.wait.list = nil
+	part := c.DeepCopy() // of a GPU that the other claim has, too
+	part.UID = "part"
+	part.Status.Allocation.Devices.Results[1].Device = "nic-n0"
+	refused(part)
+	if got := fmt.Sprint(b.offered()); got != "[nic-n0 nic-n1]" || len(b.wait.list) > 0 {
+		t.Error(got, b.wait.list)
 	}
 }
 
