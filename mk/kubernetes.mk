@@ -16,7 +16,7 @@ lint-kubernetes: ## vet and staticcheck for the tests on Kubernetes' control pla
 test-kubernetes: ## the DRA driver against Kubernetes' own control plane and kubelet, without containers
 	@mkdir -p $(BUILD)/bin
 	cd $(DRA_KUBERNETES) && $(GO) test -vet=off -p $(KUBERNETES_BUILD_JOBS) -c -o $(BUILD)/bin/kubernetes.test .
-	cd $(DRA_KUBERNETES) && $(BUILD)/bin/kubernetes.test -test.v -test.timeout 60m -test.run '$(KUBERNETES_RUN)'
+	cd $(DRA_KUBERNETES) && $(BUILD)/bin/kubernetes.test -test.v -test.timeout 60m -test.parallel 16 -test.run '$(KUBERNETES_RUN)'
 
 # The driver's image, as that of p2pcheck (mk/image.mk): the static program, and nothing else.
 .PHONY: image-dra

@@ -4,7 +4,9 @@ package binding
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -41,7 +43,7 @@ type Controller struct {
 // Run answers until the context ends. It watches all claims of the cluster, since a claim has no label by which
 // those of a node could be chosen; it keeps only those that wait for an answer.
 func (c *Controller) Run(ctx context.Context) error {
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]())
+	queue := workqueue.NewTypedRateLimitingQueue(limiter())
 	defer queue.ShutDown()
 	factory := informers.NewSharedInformerFactoryWithOptions(c.Client, 0, informers.WithTransform(c.reduce))
 	informer := factory.Resource().V1().ResourceClaims().Informer()
@@ -51,6 +53,9 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 	}
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, x any) { add(x) }}); err != nil {
+		return err
+	}
+	if err := informer.SetWatchErrorHandlerWithContext(c.watchFailed); err != nil {
 		return err
 	}
 	factory.Start(ctx.Done())
@@ -73,6 +78,26 @@ func (c *Controller) Run(ctx context.Context) error {
 			queue.AddRateLimited(name)
 		}
 		queue.Done(name)
+	}
+}
+
+// limiter says after how long a claim is asked about again after an error. The scheduler gives up after ten minutes, so that
+// no claim may wait for long after the end of an outage.
+func limiter() workqueue.TypedRateLimiter[cache.ObjectName] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](firstRetry, lastRetry)
+}
+
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 10 * time.Second
+)
+
+// watchFailed says why the claims are not seen, for which otherwise nothing else speaks: the informer tries again.
+func (c *Controller) watchFailed(ctx context.Context, _ *cache.Reflector, err error) {
+	switch {
+	case ctx.Err() != nil, errors.Is(err, io.EOF), apierrors.IsResourceExpired(err), apierrors.IsGone(err): // a watch that ends
+	default:
+		c.Log.Error("watch the claims: meanwhile the scheduler gets no answer, and no pod with a NIC of this node is bound", "error", err)
 	}
 }
 
@@ -152,7 +177,11 @@ func (c *Controller) answer(ctx context.Context, name cache.ObjectName) error {
 			}
 			meta.SetStatusCondition(&claim.Status.Devices[i].Conditions, condition)
 		}
-		if _, err = claims.UpdateStatus(ctx, claim, metav1.UpdateOptions{}); err != nil && !apierrors.IsConflict(err) {
+		_, err = claims.UpdateStatus(ctx, claim, metav1.UpdateOptions{})
+		switch {
+		case apierrors.IsNotFound(err): // its pod is deleted
+			return nil
+		case err != nil && !apierrors.IsConflict(err):
 			return fmt.Errorf("write the answer %s into the claim: %w", condition.Type, err)
 		}
 		return err

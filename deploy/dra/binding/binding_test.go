@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/gpurdma/gpurdma/deploy/dra/resources"
 )
@@ -121,5 +124,96 @@ func TestAnswers(t *testing.T) {
 	// good: at first, after the conflict, after the error. bad: after the error, and then.
 	if count["good"] != 3 || count["bad"] != 2 || count["last"] != 1 || len(count) != 3 {
 		t.Errorf("asked %v", count)
+	}
+}
+
+// Without the right to see claims the driver says so, and answers when it has the right.
+func TestNoRights(t *testing.T) {
+	client := fake.NewClientset(claim("good", "node-1", resources.Partner))
+	var refused atomic.Bool
+	refused.Store(true)
+	no := func(a clienttesting.Action) (bool, runtime.Object, error) {
+		return refused.Load(), nil, apierrors.NewForbidden(api.Resource("resourceclaims"), "", errors.New("no rights"))
+	}
+	client.PrependReactor("list", "resourceclaims", no)
+	client.PrependWatchReactor("resourceclaims", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		refused, _, err := no(a)
+		return refused, nil, err
+	})
+	said := make(chan string, 100)
+	c := Controller{Client: client, Pool: "node-1", Log: slog.New(slog.NewTextHandler(lines(said), nil)), Agree: func(context.Context, *api.ResourceClaim) (no, err error) { return nil, nil }}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- c.Run(ctx) }()
+	select {
+	case text := <-said:
+		if !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "no rights") {
+			t.Error(text)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it says nothing")
+	}
+	refused.Store(false)
+	wait(t, client, "good", func(c *api.ResourceClaim) bool {
+		return len(c.Status.Devices) == 2 && meta.IsStatusConditionTrue(c.Status.Devices[0].Conditions, resources.Partner)
+	})
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A claim that goes while it is looked at, as with its pod, is no error and is not looked at again.
+func TestClaimGoes(t *testing.T) {
+	client := fake.NewClientset(claim("goes", "node-1", resources.Partner))
+	client.PrependReactor("update", "resourceclaims", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		c := a.(clienttesting.UpdateAction).GetObject().(*api.ResourceClaim)
+		return c.Name == "goes", nil, apierrors.NewNotFound(api.Resource("resourceclaims"), c.Name)
+	})
+	said := make(chan string, 100)
+	asked := make(chan string, 100)
+	c := Controller{Client: client, Pool: "node-1", Log: slog.New(slog.NewTextHandler(lines(said), nil)), Agree: func(_ context.Context, c *api.ResourceClaim) (no, err error) {
+		asked <- c.Name
+		return nil, nil
+	}}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- c.Run(ctx) }()
+	if name := <-asked; name != "goes" {
+		t.Error(name)
+	}
+	for _, name := range []string{"a", "b"} { // after which a second try would have come
+		if _, err := client.ResourceV1().ResourceClaims("default").Create(ctx, claim(name, "node-1", resources.Partner), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, client, name, func(c *api.ResourceClaim) bool { return len(c.Status.Devices) == 2 })
+		time.Sleep(2 * firstRetry)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if len(said) > 0 || len(asked) != 2 {
+		t.Errorf("it was asked %d times more, and has said %d things", len(asked)-2, len(said))
+	}
+}
+
+// lines sends what is written to it.
+type lines chan<- string
+
+func (l lines) Write(text []byte) (int, error) {
+	l <- string(text)
+	return len(text), nil
+}
+
+// However often it has failed, a claim is asked about again soon.
+func TestLimiter(t *testing.T) {
+	l, name := limiter(), cache.NewObjectName("default", "claim")
+	var last time.Duration
+	for range 100 {
+		last = l.When(name)
+	}
+	if last <= 0 || last > time.Minute {
+		t.Errorf("a claim waits for %v", last)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,33 +22,16 @@ import (
 // patience is how long anything may take on a busy machine. No test is about time.
 const patience = 4 * time.Minute
 
+// The control plane of the test that runs, and a client that may do everything there.
 var (
 	cluster *controlplane.Cluster
 	admin   kubernetes.Interface
-	begin   sync.Once
 )
 
-// useCluster starts the control plane of all tests, in which the base of deploy/kubernetes/dra is applied.
+// useCluster takes the control plane in which the driver publishes pairs.
 func useCluster(t *testing.T) {
 	t.Helper()
-	begin.Do(func() {
-		c, err := controlplane.Start(context.Background(), logs)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cluster = c
-		if admin, err = kubernetes.NewForConfig(cluster.Admin()); err != nil {
-			t.Fatal(err)
-		}
-		for _, o := range render(t, base) {
-			if err := apply(t.Context(), o, false); err != nil {
-				t.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
-			}
-		}
-	})
-	if cluster == nil || admin == nil {
-		t.Fatal("there is no control plane: see the first test")
-	}
+	ofPairs.use(t)
 }
 
 // wait waits until ok returns true. It fails the test with what ok said last.
@@ -107,16 +89,21 @@ func addNamespace(t *testing.T, name string, templates map[string]api.ResourceCl
 		t.Fatal(err)
 	}
 	for template, spec := range templates {
-		if _, err := admin.ResourceV1().ResourceClaimTemplates(name).Create(t.Context(), &api.ResourceClaimTemplate{
-			ObjectMeta: meta.ObjectMeta{Name: template}, Spec: api.ResourceClaimTemplateSpec{Spec: spec},
-		}, meta.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		addTemplate(t, name, template, spec)
 	}
 	wait(t, "the service account of "+name, func() (bool, string) {
 		_, err := admin.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", meta.GetOptions{})
 		return err == nil, fmt.Sprint(err)
 	})
+}
+
+func addTemplate(t *testing.T, namespace, name string, claim api.ResourceClaimSpec) {
+	t.Helper()
+	if _, err := admin.ResourceV1().ResourceClaimTemplates(namespace).Create(t.Context(), &api.ResourceClaimTemplate{
+		ObjectMeta: meta.ObjectMeta{Name: name}, Spec: api.ResourceClaimTemplateSpec{Spec: claim},
+	}, meta.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // ofClass asks for one device of a class of deploy/kubernetes/dra/classes.yaml: "pair", "pairs-8".

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
+	"github.com/gpurdma/gpurdma/deploy/dra/binding"
 	"github.com/gpurdma/gpurdma/deploy/dra/cdi"
 	"github.com/gpurdma/gpurdma/deploy/dra/checkpoint"
 	"github.com/gpurdma/gpurdma/deploy/dra/kubernetes/kubelet"
@@ -47,6 +48,8 @@ type machine struct {
 	client  kubernetes.Interface // the driver's, by the token of its pod
 	pod     *core.Pod            // the driver's, which the DaemonSet has made
 	every   time.Duration
+	beside  *plugin.Beside    // the driver publishes NICs; nil where it publishes pairs
+	gpus    map[string]string // IDs by the names of the devices of the vendor's driver
 
 	mu     sync.Mutex
 	node   *node.Node
@@ -60,13 +63,19 @@ func addMachine(t *testing.T, name string, n *node.Node, every time.Duration) *m
 	t.Helper()
 	m := addKubelet(t, name)
 	m.every = every
+	m.has(t, n)
+	m.startDriver(t)
+	return m
+}
+
+// has gives a machine its devices.
+func (m *machine) has(t *testing.T, n *node.Node) {
+	t.Helper()
 	copied := *n
 	copied.Dev = filepath.Join(m.dir, "dev")
 	copied.Pairs = slices.Clone(n.Pairs)
 	m.node = &copied
 	addFiles(t, m.dir, n)
-	m.startDriver(t)
-	return m
 }
 
 // addKubelet adds a node on which no driver runs yet.
@@ -219,9 +228,10 @@ func (m *machine) startDriver(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, fail := context.WithCancelCause(context.Background())
+	log := slog.New(keeper{slog.NewTextHandler(io.Discard, nil), m})
 	p, err := plugin.New(plugin.Config{
 		Node: m.name, Look: m.look, State: m.state(), Boot: boot, CDI: cdi.Dir(m.path("cdi")),
-		Partners: 3, Every: m.every, Log: slog.New(keeper{slog.NewTextHandler(io.Discard, nil), m}), Fatal: fail,
+		Partners: 3, Beside: m.beside, Every: m.every, Log: log, Fatal: fail,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -234,6 +244,14 @@ func (m *machine) startDriver(t *testing.T) {
 	p.Publish = helper.PublishResources
 	var done sync.WaitGroup
 	done.Go(func() { p.Run(ctx) })
+	if m.beside != nil {
+		c := binding.Controller{Client: m.client, Pool: m.name, Agree: p.Agree, Log: log}
+		done.Go(func() {
+			if err := c.Run(ctx); err != nil {
+				fail(err)
+			}
+		})
+	}
 	m.stop = sync.OnceFunc(func() {
 		if err := context.Cause(ctx); err != nil {
 			m.mu.Lock()

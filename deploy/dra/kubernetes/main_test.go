@@ -44,12 +44,15 @@ func run(m *testing.M) int {
 	}
 	klog.SetOutput(log)
 	status := m.Run()
-	if cluster != nil {
-		if err := cluster.Check(); err != nil {
+	for _, p := range planes {
+		if p.cluster == nil {
+			continue
+		}
+		if err := p.cluster.Check(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			status = 1
 		}
-		cluster.Stop()
+		p.cluster.Stop()
 	}
 	if status != 0 {
 		fmt.Fprintln(os.Stderr, "the logs are in", logs)

@@ -18,7 +18,6 @@ import (
 	core "k8s.io/api/core/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -29,10 +28,15 @@ import (
 	"github.com/gpurdma/gpurdma/deploy/dra/resources"
 )
 
-// base is the kustomization that one deploys, and examples that of the pods to copy from.
+// base is the kustomization that one deploys for pairs, nicsBase that for NICs, listsBase that for NICs with lists; examples are
+// the pods to copy from.
 var (
-	base     = file("deploy/kubernetes/dra")
-	examples = file("deploy/kubernetes/dra/examples")
+	base         = file("deploy/kubernetes/dra")
+	examples     = file("deploy/kubernetes/dra/examples")
+	nicsBase     = file("deploy/kubernetes/dra-nics")
+	nicsExamples = file("deploy/kubernetes/dra-nics/examples")
+	listsBase    = file("deploy/kubernetes/dra-nics-lists")
+	listExamples = file("deploy/kubernetes/dra-nics-lists/examples")
 )
 
 // render returns the objects of a kustomization, as `kubectl kustomize` prints them.
@@ -88,11 +92,11 @@ func apply(ctx context.Context, o *unstructured.Unstructured, dry bool) error {
 	return err
 }
 
-// The API server takes each object of the base and of the examples as it is.
-func TestManifestsAccepted(t *testing.T) {
-	useCluster(t)
+// accepted counts the objects of kustomizations by their kind. The API server takes each of them as it is.
+func accepted(t *testing.T, dirs ...string) map[string]int {
+	t.Helper()
 	kinds := map[string]int{}
-	for _, dir := range []string{base, examples} {
+	for _, dir := range dirs {
 		for _, o := range render(t, dir) {
 			kinds[o.GetKind()]++
 			if err := apply(t.Context(), o, true); err != nil {
@@ -106,6 +110,13 @@ func TestManifestsAccepted(t *testing.T) {
 			}
 		}
 	}
+	return kinds
+}
+
+// The API server takes each object of the base and of the examples as it is.
+func TestManifestsAccepted(t *testing.T) {
+	useCluster(t)
+	kinds := accepted(t, base, examples)
 	for kind, want := range map[string]int{
 		"Namespace": 1, "ServiceAccount": 1, "ClusterRole": 1, "ClusterRoleBinding": 1, "ValidatingAdmissionPolicy": 1,
 		"ValidatingAdmissionPolicyBinding": 1, "DaemonSet": 1, "DeviceClass": 6, "ResourceClaimTemplate": 2, "ResourceClaim": 1, "Pod": 3,
@@ -172,14 +183,10 @@ func TestExamples(t *testing.T) {
 	m2.quiet(t)
 }
 
-// With an overlay a site puts its image into the base.
+// With an overlay a site puts its image into the base, or into what is made of the base.
 func TestOverlay(t *testing.T) {
 	above := t.TempDir()
-	if err := os.CopyFS(filepath.Join(above, "base"), os.DirFS(base)); err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(above, "overlay")
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := os.CopyFS(filepath.Join(above, "kubernetes"), os.DirFS(file("deploy/kubernetes"))); err != nil {
 		t.Fatal(err)
 	}
 	doc, err := os.ReadFile(file("docs/fleet.md"))
@@ -189,24 +196,24 @@ func TestOverlay(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("1", 64)
 	_, text, _ := bytes.Cut(doc, []byte("<!-- overlay -->\n"))
 	text, _, found := bytes.Cut(text, []byte("\n<!-- -->"))
-	overlay := strings.NewReplacer("\n    ", "\n", "github.com/gpurdma/gpurdma/deploy/kubernetes/dra", "../base", "sha256:DIGEST", digest, "REGISTRY", "registry.test:5000").Replace("\n" + string(text))
-	if !found || !strings.Contains(overlay, digest) {
-		t.Fatalf("docs/fleet.md has the overlay %q", overlay)
+	if !found {
+		t.Fatal("docs/fleet.md has no overlay")
 	}
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range render(t, dir) {
-		if o.GetKind() != "DaemonSet" {
-			continue
+	for _, name := range []string{"dra", "dra-nics", "dra-nics-lists"} {
+		dir := filepath.Join(above, "overlay-"+name)
+		overlay := strings.NewReplacer("\n    ", "\n", "github.com/gpurdma/gpurdma/deploy/kubernetes/dra", "../kubernetes/"+name, "sha256:DIGEST", digest, "REGISTRY", "registry.test:5000").Replace("\n" + string(text))
+		err := os.Mkdir(dir, 0o755)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600)
 		}
-		text, err := o.MarshalJSON()
+		if err != nil || !strings.Contains(overlay, digest) {
+			t.Fatalf("%q, %v", overlay, err)
+		}
+		text, err := json.Marshal(one[apps.DaemonSet](t, render(t, dir), "DaemonSet", "dra-p2p"))
 		if err != nil || !bytes.Contains(text, []byte(`"registry.test:5000/dra-p2p@`+digest+`"`)) {
-			t.Errorf("%s, %v", text, err)
+			t.Errorf("%s: %s, %v", name, text, err)
 		}
-		return
 	}
-	t.Error("no DaemonSet")
 }
 
 // The driver's pod has the privileges and the paths that docs/fleet.md gives a reason for, and no others.
@@ -215,14 +222,7 @@ func TestLeastPrivilege(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var set apps.DaemonSet
-	for _, o := range render(t, base) {
-		if o.GetKind() == "DaemonSet" {
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, &set, true); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	set := one[apps.DaemonSet](t, render(t, base), "DaemonSet", "dra-p2p")
 	_, section, _ := strings.Cut(string(doc), "\n### Pods placed by pairs\n")
 	section, _, _ = strings.Cut(section, "\n### ")
 	named := func(what string) {

@@ -54,26 +54,10 @@ func TestPods(t *testing.T) {
 	if len(topologies) < 20 {
 		t.Errorf("%d machines, want 20", len(topologies))
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	root := api.FullyQualifiedName(deviceattribute.StandardDeviceAttributePCIeRoot)
-	by := api.ResourceClaimSpec{Devices: api.DeviceClaim{
-		Requests: []api.DeviceRequest{
-			{Name: "gpu", Exactly: &api.ExactDeviceRequest{DeviceClassName: "gpu.example.com"}},
-			{Name: "nic", Exactly: &api.ExactDeviceRequest{DeviceClassName: "nic.example.com"}},
-		},
-		Constraints: []api.DeviceConstraint{{MatchAttribute: &root}},
-	}}
+	seed := newSeed(t)
 	addNamespace(t, "by-pairs", classes())
-	addNamespace(t, "by-root", map[string]api.ResourceClaimSpec{"pair": by})
-	for _, driver := range []string{"gpu.example.com", "nic.example.com"} {
-		if _, err := admin.ResourceV1().DeviceClasses().Create(t.Context(), &api.DeviceClass{
-			ObjectMeta: meta.ObjectMeta{Name: driver},
-			Spec:       api.DeviceClassSpec{Selectors: []api.DeviceSelector{{CEL: &api.CELDeviceSelector{Expression: fmt.Sprintf("device.driver == %q", driver)}}}},
-		}, meta.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	addNamespace(t, "by-root", byRootAlone())
+	addRootClasses(t)
 	names := slices.Sorted(maps.Keys(topologies))
 	machines := map[string]*machine{}
 	for _, name := range names {
@@ -87,7 +71,7 @@ func TestPods(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				ours := inTurn(t, seed+uint64(i), machines[name])
-				theirs := inTurnByRoot(t, seed+uint64(i), label(name)+"-root", topologies[name])
+				theirs := inTurnByRoot(t, seed+uint64(i), label(name)+"-root", topologies[name], func() string { return "" })
 				mu.Lock()
 				results[name] = [2]outcome{ours, theirs}
 				mu.Unlock()
@@ -118,6 +102,29 @@ func TestPods(t *testing.T) {
 		}
 		if s := m.specifications(t); len(s) > 0 {
 			t.Errorf("%s: %v is left", m.name, s)
+		}
+	}
+}
+
+// byRootAlone is a template of claims for a GPU and a NIC of two drivers that match by pcieRoot.
+func byRootAlone() map[string]api.ResourceClaimSpec {
+	return map[string]api.ResourceClaimSpec{"pair": matching(string(deviceattribute.StandardDeviceAttributePCIeRoot), api.ResourceClaimSpec{
+		Devices: api.DeviceClaim{Requests: []api.DeviceRequest{
+			{Name: "gpu", Exactly: &api.ExactDeviceRequest{DeviceClassName: "gpu.example.com"}},
+			{Name: "nic", Exactly: &api.ExactDeviceRequest{DeviceClassName: "nic.example.com"}},
+		}},
+	})}
+}
+
+// addRootClasses adds the classes of the two drivers.
+func addRootClasses(t *testing.T) {
+	t.Helper()
+	for _, driver := range []string{"gpu.example.com", "nic.example.com"} {
+		if _, err := admin.ResourceV1().DeviceClasses().Create(t.Context(), &api.DeviceClass{
+			ObjectMeta: meta.ObjectMeta{Name: driver},
+			Spec:       api.DeviceClassSpec{Selectors: []api.DeviceSelector{{CEL: &api.CELDeviceSelector{Expression: fmt.Sprintf("device.driver == %q", driver)}}}},
+		}, meta.CreateOptions{}); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
@@ -191,7 +198,7 @@ func addByRoot(t *testing.T, name string, n *node.Node) {
 	addNode(t, name, nil)
 	pools := map[string]resourceslice.Slice{}
 	add := func(driver, id string, root *string) {
-		d := api.Device{Name: id, Attributes: map[api.QualifiedName]api.DeviceAttribute{}}
+		d := api.Device{Name: id, Attributes: map[api.QualifiedName]api.DeviceAttribute{"id": {StringValue: &id}}}
 		if root != nil {
 			d.Attributes[deviceattribute.StandardDeviceAttributePCIeRoot] = api.DeviceAttribute{StringValue: root}
 		}
@@ -221,12 +228,21 @@ func addByRoot(t *testing.T, name string, n *node.Node) {
 	}
 }
 
-// inTurnByRoot places the same pods, all for one pair, by pcieRoot alone.
-func inTurnByRoot(t *testing.T, seed uint64, name string, n *node.Node) (o outcome) {
+// inTurnByRoot places the same pods, all for one pair, by pcieRoot alone. choose returns the GPU that a pod asks for, "" for
+// any.
+func inTurnByRoot(t *testing.T, seed uint64, name string, n *node.Node, choose func() string) (o outcome) {
 	pods, has := map[int]*core.Pod{}, map[int]pairs.Pair{}
 	comeAndGo(seed, false, func(i, _ int) bool {
-		can := most(n, slices.Collect(maps.Values(has))) > 0
-		p := create(t, newPod("by-root", fmt.Sprint(name, "-", i), "pair", name))
+		gpu, taken := choose(), slices.Collect(maps.Values(has))
+		can := slices.ContainsFunc(n.Pairs, func(p node.Pair) bool { return (gpu == "" || gpu == p.GPU) && isFree(n, taken, p.GPU, p.NIC) })
+		template := "pair"
+		if gpu != "" {
+			template = fmt.Sprint(name, "-", i)
+			claim := byRootAlone()["pair"]
+			claim.Devices.Requests[0].Exactly.Selectors = []api.DeviceSelector{{CEL: &api.CELDeviceSelector{Expression: fmt.Sprintf("device.attributes['gpu.example.com'].id == %q", gpu)}}}
+			addTemplate(t, "by-root", template, claim)
+		}
+		p := create(t, newPod("by-root", fmt.Sprint(name, "-", i), template, name))
 		if !placed(t, p, false) {
 			if can {
 				o.refused++
@@ -287,7 +303,8 @@ func atOnce(t *testing.T, machines []*machine) {
 	if placed(t, p, false) {
 		t.Error("all is given away, and one more pod is placed")
 	}
-	for _, q := range append(pods, p) {
-		remove(t, q, q == p)
+	remove(t, p, true) // before the others: it would be placed when they end, and no kubelet takes part in this
+	for _, q := range pods {
+		remove(t, q, false)
 	}
 }

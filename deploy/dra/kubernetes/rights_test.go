@@ -29,6 +29,26 @@ func slice(driver, node string) *api.ResourceSlice {
 	return s
 }
 
+// right is something that a driver may do, or not.
+type right struct {
+	what string
+	why  string // of the refusal; "" if it is allowed
+	do   func() error
+}
+
+func checkRights(t *testing.T, list []right) {
+	t.Helper()
+	for _, c := range list {
+		err := c.do()
+		switch {
+		case c.why == "" && err != nil:
+			t.Errorf("%s: %v", c.what, err)
+		case c.why != "" && (err == nil || !strings.Contains(err.Error(), c.why) || !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err)):
+			t.Errorf("%s: got %v, want a refusal that says %q", c.what, err, c.why)
+		}
+	}
+}
+
 // The driver's pod may do what the driver does, on its own node, and nothing else.
 func TestRights(t *testing.T) {
 	useCluster(t)
@@ -56,11 +76,7 @@ func TestRights(t *testing.T) {
 	wait(t, "the policy is in force", func() (bool, string) {
 		return made(d, resources.Driver, "rights-other")() != nil, "the driver may publish on another node"
 	})
-	for _, c := range []struct {
-		what string
-		why  string // of the refusal; "" if it is allowed
-		do   func() error
-	}{
+	checkRights(t, []right{
 		{"read a claim", "", func() error {
 			_, err := d.ResourceV1().ResourceClaims("rights").Get(ctx, claim.Name, meta.GetOptions{})
 			return err
@@ -117,15 +133,7 @@ func TestRights(t *testing.T) {
 			_, err := d.CoreV1().Pods("dra-p2p").Create(ctx, &core.Pod{ObjectMeta: meta.ObjectMeta{Name: "x"}}, meta.CreateOptions{DryRun: dry})
 			return err
 		}},
-	} {
-		err := c.do()
-		switch {
-		case c.why == "" && err != nil:
-			t.Errorf("%s: %v", c.what, err)
-		case c.why != "" && (err == nil || !strings.Contains(err.Error(), c.why) || !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err)):
-			t.Errorf("%s: got %v, want a refusal that says %q", c.what, err, c.why)
-		}
-	}
+	})
 	if err := admin.ResourceV1().ResourceSlices().Delete(ctx, theirs.Name, meta.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}

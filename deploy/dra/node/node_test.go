@@ -4,12 +4,17 @@ package node
 
 import (
 	"slices"
+	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gpurdma/gpurdma/deploy/dra/pairs"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // look reads a machine of the corpus.
@@ -70,5 +75,33 @@ func TestOnlyDirect(t *testing.T) {
 		if n := look(t, name); len(n.Pairs) == 0 || len(n.Direct()) > 0 {
 			t.Errorf("%s: %d pairs, %v are offered", name, len(n.Pairs), n.Direct())
 		}
+	}
+}
+
+// Each NIC has an ID of its own, with which the names of its devices are DNS labels, whatever its RDMA device is called.
+func TestNICIDs(t *testing.T) {
+	var nics []drivers.NIC
+	a, b := pciaddr.Addr{Bus: 1}, pciaddr.Addr{Domain: 0x10000, Bus: 2}
+	for _, name := range []string{"mlx5_0", "mlx5_1", "mlx5-1", "mlx5_", strings.Repeat("x", 63), strings.Repeat("y", 63), "_"} {
+		for _, at := range []*pciaddr.Addr{&a, &b} {
+			var x drivers.NIC
+			x.Name, x.Importer.PCI = name, at
+			nics = append(nics, x)
+		}
+	}
+	seen := map[string]bool{}
+	for i, id := range nicIDs(nics) {
+		if seen[id] {
+			t.Errorf("%s: the ID %s is there twice", nics[i].Name, id)
+		}
+		seen[id] = true
+		for _, name := range []string{"nic-" + id, "gpu-" + idOf(b) + "-nic-" + id} {
+			if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
+				t.Errorf("%s: %s: %q", nics[i].Name, name, errs)
+			}
+		}
+	}
+	if ids := nicIDs(nics[:4]); ids[0] != "0000-01-00-0" || ids[2] != "0000-01-00-0-mlx5-1" {
+		t.Error(ids)
 	}
 }

@@ -5,7 +5,9 @@ package node
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gpurdma/gpurdma/deploy/dra/pairs"
@@ -26,17 +28,25 @@ func devices(m *machine.Machine, o Options) ([]drivers.GPU, []drivers.NIC, error
 	return gpus, nics, errors.Join(err1, err2)
 }
 
-// nicIDs are the IDs of NICs.
+// nicIDs are the IDs of NICs. Each is a part of the names of devices, which are DNS labels.
 func nicIDs(nics []drivers.NIC) (ids []string) {
 	for _, x := range nics {
 		id := idOf(*x.Importer.PCI)
-		if slices.Contains(ids, id) {
-			id += "-" + label(x.Name) // a function with two RDMA devices
+		if slices.Contains(ids, id) { // a function with two RDMA devices
+			id += "-" + label(x.Name)
+		}
+		if slices.Contains(ids, id) || len(id) > longestID || strings.HasSuffix(id, "-") {
+			h := fnv.New32a()
+			_, _ = h.Write([]byte(x.Name))
+			id = fmt.Sprintf("%s-%08x", idOf(*x.Importer.PCI), h.Sum32())
 		}
 		ids = append(ids, id)
 	}
 	return ids
 }
+
+// longestID leaves room for the ID of a GPU, and for the words between, in a label of 63 characters.
+const longestID = 36
 
 // Judge judges one pair of a machine, as Look does but without earlier proofs.
 func Judge(m *machine.Machine, o Options, x pairs.Pair) (p2p.Pair, error) {

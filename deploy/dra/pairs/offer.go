@@ -17,8 +17,10 @@ type Pair struct {
 // Same reports whether two pairs have the same devices.
 func (p Pair) Same(q Pair) bool { return p.GPU == q.GPU && p.NIC == q.NIC }
 
-// Shares reports whether two pairs have the same GPU, or the same NIC.
-func (p Pair) Shares(q Pair) bool { return p.GPU == q.GPU || p.NIC == q.NIC }
+// Shares reports whether two pairs have the same GPU, or the same NIC. One of the two names may be empty, as of a NIC alone.
+func (p Pair) Shares(q Pair) bool {
+	return p.GPU != "" && p.GPU == q.GPU || p.NIC != "" && p.NIC == q.NIC
+}
 
 // Compare orders pairs by their names.
 func (p Pair) Compare(q Pair) int {

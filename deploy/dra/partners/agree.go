@@ -88,21 +88,3 @@ func Names(n *node.Node, gpu string) (list []string) {
 	}
 	return list
 }
-
-// First returns the IDs of the NICs of a node in the order in which the scheduler is to try them: partners of the first
-// of some GPUs come first, then those of the second one.
-func First(n *node.Node, gpus []string) (list []string) {
-	for _, g := range gpus {
-		for _, x := range n.NICs {
-			if direct(n, g, x.ID) && !slices.Contains(list, x.ID) {
-				list = append(list, x.ID)
-			}
-		}
-	}
-	for _, x := range n.NICs {
-		if !slices.Contains(list, x.ID) {
-			list = append(list, x.ID)
-		}
-	}
-	return list
-}

@@ -160,20 +160,16 @@ func TestAgree(t *testing.T) {
 	}
 }
 
-func TestFirst(t *testing.T) {
-	n := machine("a@1 b@1", "x@1 y@1 z@1", "a-z b-y")
-	for _, c := range []struct{ gpus, want string }{{"", "x y z"}, {"a", "z x y"}, {"b a", "y z x"}, {"gone", "x y z"}} {
-		if got := strings.Join(First(n, strings.Fields(c.gpus)), " "); got != c.want {
-			t.Errorf("%q: %s, want %s", c.gpus, got, c.want)
-		}
-	}
-}
-
 func TestGPUs(t *testing.T) {
 	n := machine("a@1 b@1", "x@1", "")
 	text := func(s string) api.DeviceAttribute { return api.DeviceAttribute{StringValue: &s} }
 	published := []api.ResourceSlice{
-		{Spec: api.ResourceSliceSpec{Driver: "gpu.nvidia.com", Pool: api.ResourcePool{Name: "node-1"}, Devices: []api.Device{
+		// An older generation, from before the driver has numbered its devices anew.
+		{Spec: api.ResourceSliceSpec{Driver: "gpu.nvidia.com", Pool: api.ResourcePool{Name: "node-1", Generation: 2}, Devices: []api.Device{
+			{Name: "gpu-0", Attributes: map[api.QualifiedName]api.DeviceAttribute{"resource.kubernetes.io/pciBusID": text("0000:02:00.0")}},
+			{Name: "gpu-8", Attributes: map[api.QualifiedName]api.DeviceAttribute{"resource.kubernetes.io/pciBusID": text("0000:02:00.0")}},
+		}}},
+		{Spec: api.ResourceSliceSpec{Driver: "gpu.nvidia.com", Pool: api.ResourcePool{Name: "node-1", Generation: 3}, Devices: []api.Device{
 			{Name: "gpu-0", Attributes: map[api.QualifiedName]api.DeviceAttribute{"resource.kubernetes.io/pciBusID": text("0000:01:00.0")}},
 			{Name: "gpu-1", Attributes: map[api.QualifiedName]api.DeviceAttribute{"gpu.nvidia.com/pciBusID": text("0000:02:00.0")}},
 			{Name: "gpu-2", Attributes: map[api.QualifiedName]api.DeviceAttribute{"pciAddr": text("0000:09:00.0")}},
@@ -192,7 +188,8 @@ func TestGPUs(t *testing.T) {
 		"a GPU of another":    {"cpu.example.com/odd", "b", ""},
 		"no GPU of this node": {"gpu.nvidia.com/gpu-2", "", "is at 0000:09:00.0, and no GPU with memory of its own is seen there"},
 		"no address":          {"gpu.nvidia.com/gpu-3", "", "has no PCI address among its attributes"},
-		"not published":       {"gpu.nvidia.com/gpu-9", "", "it is not known which GPU it is"},
+		"not any more":        {"gpu.nvidia.com/gpu-8", "", "gpu.nvidia.com does not publish its device gpu-8 for this node now"},
+		"not published":       {"gpu.nvidia.com/gpu-9", "", "gpu.nvidia.com does not publish its device gpu-9 for this node now"},
 		"a NIC, and no GPU":   {"ours/nic-x", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"github.com/gpurdma/gpurdma/deploy/dra/checkpoint"
 	"github.com/gpurdma/gpurdma/deploy/dra/node"
 	"github.com/gpurdma/gpurdma/deploy/dra/pairs"
+	"github.com/gpurdma/gpurdma/deploy/dra/partners"
 	"github.com/gpurdma/gpurdma/deploy/dra/proving"
 	"github.com/gpurdma/gpurdma/deploy/dra/resources"
 	"github.com/gpurdma/gpurdma/p2p/chain"
@@ -54,18 +55,17 @@ type Plugin struct {
 	seen      time.Time               // of that look
 	connected time.Time               // when the kubelet has asked for the health of devices, which it does once when it starts
 	stop      context.CancelCauseFunc // ends the proof that runs; nil if none does
-	wait      []string                // IDs of GPUs whose claims were refused, the last one first: their partners are tried first
+	wait      turns                   // of the GPUs whose claims were refused
+	gpus      []string                // IDs of the GPUs that other drivers publish, in the order in which the scheduler tries them
 }
 
 var _ kubeletplugin.DRAPlugin = (*Plugin)(nil)
 
 // New makes a driver. It removes what an earlier process has left for claims that it did not finish.
 func New(c Config) (*Plugin, error) {
-	s, err := checkpoint.Read(c.State, c.Boot)
-	if err == nil {
-		err = c.CDI.Sweep(s.Claims)
-	}
-	if err != nil {
+	// With the lock: an older process, which this one replaces, may be writing a specification for a claim that comes into
+	// the file after that.
+	if err := checkpoint.Change(c.State, c.Boot, func(s *checkpoint.State) error { return c.CDI.Sweep(s.Claims) }); err != nil {
 		return nil, err
 	}
 	p := &Plugin{Config: c, again: make(chan struct{}, 1)}
@@ -110,10 +110,14 @@ func (p *Plugin) look(ctx context.Context) node.Node {
 // it may come at any time after that.
 func (p *Plugin) publish(ctx context.Context) error {
 	n := p.look(ctx)
+	var wait, order []string
+	if p.Beside != nil {
+		wait, order = p.order(ctx, &n)
+	}
 	var pool resourceslice.Pool
 	if err := checkpoint.Change(p.State, p.Boot, func(s *checkpoint.State) error {
 		if p.Beside != nil {
-			pool = p.nics(&n, s)
+			pool = p.nics(&n, s, partners.First(&n, wait, order, s.Taken().All()))
 			return nil
 		}
 		pool = p.pairs(&n, s)

@@ -254,3 +254,36 @@ func TestHandleError(t *testing.T) {
 		t.Errorf("%s", log.String())
 	}
 }
+
+// A driver that starts while an older one prepares a claim leaves the claim's specification.
+func TestStartsWhileAnotherPrepares(t *testing.T) {
+	b := newBed(t, machine(1, 1))
+	started := make(chan error, 1)
+	err := checkpoint.Change(b.State, b.Boot, func(s *checkpoint.State) error { // as the older one does
+		claim := checkpoint.Claim{Namespace: "default", Name: "c", Boot: b.Boot}
+		if err := b.CDI.Write("uid", claim, b.n); err != nil {
+			return err
+		}
+		go func() {
+			_, err := New(b.Config)
+			started <- err
+		}()
+		select {
+		case err := <-started:
+			t.Errorf("it has started without the lock: %v", err)
+			started <- nil
+		case <-time.After(200 * time.Millisecond):
+		}
+		s.Claims["uid"] = claim
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-started; err != nil {
+		t.Error(err)
+	}
+	if k := b.left(t); k != 1 {
+		t.Errorf("%d specifications, want that of the claim", k)
+	}
+}

@@ -39,7 +39,11 @@ func gpus(n *node.Node) resourceslice.Pool {
 
 // nics is this driver's pool: partners of some GPUs come first.
 func nics(n *node.Node, others, lists bool, first ...string) resourceslice.Pool {
-	return resources.NICs{Order: partners.First(n, first), Roots: partners.Roots(n, others), Lists: lists}.Pool(n)
+	var order []string // as gpus lists them
+	for _, g := range n.GPUs {
+		order = append(order, g.ID)
+	}
+	return resources.NICs{Order: partners.First(n, first, order, nil), Roots: partners.Roots(n, others), Lists: lists}.Pool(n)
 }
 
 // chosen is the pair that a claim has.

@@ -31,6 +31,8 @@ type NICs struct {
 	Known []string          // IDs of those that were offered: they stay, since a pod may have them
 	Roots map[string]string // the value of pcieRoot by ID; one that has none is left out
 	Lists bool              // the cluster has attributes that are lists
+
+	Closed bool // for a while no claim gets a NIC
 }
 
 // Pool returns the pool of a node. A NIC that reaches no GPU directly is offered only if it was before, with a taint.
@@ -42,8 +44,12 @@ func (o NICs) Pool(n *node.Node) resourceslice.Pool {
 		}
 	}
 	var devices []api.Device
+	var closed []api.DeviceTaint
+	if o.Closed {
+		closed = []api.DeviceTaint{{Key: Driver + "/closed", Value: "now", Effect: api.DeviceTaintEffectNoSchedule}}
+	}
 	for _, id := range o.Offered(n) {
-		devices = append(devices, o.device(n, id, partners[id], nil))
+		devices = append(devices, o.device(n, id, partners[id], closed))
 	}
 	for _, id := range slices.Sorted(slices.Values(o.Known)) {
 		if len(partners[id]) > 0 {

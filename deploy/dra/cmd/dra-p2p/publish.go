@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	api "k8s.io/api/resource/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gpurdma/gpurdma/deploy/dra/binding"
@@ -60,16 +57,8 @@ func (o *published) beside(client kubernetes.Interface, node string) *plugin.Bes
 	if o.what == asPairs {
 		return nil
 	}
-	ofNode := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(api.ResourceSliceSelectorNodeName, node).String()}
 	return &plugin.Beside{
-		Vendors: o.vendors, OthersRoots: o.pcieRoot == partnerRoot, Lists: o.lists,
-		Published: func(ctx context.Context) ([]api.ResourceSlice, error) {
-			list, err := client.ResourceV1().ResourceSlices().List(ctx, ofNode)
-			if err != nil {
-				return nil, err
-			}
-			return list.Items, nil
-		},
+		Vendors: o.vendors, OthersRoots: o.pcieRoot == partnerRoot, Lists: o.lists, Published: plugin.PublishedFor(node, client.ResourceV1()),
 	}
 }
 

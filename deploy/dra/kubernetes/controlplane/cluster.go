@@ -31,14 +31,18 @@ type Cluster struct {
 	Dir string // has the logs of the components
 
 	url       string
+	gates     string
 	authority *authority
 	running   []*process
 }
 
-// Start starts a control plane, whose files are below a directory. The feature gates of all components are at their
-// defaults.
-func Start(ctx context.Context, dir string) (c *Cluster, err error) {
-	c = &Cluster{Dir: dir}
+// Start starts a control plane, whose files are below a directory. gates are feature gates of all components, as their
+// flags have them; those that are not named are at their defaults.
+func Start(ctx context.Context, dir, gates string) (c *Cluster, err error) {
+	c = &Cluster{Dir: dir, gates: gates}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			c.Stop()
@@ -68,7 +72,7 @@ func Start(ctx context.Context, dir string) (c *Cluster, err error) {
 		if err := c.WriteKubeconfig(file, c.User("system:"+name)); err != nil {
 			return nil, err
 		}
-		p, err := start(dir, name, append(args, "--kubeconfig="+file, "--leader-elect=false", "--secure-port=0")...)
+		p, err := start(dir, name, append(args, "--kubeconfig="+file, "--leader-elect=false", "--secure-port=0", "--feature-gates="+gates)...)
 		if err != nil {
 			return nil, err
 		}
@@ -142,7 +146,7 @@ func (c *Cluster) apiServer(ctx context.Context, database string) error {
 		fmt.Sprint("--secure-port=", port), "--cert-dir="+c.Dir, "--tls-cert-file="+c.file("server.crt"), "--tls-private-key-file="+c.file("server.key"),
 		"--client-ca-file="+c.file("ca.crt"), "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+c.file("accounts.crt"), "--service-account-signing-key-file="+c.file("accounts.key"),
-		"--service-cluster-ip-range=10.0.0.0/24", "--endpoint-reconciler-type=none")
+		"--service-cluster-ip-range=10.0.0.0/24", "--endpoint-reconciler-type=none", "--feature-gates="+c.gates)
 	if err != nil {
 		return err
 	}
