@@ -21,13 +21,13 @@ func TestRequireDirect(t *testing.T) {
 		row  Row
 		want string // "" if it passes
 	}{
-		"in the GPU":          {Row{Placement: in(placement.PeerToPeer, placement., bar)}, ""},
+		"in the GPU":          {Row{Placement: in(placement.PeerToPeer, placement.BelowSwitch, bar)}, ""},
 		"in system memory":    {Row{Placement: in(placement.SystemMemory, placement.RouteUnknown)}, "not in the GPU's memory: "},
 		"way unknown":         {Row{Placement: in(placement.PeerToPeer, placement.RouteUnknown, bar)}, "it is not known"},
-		"in another device":   {Row{Placement: in(placement.PeerToPeer, placement., placement.Place{Kind: placement.KindBAR, Device: "0000:05:00.0"})}, "it is not known"},
+		"in another device":   {Row{Placement: in(placement.PeerToPeer, placement.BelowSwitch, placement.Place{Kind: placement.KindBAR, Device: "0000:05:00.0"})}, "it is not known"},
 		"unknown":             {Row{Placement: in(placement.Unknown, placement.RouteUnknown)}, "it is not known"},
 		"not traced":          {Row{}, "it is not known"},
-		"found nowhere":       {Row{Placement: in(placement.PeerToPeer, placement., bar), Located: &located{}}, "--locate's program says"},
+		"found nowhere":       {Row{Placement: in(placement.PeerToPeer, placement.BelowSwitch, bar), Located: &located{}}, "--locate's program says"},
 		"located, not traced": {Row{Located: &located{Found: true}}, "it is not known"},
 	} {
 		c.row.Staged = c.row.staged()
