@@ -98,8 +98,10 @@ func (f *Flags) OnNICs(ctx context.Context, nics []*memory.NIC, opt engine.Endpo
 // orHost names the host's memory in the remedy of a spec that this machine does not have.
 func orHost(err error) error {
 	var e *dmabuf.Error
-	if errors.As(err, &e) && (errors.Is(err, gpualloc.ErrUnknownSpec) || errors.Is(err, gpualloc.ErrUnavailable)) {
-		e.Remedy += "; or use " + Host + ", for memory of the host"
+	const also = "; or use " + Host + ", for memory of the host"
+	missing := errors.Is(err, gpualloc.ErrUnknownSpec) || errors.Is(err, gpualloc.ErrUnavailable)
+	if missing && errors.As(err, &e) && !strings.HasSuffix(e.Remedy, also) { // a library's error is kept, and told again
+		e.Remedy += also
 	}
 	return err
 }
