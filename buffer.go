@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -78,7 +79,7 @@ func chosen(opts []BufferOption) (memory.BufferOptions, error) {
 		}
 	}
 	if o.direct && o.staged {
-		return o.options, &dmabuf.Error{Op: "register a buffer", Detail: "DirectOnly and StagedOnly", Remedy: "leave one of them out", Err: unix.EINVAL}
+		return o.options, &failure.Error{Op: "register a buffer", Detail: "DirectOnly and StagedOnly", Remedy: "leave one of them out", Err: unix.EINVAL}
 	}
 	return o.options, nil
 }
@@ -122,7 +123,7 @@ func (f *Fabric) Alloc(ctx context.Context, spec string, size int64, opts ...Buf
 	switch {
 	case spec == "host":
 		if opt.Policy == memory.StagedOnly {
-			return nil, &dmabuf.Error{Op: "allocate host memory", Detail: "StagedOnly", Remedy: "leave it out: NICs reach host memory", Err: unix.EINVAL}
+			return nil, &failure.Error{Op: "allocate host memory", Detail: "StagedOnly", Remedy: "leave it out: NICs reach host memory", Err: unix.EINVAL}
 		}
 		return f.made(memory.AllocHostWith(f.set.Memory(), size, opt.Ordering))
 	case f.alloc != nil:
@@ -151,7 +152,7 @@ func (f *Fabric) made(parts []*memory.Buffer, err error) (*Buffer, error) {
 	return f.addBuffer(&Buffer{fabric: f, parts: parts, size: parts[0].Size(), refs: 1})
 }
 
-// Register makes a Buffer of memory that the program has, and holds it: the source's Close returns dmabuf.ErrInUse
+// Register makes a Buffer of memory that the program has, and holds it: the source's Close returns failure.ErrInUse
 // until the Buffer, its slices and their keys have let go of the memory. The caller closes the Buffer. ErrLimit:
 // staging would pin too much.
 //
@@ -160,7 +161,7 @@ func (f *Fabric) made(parts []*memory.Buffer, err error) (*Buffer, error) {
 // copies the bytes before and after operations. Paths has the reasons, and Register logs them by package slog.
 func (f *Fabric) Register(ctx context.Context, src Source, opts ...BufferOption) (*Buffer, error) {
 	if src == nil {
-		return nil, &dmabuf.Error{Op: "register a buffer", Detail: "no source", Remedy: "give memory of package gpualloc, or of your own", Err: unix.EINVAL}
+		return nil, &failure.Error{Op: "register a buffer", Detail: "no source", Remedy: "give memory of package gpualloc, or of your own", Err: unix.EINVAL}
 	}
 	name := "" // of the allocator, for messages
 	if s, ok := src.(interface{ Spec() string }); ok {
@@ -325,7 +326,7 @@ func (b *Buffer) Free() error {
 	b.mu.Lock()
 	refuse := func(detail string) error {
 		defer b.mu.Unlock()
-		return &dmabuf.Error{Op: "free", Device: b.name(), Detail: detail, Remedy: "end them first, or Close the buffer", Err: dmabuf.ErrInUse}
+		return &failure.Error{Op: "free", Device: b.name(), Detail: detail, Remedy: "end them first, or Close the buffer", Err: failure.ErrInUse}
 	}
 	switch {
 	case b.refs == 0:

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/memstream"
 )
 
@@ -148,17 +148,17 @@ func TestCancel(t *testing.T) {
 func TestFree(t *testing.T) {
 	w := newWorld(t, Config{})
 	m, remote := w.lend("memory", 64)
-	if err := m.Free(); !errors.Is(err, dmabuf.ErrInUse) {
+	if err := m.Free(); !errors.Is(err, failure.ErrInUse) {
 		t.Error(err)
 	}
 	w.ok(w.cb.Unexport("memory"))
 	w.ok(m.Retain())
-	if err := m.Free(); !errors.Is(err, dmabuf.ErrInUse) {
+	if err := m.Free(); !errors.Is(err, failure.ErrInUse) {
 		t.Error(err)
 	}
 	w.ok(m.Release())
 	s := must(m.Slice(8, 8))(t)
-	if err := m.Free(); !errors.Is(err, dmabuf.ErrInUse) {
+	if err := m.Free(); !errors.Is(err, failure.ErrInUse) {
 		t.Error(err)
 	}
 	w.ok(s.Close())

@@ -8,7 +8,7 @@ import (
 	"net"
 	"os"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/operation"
@@ -48,13 +48,13 @@ var (
 	// that has failed may have been carried out, wholly or in part, unless the peer's NIC has refused it.
 	ErrOutcomeUnknown = engine.ErrOutcomeUnknown
 
-	// ErrRange means that an offset, a length or a setting is out of range. It is dmabuf.ErrRange.
-	ErrRange = dmabuf.ErrRange
+	// ErrRange means that an offset, a length or a setting is out of range. It is failure.ErrRange.
+	ErrRange = failure.ErrRange
 	// ErrLimit means that the call would exceed a limit, such as that of SetMaxPinned. It has no effect. It is
-	// dmabuf.ErrLimit.
-	ErrLimit = dmabuf.ErrLimit
-	// ErrInUse means that something still uses the memory. Nothing was freed. It is dmabuf.ErrInUse.
-	ErrInUse = dmabuf.ErrInUse
+	// failure.ErrLimit.
+	ErrLimit = failure.ErrLimit
+	// ErrInUse means that something still uses the memory. Nothing was freed. It is failure.ErrInUse.
+	ErrInUse = failure.ErrInUse
 )
 
 // OpError is the error of an operation. If the NIC has reported the error, errors.As finds an *[ibvfd.WCError] with

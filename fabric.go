@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/bridge"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/errs"
@@ -43,7 +43,7 @@ type Fabric struct {
 // returns an error that is ibdev.ErrNoDevice (package ibvfd/ibdev).
 func Open(names ...string) (*Fabric, error) {
 	if len(names) == 0 {
-		return nil, &dmabuf.Error{Op: "open a fabric", Detail: "no NIC is named", Remedy: "name one of /sys/class/infiniband", Err: unix.EINVAL}
+		return nil, &failure.Error{Op: "open a fabric", Detail: "no NIC is named", Remedy: "name one of /sys/class/infiniband", Err: unix.EINVAL}
 	}
 	set, err := rails.Open(names, maxConns)
 	return newFabric(set), err
@@ -88,7 +88,7 @@ func (f *Fabric) nic(name string) (*rails.NIC, error) {
 			return n, nil
 		}
 	}
-	return nil, &dmabuf.Error{Op: "use a NIC", Device: name, Detail: "the fabric has " + strings.Join(f.NICs(), ", "), Remedy: "name one of them in Config.NIC", Err: unix.ENODEV}
+	return nil, &failure.Error{Op: "use a NIC", Device: name, Detail: "the fabric has " + strings.Join(f.NICs(), ", "), Remedy: "name one of them in Config.NIC", Err: unix.ENODEV}
 }
 
 // Listen listens for connections on a TCP address ("host:port"; port 0 chooses one), or on an address of rdma_cm

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/internal/memnic"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -172,7 +172,7 @@ func TestFreeBesideOperations(t *testing.T) {
 			<-x.Released()
 		}
 		for err != nil {
-			if !errors.Is(err, dmabuf.ErrInUse) {
+			if !errors.Is(err, failure.ErrInUse) {
 				t.Fatal(err)
 			}
 			err = m.Free()
@@ -186,7 +186,7 @@ func TestFreeStagedOfTwoNICs(t *testing.T) {
 	f, _ := twoNICs(t, net, "x", "y")
 	b := must(f.Register(limited(t), newSource(64)))(t)
 	part := must(b.Slice(0, 8))(t)
-	if err := b.Free(); !errors.Is(err, dmabuf.ErrInUse) {
+	if err := b.Free(); !errors.Is(err, failure.ErrInUse) {
 		t.Errorf("Free beside a slice: %v", err)
 	}
 	must(part.ReadAt(make([]byte, 8), 0))(t)

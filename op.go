@@ -7,7 +7,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rails"
@@ -106,7 +106,7 @@ func (o *Op) flags(more bool) (f operation.Flags) {
 func (c *Conn) post(ctx context.Context, o *Op, more bool, tag any, sink operation.Sink) (rails.Ticket, error) {
 	kind, ok := o.Kind.engine()
 	if !ok {
-		return rails.Ticket{}, &dmabuf.Error{Op: o.Kind.String(), Detail: "no such operation", Remedy: "set Op.Kind", Err: unix.EINVAL}
+		return rails.Ticket{}, &failure.Error{Op: o.Kind.String(), Detail: "no such operation", Remedy: "set Op.Kind", Err: unix.EINVAL}
 	}
 	one := c.c.First
 	w, err := one.NewWork(kind, o.flags(more), tag, sink)
@@ -147,7 +147,7 @@ func (c *Conn) postSeveral(ctx context.Context, w *workqueue.Work, o *Op, tag an
 // fill gives a work of a rail the parts of an operation. only means that there is no other rail.
 func (c *Conn) fill(w *workqueue.Work, o *Op, r *rails.Rail, only bool) error {
 	refuse := func(detail string) error {
-		return &dmabuf.Error{Op: o.Kind.String(), Detail: detail, Err: unix.EINVAL}
+		return &failure.Error{Op: o.Kind.String(), Detail: detail, Err: unix.EINVAL}
 	}
 	atomic := false
 	switch o.Kind {
@@ -169,7 +169,7 @@ func (c *Conn) fill(w *workqueue.Work, o *Op, r *rails.Rail, only bool) error {
 	case !o.Notify && len(o.Note) > 0:
 		return refuse("Note without Notify")
 	case len(o.Inline) > maxInline:
-		return &dmabuf.Error{
+		return &failure.Error{
 			Op: o.Kind.String(), Detail: fmt.Sprintf("Inline of %d bytes", len(o.Inline)), Err: memory.ErrTooLong,
 			Remedy: fmt.Sprintf("it has %d at most: write from a Buffer", maxInline),
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/progress"
@@ -70,7 +70,7 @@ func (f *Fabric) NewQueue(depth int) *Queue {
 // Wait, and post the rest. Any other error is that of operation n, which was not posted.
 func (q *Queue) Post(c *Conn, ops []Op) (n int, err error) {
 	if c == nil {
-		return 0, &dmabuf.Error{Op: "post", Detail: "no connection", Err: unix.EINVAL}
+		return 0, &failure.Error{Op: "post", Detail: "no connection", Err: unix.EINVAL}
 	}
 	for n = range ops {
 		o := &ops[n]
@@ -115,7 +115,7 @@ func (q *Queue) take(c *Conn, o *Op) (*place, error) {
 	case q.closed:
 		return nil, errs.Closed("queue")
 	case c.fabric != q.fabric:
-		return nil, &dmabuf.Error{Op: "post", Detail: "the connection is of another fabric", Remedy: "make a queue of its fabric", Err: unix.EINVAL}
+		return nil, &failure.Error{Op: "post", Detail: "the connection is of another fabric", Remedy: "make a queue of its fabric", Err: unix.EINVAL}
 	case len(q.free) == 0:
 		return nil, &q.noRoom
 	}

@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/rails"
@@ -151,7 +151,7 @@ func (m Remote) View(l Layout) Remote {
 	case m.at.First == nil:
 		return Remote{err: errZeroRemote("make a view")}
 	case m.part():
-		return Remote{err: &dmabuf.Error{Op: "make a view", Detail: "of a range", Remedy: "make the view of the whole memory, with a layout that begins there", Err: unix.EINVAL}}
+		return Remote{err: &failure.Error{Op: "make a view", Detail: "of a range", Remedy: "make the view of the whole memory, with a layout that begins there", Err: unix.EINVAL}}
 	}
 	rb, err := m.at.First.View(l)
 	if err != nil {
@@ -199,7 +199,7 @@ func (m Remote) MarshalBinary() ([]byte, error) {
 	case m.at.First == nil:
 		return nil, errZeroRemote("encode remote memory")
 	case m.part():
-		return nil, &dmabuf.Error{Op: "encode remote memory", Detail: "a range", Remedy: "send the whole descriptor, and the range beside it", Err: unix.EINVAL}
+		return nil, &failure.Error{Op: "encode remote memory", Detail: "a range", Remedy: "send the whole descriptor, and the range beside it", Err: unix.EINVAL}
 	}
 	return rails.Encode(m.at.First, m.at.More)
 }
@@ -252,7 +252,7 @@ func (a Access) check(op string) error {
 	if a != 0 && a&^(ReadWrite|Atomic) == 0 {
 		return nil
 	}
-	return &dmabuf.Error{Op: op, Detail: a.String(), Remedy: "use ReadOnly, WriteOnly, ReadWrite, and Atomic with them", Err: unix.EINVAL}
+	return &failure.Error{Op: op, Detail: a.String(), Remedy: "use ReadOnly, WriteOnly, ReadWrite, and Atomic with them", Err: unix.EINVAL}
 }
 
 func (a Access) verbs() ibvfd.Access { return ibvfd.Access(a) }
@@ -261,17 +261,17 @@ func (a Access) verbs() ibvfd.Access { return ibvfd.Access(a) }
 func within(off, n, size int64) bool { return off >= 0 && n >= 0 && off <= size && n <= size-off }
 
 func errZeroSpan(op string) error {
-	return &dmabuf.Error{Op: op, Detail: "zero Span", Remedy: "name local memory: Buffer.All, Buffer.Range or View", Err: unix.EINVAL}
+	return &failure.Error{Op: op, Detail: "zero Span", Remedy: "name local memory: Buffer.All, Buffer.Range or View", Err: unix.EINVAL}
 }
 
 func errZeroRemote(op string) error {
-	return &dmabuf.Error{Op: op, Detail: "zero Remote", Remedy: "name memory of the peer's: Conn.Import returns it", Err: unix.EINVAL}
+	return &failure.Error{Op: op, Detail: "zero Remote", Remedy: "name memory of the peer's: Conn.Import returns it", Err: unix.EINVAL}
 }
 
 func noBuffer(op string) error {
-	return &dmabuf.Error{Op: op, Detail: "the buffer is nil", Remedy: "look at the error of the Alloc or Register that was to return it", Err: unix.EINVAL}
+	return &failure.Error{Op: op, Detail: "the buffer is nil", Remedy: "look at the error of the Alloc or Register that was to return it", Err: unix.EINVAL}
 }
 
 func errOtherFabric(op string) error {
-	return &dmabuf.Error{Op: op, Detail: "the local buffer is of another fabric", Remedy: "register its source with this one", Err: os.ErrInvalid}
+	return &failure.Error{Op: op, Detail: "the local buffer is of another fabric", Remedy: "register its source with this one", Err: os.ErrInvalid}
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"golang.org/x/sys/unix"
 )
 
@@ -129,7 +129,7 @@ func TestLimitTexts(t *testing.T) {
 	mine := w.host(w.b, 8)
 	w.ok(mine.Retain())
 	says(t, "freed", mine.Free(), ErrInUse, "buffer host (8 bytes)")
-	if !errors.Is(ErrRange, dmabuf.ErrRange) || !errors.Is(ErrLimit, dmabuf.ErrLimit) || !errors.Is(ErrInUse, dmabuf.ErrInUse) {
+	if !errors.Is(ErrRange, failure.ErrRange) || !errors.Is(ErrLimit, failure.ErrLimit) || !errors.Is(ErrInUse, failure.ErrInUse) {
 		t.Error("they are others than package dmabuf's")
 	}
 	if s := mine.String(); s != "buffer host (8 bytes), registered with nic-b" {

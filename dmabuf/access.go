@@ -2,7 +2,11 @@
 
 package dmabuf
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/gpurdma/gpurdma/failure"
+)
 
 // Access says what the CPU does, or is going to do, with a buffer.
 type Access int
@@ -36,11 +40,11 @@ func (a Access) flags(op, device string) (uint32, error) {
 	case ReadWrite:
 		return syncRead | syncWrite, nil
 	}
-	return 0, &Error{
+	return 0, &failure.Error{
 		Op: op, Device: device,
 		Detail: a.String(),
 		Remedy: "use Read, Write or ReadWrite",
-		Err:    ErrRange,
+		Err:    failure.ErrRange,
 	}
 }
 

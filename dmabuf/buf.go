@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/fd"
 	"github.com/gpurdma/gpurdma/internal/ioctl"
 )
@@ -71,7 +72,7 @@ func Import(raw int) (*Buf, error) {
 		return err
 	})
 	if err != nil {
-		var e *Error
+		var e *failure.Error
 		if errors.As(err, &e) {
 			e.Device = fmt.Sprintf("fd %d", raw) // the caller's number, not the duplicate's
 		}
@@ -82,8 +83,8 @@ func Import(raw int) (*Buf, error) {
 }
 
 // failed wraps an error about a raw descriptor.
-func failed(op string, raw int, err error) *Error {
-	e := &Error{Op: op, Device: fmt.Sprintf("fd %d", raw), Err: err}
+func failed(op string, raw int, err error) *failure.Error {
+	e := &failure.Error{Op: op, Device: fmt.Sprintf("fd %d", raw), Err: err}
 	var n unix.Errno
 	if errors.As(err, &n) {
 		e.Err = n
@@ -127,7 +128,7 @@ func proveMagic(raw int) error {
 		return failed("fstatfs", raw, err)
 	}
 	if int64(sfs.Type) != unix.DMA_BUF_MAGIC {
-		return &Error{
+		return &failure.Error{
 			Op:     "import",
 			Device: fmt.Sprintf("fd %d", raw),
 			Detail: "it is " + whatIs(raw, int64(sfs.Type)),
@@ -172,11 +173,11 @@ func (b *Buf) fail(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var e *Error
+	var e *failure.Error
 	if errors.As(err, &e) {
 		return err
 	}
-	return &Error{Op: op, Device: b.fd.String(), Err: err}
+	return &failure.Error{Op: op, Device: b.fd.String(), Err: err}
 }
 
 // Do calls fn with the descriptor, which belongs to the Buf and stays open
@@ -231,7 +232,7 @@ func (b *Buf) String() string {
 // include/uapi/linux/dma-buf.h.
 func (b *Buf) SetName(name string) error {
 	if len(name) >= nameLen || strings.ContainsRune(name, 0) {
-		return &Error{
+		return &failure.Error{
 			Op: "DMA_BUF_SET_NAME", Device: b.fd.String(),
 			Detail: fmt.Sprintf("name %q has %d bytes", name, len(name)),
 			Remedy: fmt.Sprintf("use at most %d bytes, none of them zero", nameLen-1),

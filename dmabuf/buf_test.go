@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/fd"
 	"github.com/gpurdma/gpurdma/internal/ioctl/ioctltest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
@@ -72,7 +73,7 @@ func TestNewRefusesOtherDescriptors(t *testing.T) {
 			if !errors.Is(err, ErrNotDMABuf) || !strings.Contains(err.Error(), words[name]) {
 				t.Errorf("%s of a %s: %v; want ErrNotDMABuf with %q", op, name, err, words[name])
 			}
-			var e *Error
+			var e *failure.Error
 			if !errors.As(err, &e) || e.Device != "fd "+strconv.Itoa(raw) || e.Remedy == "" {
 				t.Errorf("%s of a %s: device %q, remedy %q", op, name, e.Device, e.Remedy)
 			}
@@ -205,7 +206,7 @@ func TestMappingBrackets(t *testing.T) {
 	for _, c := range []struct {
 		n, off int64
 		want   error
-	}{{1, 100, ErrRange}, {1, -1, ErrRange}, {101, 0, ErrRange}, {6, 95, ErrRange}, {1, 1 << 62, ErrRange}, {0, 100, nil}} {
+	}{{1, 100, failure.ErrRange}, {1, -1, failure.ErrRange}, {101, 0, failure.ErrRange}, {6, 95, failure.ErrRange}, {1, 1 << 62, failure.ErrRange}, {0, 100, nil}} {
 		if _, err := m.WriteAt(make([]byte, c.n), c.off); !errors.Is(err, c.want) {
 			t.Errorf("WriteAt(%d bytes, %d): %v, want %v", c.n, c.off, err, c.want)
 		}
@@ -216,7 +217,7 @@ func TestMappingBrackets(t *testing.T) {
 	if n, err := m.ReadAt(nil, 100); n != 0 || err != nil {
 		t.Errorf("ReadAt nothing at the end: %d, %v", n, err)
 	}
-	if _, err := m.ReadAt(got, -1); !errors.Is(err, ErrRange) {
+	if _, err := m.ReadAt(got, -1); !errors.Is(err, failure.ErrRange) {
 		t.Errorf("ReadAt(-1): %v", err)
 	}
 	if err := errors.Join(m.Close(), m.Close()); err != nil {
@@ -322,10 +323,10 @@ func TestSyncFileErrors(t *testing.T) {
 	if err := b.ImportSyncFile(Read, nil); !errors.Is(err, unix.EBADF) {
 		t.Errorf("import of nothing: %v", err)
 	}
-	if err := b.ImportSyncFile(0, fence); !errors.Is(err, ErrRange) {
+	if err := b.ImportSyncFile(0, fence); !errors.Is(err, failure.ErrRange) {
 		t.Errorf("import as nothing: %v", err)
 	}
-	if err := b.Wait(t.Context(), 0); !errors.Is(err, ErrRange) {
+	if err := b.Wait(t.Context(), 0); !errors.Is(err, failure.ErrRange) {
 		t.Errorf("wait for nothing: %v", err)
 	}
 }
@@ -358,14 +359,14 @@ func TestReceiveRefusesOtherDescriptors(t *testing.T) {
 		t.Errorf("Receive: %q, %v, %v", msg[:n], bufs, err)
 	}
 	for _, max := range []int{-1, 254} {
-		if _, _, err := Receive(right, msg, max); !errors.Is(err, ErrRange) {
+		if _, _, err := Receive(right, msg, max); !errors.Is(err, failure.ErrRange) {
 			t.Errorf("Receive max %d: %v", max, err)
 		}
 	}
-	if err := Send(left, nil); !errors.Is(err, ErrRange) {
+	if err := Send(left, nil); !errors.Is(err, failure.ErrRange) {
 		t.Errorf("Send of no byte: %v", err)
 	}
-	if err := Send(left, msg, make([]*Buf, 254)...); !errors.Is(err, ErrRange) {
+	if err := Send(left, msg, make([]*Buf, 254)...); !errors.Is(err, failure.ErrRange) {
 		t.Errorf("Send of 254: %v", err)
 	}
 	closed := fakeBuf(t, 1)

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -123,8 +124,8 @@ func TestVMMapRefuses(t *testing.T) {
 	eachSource(t, func(t *testing.T, s source) {
 		b := s.buf(t, 1<<16)
 		for _, r := range [][2]int64{{0, 0}, {-1, 1}, {0, -1}, {0, b.Size() + 1}, {b.Size(), 1}, {1, b.Size()}, {1 << 62, 1 << 62}} {
-			if m, err := b.Map(r[0], r[1], Read); !errors.Is(err, ErrRange) {
-				t.Errorf("Map(%#x, %#x) = %v, %v; want ErrRange", r[0], r[1], m, err)
+			if m, err := b.Map(r[0], r[1], Read); !errors.Is(err, failure.ErrRange) {
+				t.Errorf("Map(%#x, %#x) = %v, %v; want failure.ErrRange", r[0], r[1], m, err)
 			}
 		}
 	})
@@ -209,8 +210,8 @@ func TestVMSendReceive(t *testing.T) {
 		if err := Send(left, []byte("three"), bufs[0], bufs[1], bufs[0]); err != nil {
 			t.Fatal(err)
 		}
-		if _, got, err := Receive(right, msg, 1); !errors.Is(err, ErrLimit) || got != nil {
-			t.Errorf("Receive of 3 with max 1: %d bufs, %v; want ErrLimit", len(got), err)
+		if _, got, err := Receive(right, msg, 1); !errors.Is(err, failure.ErrLimit) || got != nil {
+			t.Errorf("Receive of 3 with max 1: %d bufs, %v; want failure.ErrLimit", len(got), err)
 		}
 		if now, _ := live(t); now != fds {
 			t.Errorf("%d descriptors before the refused message, %d after", fds, now)

@@ -20,7 +20,7 @@
 //
 // # Errors
 //
-// Most errors are [*Error] values. errors.Is finds in them the errno
+// Most errors are [*failure.Error] values. errors.Is finds in them the errno
 // (unix.EINVAL), the errors of this package and those of io/fs.
 // errors.ErrUnsupported stands for ENOTTY, EOPNOTSUPP, ENOSYS and 524, the
 // kernel's internal ENOTSUPP.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/ioctl/ioctltest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -51,12 +52,12 @@ func TestMemfd(t *testing.T) {
 		t.Errorf("Do after Close: %v", err)
 	}
 	for _, size := range []int64{0, -1, 1, page + 1} {
-		if _, err := NewMemfd("test", size); !errors.Is(err, ErrRange) {
-			t.Errorf("NewMemfd(%d): %v, want ErrRange", size, err)
+		if _, err := NewMemfd("test", size); !errors.Is(err, failure.ErrRange) {
+			t.Errorf("NewMemfd(%d): %v, want failure.ErrRange", size, err)
 		}
 	}
-	if _, err := NewMemfd("test", 1<<55); !errors.Is(err, ErrLimit) {
-		t.Errorf("NewMemfd(32 PiB): %v, want ErrLimit", err)
+	if _, err := NewMemfd("test", 1<<55); !errors.Is(err, failure.ErrLimit) {
+		t.Errorf("NewMemfd(32 PiB): %v, want failure.ErrLimit", err)
 	}
 	if _, err := NewMemfd(string(make([]byte, 300)), page); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("NewMemfd with a bad name: %v", err)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -53,11 +54,11 @@ func TestVMUDMABufRefusals(t *testing.T) {
 		want   error
 		words  []string
 	}{
-		{"none", nil, ErrRange, []string{"no ranges"}},
-		{"size 0", []Range{{good, 0, 0}}, ErrRange, []string{"page size"}},
-		{"unaligned size", []Range{{good, 0, 1}}, ErrRange, []string{"page size"}},
-		{"unaligned offset", []Range{{good, 1, page}}, ErrRange, []string{"page size"}},
-		{"overflow", []Range{{good, page, -page &^ (-1 << 63)}}, ErrRange, []string{"overflow"}},
+		{"none", nil, failure.ErrRange, []string{"no ranges"}},
+		{"size 0", []Range{{good, 0, 0}}, failure.ErrRange, []string{"page size"}},
+		{"unaligned size", []Range{{good, 0, 1}}, failure.ErrRange, []string{"page size"}},
+		{"unaligned offset", []Range{{good, 1, page}}, failure.ErrRange, []string{"page size"}},
+		{"overflow", []Range{{good, page, -page &^ (-1 << 63)}}, failure.ErrRange, []string{"overflow"}},
 		{"past the end", []Range{{good, 4 * page, 5 * page}}, unix.EINVAL, []string{"the memfd's size"}},
 		{"may shrink", []Range{{unsealed, 0, page}}, unix.EINVAL, []string{"F_SEAL_SHRINK"}},
 		{"write-sealed", []Range{{writeSealed, 0, page}}, unix.EINVAL, []string{"F_SEAL_WRITE"}},
@@ -142,8 +143,8 @@ func TestVMHeap(t *testing.T) {
 	}
 	defer h.Close()
 	for _, size := range []int64{0, -1} {
-		if _, err := h.Alloc(size); !errors.Is(err, ErrRange) {
-			t.Errorf("Alloc(%d): %v, want ErrRange", size, err)
+		if _, err := h.Alloc(size); !errors.Is(err, failure.ErrRange) {
+			t.Errorf("Alloc(%d): %v, want failure.ErrRange", size, err)
 		}
 	}
 	b, err := h.Alloc(1)
@@ -155,13 +156,13 @@ func TestVMHeap(t *testing.T) {
 		t.Errorf("1 byte became %d", b.Size())
 	}
 	_, err = h.Alloc(1 << 50)
-	if !errors.Is(err, ErrLimit) {
-		t.Errorf("Alloc(1024 TiB): %v, want ErrLimit", err)
+	if !errors.Is(err, failure.ErrLimit) {
+		t.Errorf("Alloc(1024 TiB): %v, want failure.ErrLimit", err)
 	}
 	contains(t, err, "DMA_HEAP_IOCTL_ALLOC", "1024 TiB")
 	_, err = NewMemfd("huge", 1<<50)
-	if !errors.Is(err, ErrLimit) {
-		t.Errorf("NewMemfd(1024 TiB): %v, want ErrLimit", err)
+	if !errors.Is(err, failure.ErrLimit) {
+		t.Errorf("NewMemfd(1024 TiB): %v, want failure.ErrLimit", err)
 	}
 	_, err = OpenHeap("none")
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/fd"
 	"github.com/gpurdma/gpurdma/internal/ioctl"
 )
@@ -88,7 +89,7 @@ func (b *Buf) ImportSyncFile(a Access, f *SyncFile) error {
 		return err
 	}
 	if f == nil {
-		return &Error{Op: op, Device: b.fd.String(), Detail: "no sync file", Err: unix.EBADF}
+		return &failure.Error{Op: op, Device: b.fd.String(), Detail: "no sync file", Err: unix.EBADF}
 	}
 	return b.failFence(op, b.fd.Do(func(raw int) error {
 		return f.fd.Do(func(fence int) error { return importSyncFile(b.t, raw, flags, fence) })
@@ -97,7 +98,7 @@ func (b *Buf) ImportSyncFile(a Access, f *SyncFile) error {
 
 func (b *Buf) failFence(op string, err error) error {
 	if errors.Is(err, unix.ENOTTY) {
-		return &Error{Op: op, Device: b.fd.String(), Detail: "this kernel has no sync files for dma-bufs", Remedy: "use Linux 6.0 or newer, or Wait", Err: unix.ENOTTY}
+		return &failure.Error{Op: op, Device: b.fd.String(), Detail: "this kernel has no sync files for dma-bufs", Remedy: "use Linux 6.0 or newer, or Wait", Err: unix.ENOTTY}
 	}
 	return b.fail(op, err)
 }
@@ -120,7 +121,7 @@ func (f *SyncFile) Signaled() (bool, error) {
 	case err != nil:
 		return false, f.fail("SYNC_IOC_FILE_INFO", err)
 	case info.Status < 0:
-		return true, &Error{Op: "fence", Device: f.fd.String(), Detail: fmt.Sprintf("%d fences", info.NumFences), Err: unix.Errno(-info.Status)}
+		return true, &failure.Error{Op: "fence", Device: f.fd.String(), Detail: fmt.Sprintf("%d fences", info.NumFences), Err: unix.Errno(-info.Status)}
 	}
 	return info.Status > 0, nil
 }
@@ -129,7 +130,7 @@ func (f *SyncFile) fail(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &Error{Op: op, Device: f.fd.String(), Err: err}
+	return &failure.Error{Op: op, Device: f.fd.String(), Err: err}
 }
 
 // Do calls fn with the descriptor, which belongs to the SyncFile: fn must not

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/fd"
 	"github.com/gpurdma/gpurdma/internal/ioctl"
@@ -59,14 +60,14 @@ func OpenHeap(name string) (*Heap, error) {
 // Alloc allocates size bytes of zeroed memory as a read-write dma-buf, which
 // the caller closes. The heap rounds the size up to pages, and some heaps round
 // further: [Buf.Size] has the result. A size larger than the machine's memory
-// is refused with [ErrLimit]. The system heap allocates until the kernel runs
+// is refused with [failure.ErrLimit]. The system heap allocates until the kernel runs
 // the OOM killer, so that the caller compares a smaller size with MemAvailable,
 // as package gpualloc does. Source: DMA_HEAP_IOCTL_ALLOC in
 // include/uapi/linux/dma-heap.h.
 func (h *Heap) Alloc(size int64) (*Buf, error) {
 	const op = "DMA_HEAP_IOCTL_ALLOC"
 	if size <= 0 {
-		return nil, &Error{Op: op, Device: h.path, Detail: fmt.Sprintf("size %d", size), Remedy: "ask for at least one byte", Err: ErrRange}
+		return nil, &failure.Error{Op: op, Device: h.path, Detail: fmt.Sprintf("size %d", size), Remedy: "ask for at least one byte", Err: failure.ErrRange}
 	}
 	if err := refuseImpossible(op, h.path, size, false); err != nil {
 		return nil, err
@@ -77,7 +78,7 @@ func (h *Heap) Alloc(size int64) (*Buf, error) {
 		return err
 	})
 	if err != nil {
-		e := &Error{Op: op, Device: h.path, Detail: bytesize.Format(size), Err: err}
+		e := &failure.Error{Op: op, Device: h.path, Detail: bytesize.Format(size), Err: err}
 		switch {
 		case errors.Is(err, unix.ENOMEM):
 			e.Remedy = "ask for less memory"

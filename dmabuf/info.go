@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // Info is what the kernel says about a dma-buf descriptor in fdinfo. Source:
@@ -33,11 +35,11 @@ func (b *Buf) Info() (Info, error) {
 		path := fmt.Sprintf("/proc/self/fdinfo/%d", raw)
 		data, err := os.ReadFile(path)
 		if err != nil {
-			return &Error{Op: "read", Device: path, Err: rootErrno(err)}
+			return &failure.Error{Op: "read", Device: path, Err: rootErrno(err)}
 		}
 		var ok bool
 		if info, ok = parseFDInfo(string(data)); !ok {
-			return &Error{Op: "read", Device: path, Detail: "no dma-buf fields in it", Err: ErrNotDMABuf}
+			return &failure.Error{Op: "read", Device: path, Detail: "no dma-buf fields in it", Err: ErrNotDMABuf}
 		}
 		if info.Inode == 0 {
 			info.Inode = b.inode // kernels before 5.14 print none

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // Usage is one dma-buf and the processes that hold it.
@@ -59,10 +61,10 @@ func Inventory(proc string, pid int) (usage []Usage, unreadable []error, err err
 	pids := []int{pid}
 	if pid == 0 {
 		if pids, err = processes(proc); err != nil {
-			return nil, nil, &Error{Op: "list processes", Device: proc, Err: rootErrno(err)}
+			return nil, nil, &failure.Error{Op: "list processes", Device: proc, Err: rootErrno(err)}
 		}
 	} else if _, err := os.Stat(filepath.Join(proc, strconv.Itoa(pid))); err != nil {
-		return nil, nil, &Error{Op: "inspect", Device: fmt.Sprintf("process %d", pid), Detail: "no such process", Remedy: "name one that runs, in this PID namespace", Err: rootErrno(err)}
+		return nil, nil, &failure.Error{Op: "inspect", Device: fmt.Sprintf("process %d", pid), Detail: "no such process", Remedy: "name one that runs, in this PID namespace", Err: rootErrno(err)}
 	}
 	inv := inventory{bufs: map[uint64]*Usage{}}
 	for _, p := range pids {
@@ -123,7 +125,7 @@ func (t *trouble) add(what string, err error) {
 }
 
 func (t *trouble) error(dir string) error {
-	e := &Error{Op: "inspect", Device: dir, Detail: "cannot read " + strings.Join(t.what, " and "), Err: rootErrno(t.first)}
+	e := &failure.Error{Op: "inspect", Device: dir, Detail: "cannot read " + strings.Join(t.what, " and "), Err: rootErrno(t.first)}
 	if errors.Is(t.first, fs.ErrPermission) {
 		e.Remedy = "run as root, or with CAP_SYS_PTRACE, to see other users' processes"
 	}

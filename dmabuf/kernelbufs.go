@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // KernelBuf is a dma-buf in the kernel's own list, which also has dma-bufs that
@@ -31,7 +33,7 @@ func KernelBufs(debugfs string) ([]KernelBuf, error) {
 	path := filepath.Join(debugfs, "dma_buf/bufinfo")
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, &Error{Op: "read", Device: path, Remedy: "run as root, with debugfs mounted and CONFIG_DEBUG_FS", Err: rootErrno(err)}
+		return nil, &failure.Error{Op: "read", Device: path, Remedy: "run as root, with debugfs mounted and CONFIG_DEBUG_FS", Err: rootErrno(err)}
 	}
 	return parseBufInfo(string(text)), nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/guarded"
 )
 
@@ -33,7 +34,7 @@ type Mapping struct {
 // as CUDA's has none, Map returns ENODEV, ENOTTY or EINVAL, by exporter. The
 // caller closes the Mapping.
 //
-// Errors: [ErrRange] when off and length do not fit the buffer, EACCES when
+// Errors: [failure.ErrRange] when off and length do not fit the buffer, EACCES when
 // the descriptor was exported read-only and prot has Write.
 func (b *Buf) Map(off, length int64, prot Access) (*Mapping, error) {
 	device := b.fd.String()
@@ -41,11 +42,11 @@ func (b *Buf) Map(off, length int64, prot Access) (*Mapping, error) {
 		return nil, err
 	}
 	if off < 0 || length <= 0 || off > b.size || length > b.size-off {
-		return nil, &Error{
+		return nil, &failure.Error{
 			Op: "mmap", Device: device,
 			Detail: fmt.Sprintf("offset %#x, length %#x of a buffer of %#x bytes", off, length, b.size),
 			Remedy: "map at least one byte, inside the buffer",
-			Err:    ErrRange,
+			Err:    failure.ErrRange,
 		}
 	}
 	pageProt := unix.PROT_READ
@@ -73,7 +74,7 @@ func (b *Buf) Map(off, length int64, prot Access) (*Mapping, error) {
 }
 
 func mapError(device string, off, length int64, prot Access, err error) error {
-	e := &Error{
+	e := &failure.Error{
 		Op: "mmap", Device: device,
 		Detail: fmt.Sprintf("offset %#x, length %#x, %v", off, length, prot),
 		Err:    err,
@@ -134,7 +135,7 @@ func (m *Mapping) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // WriteAt copies p into the mapping from off on, between a BeginAccess and an
-// EndAccess. If p does not fit, it returns [ErrRange] and writes nothing; for a
+// EndAccess. If p does not fit, it returns [failure.ErrRange] and writes nothing; for a
 // Mapping without Write it returns EACCES.
 func (m *Mapping) WriteAt(p []byte, off int64) (int, error) {
 	m.mu.RLock()
@@ -143,7 +144,7 @@ func (m *Mapping) WriteAt(p []byte, off int64) (int, error) {
 		return 0, os.ErrClosed
 	}
 	if m.prot&Write == 0 {
-		return 0, &Error{
+		return 0, &failure.Error{
 			Op: "write", Device: m.buf.fd.String(),
 			Detail: "the mapping is for reading only",
 			Remedy: "map with Write or ReadWrite",
@@ -160,10 +161,10 @@ func (m *Mapping) WriteAt(p []byte, off int64) (int, error) {
 }
 
 func (m *Mapping) rangeError(op string, p []byte, off int64) error {
-	return &Error{
+	return &failure.Error{
 		Op: op, Device: m.buf.fd.String(),
 		Detail: fmt.Sprintf("offset %#x, length %#x of a mapping of %#x bytes", off, len(p), len(m.window)),
-		Err:    ErrRange,
+		Err:    failure.ErrRange,
 	}
 }
 
@@ -177,7 +178,7 @@ func (m *Mapping) copy(a Access, dst, src []byte) error {
 	}
 	err := guarded.Copy(dst, src)
 	if err != nil {
-		err = &Error{
+		err = &failure.Error{
 			Op: a.String(), Device: m.buf.fd.String(),
 			Detail: fmt.Sprintf("page fault in a copy of %d bytes", len(dst)),
 			Remedy: "the memory behind the mapping is gone: was the device removed?",

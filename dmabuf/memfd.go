@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/fd"
 )
@@ -33,11 +34,11 @@ type Memfd struct {
 func NewMemfd(name string, size int64) (*Memfd, error) {
 	device := "memfd:" + name
 	if size <= 0 || size%int64(os.Getpagesize()) != 0 || size > math.MaxInt {
-		return nil, &Error{
+		return nil, &failure.Error{
 			Op: "memfd_create", Device: device,
 			Detail: fmt.Sprintf("size %d", size),
 			Remedy: fmt.Sprintf("use a positive multiple of the page size, %d", os.Getpagesize()),
-			Err:    ErrRange,
+			Err:    failure.ErrRange,
 		}
 	}
 	if err := refuseImpossible("memfd_create", device, size, true); err != nil {
@@ -45,7 +46,7 @@ func NewMemfd(name string, size int64) (*Memfd, error) {
 	}
 	raw, err := memfdCreate(name)
 	if err != nil {
-		return nil, &Error{Op: "memfd_create", Device: device, Err: err}
+		return nil, &failure.Error{Op: "memfd_create", Device: device, Err: err}
 	}
 	f := fd.NewCloexec(raw)
 	m := &Memfd{fd: f, size: size}
@@ -72,19 +73,19 @@ func memfdCreate(name string) (int, error) {
 // and udmabuf is not one that does.
 func fill(raw int, device string, size int64) error {
 	if err := retry(func() error { return unix.Ftruncate(raw, size) }); err != nil {
-		return &Error{Op: "ftruncate", Device: device, Detail: bytesize.Format(size), Err: err}
+		return &failure.Error{Op: "ftruncate", Device: device, Detail: bytesize.Format(size), Err: err}
 	}
 	if _, err := unix.FcntlInt(uintptr(raw), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK); err != nil {
-		return &Error{Op: "F_ADD_SEALS", Device: device, Detail: "F_SEAL_SHRINK", Err: err}
+		return &failure.Error{Op: "F_ADD_SEALS", Device: device, Detail: "F_SEAL_SHRINK", Err: err}
 	}
 	pages, unmap, err := mapShared(raw, int(size))
 	if err != nil {
-		return &Error{Op: "mmap", Device: device, Detail: bytesize.Format(size), Err: err}
+		return &failure.Error{Op: "mmap", Device: device, Detail: bytesize.Format(size), Err: err}
 	}
 	defer unmap()
 	// Without CONFIG_TRANSPARENT_HUGEPAGE this is EINVAL, and not needed.
 	if err := unix.Madvise(pages, unix.MADV_NOHUGEPAGE); err != nil && !errors.Is(err, unix.EINVAL) {
-		return &Error{Op: "madvise(MADV_NOHUGEPAGE)", Device: device, Err: err}
+		return &failure.Error{Op: "madvise(MADV_NOHUGEPAGE)", Device: device, Err: err}
 	}
 	err = retry(func() error { return unix.Madvise(pages, unix.MADV_POPULATE_WRITE) })
 	switch {
@@ -96,7 +97,7 @@ func fill(raw int, device string, size int64) error {
 		}
 		return nil
 	}
-	return &Error{
+	return &failure.Error{
 		Op: "madvise(MADV_POPULATE_WRITE)", Device: device,
 		Detail: bytesize.Format(size), Remedy: "ask for less memory, or raise the cgroup's memory.max", Err: err,
 	}

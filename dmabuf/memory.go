@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 )
 
@@ -35,10 +36,10 @@ func refuseImpossible(op, device string, size int64, swap bool) error {
 	if uint64(size)/uint64(info.Unit) <= uint64(total) {
 		return nil
 	}
-	return &Error{
+	return &failure.Error{
 		Op: op, Device: device,
 		Detail: fmt.Sprintf("%s, where the machine has %s of %s", bytesize.Format(size), bytesize.Format(int64(total)*int64(info.Unit)), what),
 		Remedy: "ask for less memory",
-		Err:    ErrLimit,
+		Err:    failure.ErrLimit,
 	}
 }

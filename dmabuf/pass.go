@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // maxPassed is SCM_MAX_FD of include/net/scm.h: the most descriptors of one
@@ -20,22 +22,22 @@ const maxPassed = 253
 // descriptors. The bufs stay the caller's.
 func Send(conn *net.UnixConn, msg []byte, bufs ...*Buf) error {
 	if len(msg) == 0 || len(bufs) > maxPassed {
-		return &Error{
+		return &failure.Error{
 			Op: "sendmsg(SCM_RIGHTS)", Device: connName(conn),
 			Detail: fmt.Sprintf("%d bytes, %d dma-bufs", len(msg), len(bufs)),
 			Remedy: fmt.Sprintf("send at least one byte and at most %d dma-bufs", maxPassed),
-			Err:    ErrRange,
+			Err:    failure.ErrRange,
 		}
 	}
 	return withRaw(bufs, nil, func(raw []int) error {
 		n, _, err := conn.WriteMsgUnix(msg, unix.UnixRights(raw...), nil)
 		if err != nil {
-			return &Error{Op: "sendmsg(SCM_RIGHTS)", Device: connName(conn), Detail: fmt.Sprintf("%d dma-bufs", len(bufs)), Err: err}
+			return &failure.Error{Op: "sendmsg(SCM_RIGHTS)", Device: connName(conn), Detail: fmt.Sprintf("%d dma-bufs", len(bufs)), Err: err}
 		}
 		// A stream may take less; the descriptors have gone with the first byte.
 		for msg := msg[n:]; len(msg) > 0; msg = msg[n:] {
 			if n, err = conn.Write(msg); err != nil {
-				return &Error{Op: "write", Device: connName(conn), Err: err}
+				return &failure.Error{Op: "write", Device: connName(conn), Err: err}
 			}
 		}
 		return nil
@@ -58,20 +60,20 @@ func withRaw(bufs []*Buf, raw []int, fn func(raw []int) error) error {
 
 // Receive reads one message into msg and takes the dma-bufs that came with it,
 // at most max. If it fails, every descriptor that arrived has been closed: one
-// that is no dma-buf ([ErrNotDMABuf]), or more than max ([ErrLimit]).
+// that is no dma-buf ([ErrNotDMABuf]), or more than max ([failure.ErrLimit]).
 func Receive(conn *net.UnixConn, msg []byte, max int) (n int, bufs []*Buf, err error) {
 	const op = "recvmsg(SCM_RIGHTS)"
 	if max < 0 || max > maxPassed {
-		return 0, nil, &Error{Op: op, Device: connName(conn), Detail: fmt.Sprintf("max %d", max), Remedy: fmt.Sprintf("use 0 to %d", maxPassed), Err: ErrRange}
+		return 0, nil, &failure.Error{Op: op, Device: connName(conn), Detail: fmt.Sprintf("max %d", max), Remedy: fmt.Sprintf("use 0 to %d", maxPassed), Err: failure.ErrRange}
 	}
 	control := make([]byte, unix.CmsgSpace(4*max))
 	n, controlLen, flags, _, err := conn.ReadMsgUnix(msg, control)
 	if err != nil {
-		return n, nil, &Error{Op: op, Device: connName(conn), Err: err}
+		return n, nil, &failure.Error{Op: op, Device: connName(conn), Err: err}
 	}
 	raw, err := rights(control[:controlLen])
 	if err == nil && (flags&unix.MSG_CTRUNC != 0 || len(raw) > max) {
-		err = &Error{Op: op, Device: connName(conn), Detail: fmt.Sprintf("more descriptors than max %d", max), Err: ErrLimit}
+		err = &failure.Error{Op: op, Device: connName(conn), Detail: fmt.Sprintf("more descriptors than max %d", max), Err: failure.ErrLimit}
 	}
 	for i, r := range raw {
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/devnode"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
@@ -87,7 +88,7 @@ func CreateUDMABuf(ranges []Range, opt ...UDMABufOption) (*Buf, error) {
 func checkRanges(device string, ranges []Range) (total int64, err error) {
 	page := int64(os.Getpagesize())
 	refuse := func(detail, remedy string) error {
-		return &Error{Op: "UDMABUF_CREATE", Device: device, Detail: detail, Remedy: remedy, Err: ErrRange}
+		return &failure.Error{Op: "UDMABUF_CREATE", Device: device, Detail: detail, Remedy: remedy, Err: failure.ErrRange}
 	}
 	if len(ranges) == 0 {
 		return 0, refuse("no ranges", "give at least one")
@@ -109,7 +110,7 @@ func checkRanges(device string, ranges []Range) (total int64, err error) {
 
 // explain finds out which of udmabuf's many EINVALs this one is.
 func (c udmabufConfig) explain(op string, ranges []Range, total int64, err error) error {
-	e := &Error{
+	e := &failure.Error{
 		Op: op, Device: c.device,
 		Detail: fmt.Sprintf("%d ranges, %s", len(ranges), bytesize.Format(total)),
 		Err:    err,
@@ -180,14 +181,14 @@ func UDMABufLimits(sys string) (entries int, bytes int64, err error) {
 		return 0, 0, err
 	}
 	if list < 0 || mb < 0 || mb > math.MaxInt64>>20 {
-		return 0, 0, fmt.Errorf("%s: %w", strconv.Quote(strings.Join([]string{dir, fmt.Sprint(list), fmt.Sprint(mb)}, " ")), ErrRange)
+		return 0, 0, fmt.Errorf("%s: %w", strconv.Quote(strings.Join([]string{dir, fmt.Sprint(list), fmt.Sprint(mb)}, " ")), failure.ErrRange)
 	}
 	return int(min(list, math.MaxInt)), mb << 20, nil
 }
 
 // openError explains a device node that could not be opened.
 func openError(path string, err error, missing string) error {
-	e := &Error{Op: "open", Device: path, Err: err}
+	e := &failure.Error{Op: "open", Device: path, Err: err}
 	var n unix.Errno
 	if errors.As(err, &n) {
 		e.Err = n

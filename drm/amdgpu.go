@@ -7,7 +7,7 @@ import (
 	"math"
 	"os"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // Amdgpu has amdgpu's own ioctls on a Device, which it does not close.
@@ -123,7 +123,7 @@ func (g Amdgpu) Create(size int64, domains AmdgpuDomain, flags AmdgpuFlag) (GEM,
 	const op = "DRM_IOCTL_AMDGPU_GEM_CREATE"
 	page := int64(os.Getpagesize())
 	if size > math.MaxInt64-page {
-		return GEM{}, g.dev.fail(op, fmt.Sprintf("size %d", size), dmabuf.ErrRange)
+		return GEM{}, g.dev.fail(op, fmt.Sprintf("size %d", size), failure.ErrRange)
 	}
 	size = (size + page - 1) / page * page // the driver rounds, and does not say
 	in := abiAmdgpuCreateIn{BOSize: uint64(size), Alignment: uint64(page), Domains: uint64(domains), DomainFlags: uint64(flags)}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/devnode"
 	"github.com/gpurdma/gpurdma/internal/fd"
 	"github.com/gpurdma/gpurdma/internal/ioctl"
@@ -37,7 +37,7 @@ func Open(path string) (*Device, error) { return open(path, kernel) }
 func open(path string, t ioctl.Transport) (*Device, error) {
 	f, err := fd.Open(path, unix.O_RDWR)
 	if err != nil {
-		e := &dmabuf.Error{Op: "open", Device: path, Err: err}
+		e := &failure.Error{Op: "open", Device: path, Err: err}
 		var n unix.Errno
 		if errors.As(err, &n) {
 			e.Err = n
@@ -62,7 +62,7 @@ func (d *Device) fail(op, detail string, err error) error {
 	if err == nil {
 		return nil
 	}
-	e := &dmabuf.Error{Op: op, Device: d.path, Detail: detail, Err: err}
+	e := &failure.Error{Op: op, Device: d.path, Detail: detail, Err: err}
 	switch {
 	case errors.Is(err, unix.ENOTTY):
 		e.Remedy = "this is no DRM node, or its driver does not know the call"

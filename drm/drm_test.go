@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/ioctl/ioctltest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -277,7 +278,7 @@ func TestDumbTooSmall(t *testing.T) {
 		t.Error(err)
 	}
 	for _, size := range []int64{0, -1, MaxDumb() + 1} {
-		if _, err := d.CreateDumbSize(size); !errors.Is(err, dmabuf.ErrRange) {
+		if _, err := d.CreateDumbSize(size); !errors.Is(err, failure.ErrRange) {
 			t.Errorf("CreateDumbSize(%d): %v", size, err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -208,10 +209,10 @@ func TestVMRefusals(t *testing.T) {
 			"export nothing":        {primeErr, unix.ENOENT, "handle 4711"},
 			"map nothing":           {mapErr, unix.ENOENT, "handle 4711"},
 			"no pixels":             {zeroErr, unix.EINVAL, "0 x 0 pixels"},
-			"over 32 bits":          {bigErr, dmabuf.ErrRange, "use 1 to"},
+			"over 32 bits":          {bigErr, failure.ErrRange, "use 1 to"},
 			"overflow":              {hugeErr, unix.EINVAL, "CREATE_DUMB"},
 			"mmap nowhere":          {mmapErr, unix.EINVAL, "mmap"},
-			"mmap negative":         {rangeErr, dmabuf.ErrRange, "mmap"},
+			"mmap negative":         {rangeErr, failure.ErrRange, "mmap"},
 			"close nothing":         {d.GEMClose(4711), unix.EINVAL, "handle 4711"},
 			"destroy nothing":       {d.DestroyDumb(4711), unix.EINVAL, "handle 4711"},
 		} {

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // Dumb is a dumb buffer: memory that a driver with a display can make, and that
@@ -44,21 +44,21 @@ func (d *Device) CreateDumb(width, height, bpp uint32) (Dumb, error) {
 }
 
 // CreateDumbSize makes a dumb buffer of at least size bytes, with rows of one
-// page and 32-bit pixels, which every driver accepts. Errors: dmabuf.ErrRange
+// page and 32-bit pixels, which every driver accepts. Errors: failure.ErrRange
 // for a size that is not 1 to MaxDumb, and those of CreateDumb.
 func (d *Device) CreateDumbSize(size int64) (Dumb, error) {
 	page := int64(os.Getpagesize())
 	if size <= 0 || size > MaxDumb() {
-		return Dumb{}, &dmabuf.Error{
+		return Dumb{}, &failure.Error{
 			Op: "create dumb buffer", Device: d.path,
 			Detail: fmt.Sprintf("size %d", size),
 			Remedy: fmt.Sprintf("use 1 to %d bytes", MaxDumb()),
-			Err:    dmabuf.ErrRange,
+			Err:    failure.ErrRange,
 		}
 	}
 	dumb, err := d.CreateDumb(uint32(page/4), uint32((size+page-1)/page), 32)
 	if err == nil && dumb.Size < size {
-		err = errors.Join(&dmabuf.Error{
+		err = errors.Join(&failure.Error{
 			Op: "DRM_IOCTL_MODE_CREATE_DUMB", Device: d.path,
 			Detail: fmt.Sprintf("asked for %d bytes, the driver answers %d", size, dumb.Size), Err: unix.EPROTO,
 		}, d.DestroyDumb(dumb.Handle))

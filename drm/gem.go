@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // GEM is a buffer of a driver: a handle of the Device that made it, dropped by
@@ -49,7 +49,7 @@ func (d *Device) speaks(driver string) error {
 		return err
 	}
 	if v.Name != driver {
-		return &dmabuf.Error{
+		return &failure.Error{
 			Op: driver + "'s ioctls", Device: d.path, Detail: "the driver is " + v.Name,
 			Remedy: "open a node of a GPU that " + driver + " drives", Err: unix.ENOTTY,
 		}
@@ -61,7 +61,7 @@ func (d *Device) speaks(driver string) error {
 // and fails. where returns the place in words, for the error.
 func (d *Device) create(op string, size int64, where func() string, fn func(fd int) (GEM, error)) (GEM, error) {
 	if size <= 0 {
-		return GEM{}, d.fail(op, fmt.Sprintf("size %d", size), dmabuf.ErrRange)
+		return GEM{}, d.fail(op, fmt.Sprintf("size %d", size), failure.ErrRange)
 	}
 	var g GEM
 	err := d.fd.Do(func(raw int) (err error) {

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // The driver refuses the calls that the real drivers refuse, with their errno; nothing
@@ -34,8 +34,8 @@ func TestVMGPURefusals(t *testing.T) {
 			{"offset of an unknown handle", unix.ENOENT, offset(4711)},
 			{"export of an unknown handle", unix.ENOENT, func() error { _, err := g.dev.PrimeHandleToFD(4711, ReadWrite); return err }},
 			{"close of an unknown handle", unix.EINVAL, func() error { return g.dev.GEMClose(4711) }},
-			{"no bytes in VRAM", dmabuf.ErrRange, func() error { _, err := g.vram(0); return err }},
-			{"no bytes in system memory", dmabuf.ErrRange, func() error { _, err := g.system(-1); return err }},
+			{"no bytes in VRAM", failure.ErrRange, func() error { _, err := g.vram(0); return err }},
+			{"no bytes in system memory", failure.ErrRange, func() error { _, err := g.system(-1); return err }},
 		}
 		switch g.Personality {
 		case "amdgpu":
@@ -51,7 +51,7 @@ func TestVMGPURefusals(t *testing.T) {
 				{"unknown flag", unix.EINVAL, create(mib, AmdgpuVRAM, 1<<40)},
 				{"encrypted without TMZ", unix.EINVAL, create(mib, AmdgpuVRAM, 1<<10)},
 				{"more than the GTT", unix.ENOMEM, create(1<<50, AmdgpuGTT, 0)},
-				{"overflow", dmabuf.ErrRange, create(1<<63-1, AmdgpuGTT, 0)},
+				{"overflow", failure.ErrRange, create(1<<63-1, AmdgpuGTT, 0)},
 				{"mapping without CPU access", unix.EPERM, func() error {
 					b, err := a.Create(mib, AmdgpuVRAM, AmdgpuNoCPUAccess)
 					if err != nil {

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/ioctl/ioctltest"
 )
 
@@ -278,7 +278,7 @@ func TestAmdgpuRounds(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for _, size := range []int64{0, -1, math.MaxInt64} {
-		if _, err := g.Create(size, AmdgpuVRAM, 0); !errors.Is(err, dmabuf.ErrRange) {
+		if _, err := g.Create(size, AmdgpuVRAM, 0); !errors.Is(err, failure.ErrRange) {
 			t.Errorf("%d bytes: %v", size, err)
 		}
 	}
@@ -354,12 +354,12 @@ func TestVirtgpuRefusals(t *testing.T) {
 		}
 	}
 	for _, length := range []int{0, -1, maxQuery + 1} {
-		if _, err := g.Caps(1, 1, length); !errors.Is(err, dmabuf.ErrRange) {
+		if _, err := g.Caps(1, 1, length); !errors.Is(err, failure.ErrRange) {
 			t.Errorf("%d bytes of capabilities: %v", length, err)
 		}
 	}
 	for _, size := range []int64{0, -1, math.MaxInt64} {
-		if _, err := g.Create(size, VirtgpuGuest, 0, 0); !errors.Is(err, dmabuf.ErrRange) {
+		if _, err := g.Create(size, VirtgpuGuest, 0, 0); !errors.Is(err, failure.ErrRange) {
 			t.Errorf("%d bytes: %v", size, err)
 		}
 	}

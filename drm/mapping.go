@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/guarded"
 )
 
@@ -35,7 +35,7 @@ type Mapping struct {
 func (d *Device) Mmap(offset uint64, length int64) (*Mapping, error) {
 	detail := fmt.Sprintf("offset %#x, length %d", offset, length)
 	if length <= 0 || length > math.MaxInt || offset > math.MaxInt64 {
-		return nil, d.fail("mmap", detail, dmabuf.ErrRange)
+		return nil, d.fail("mmap", detail, failure.ErrRange)
 	}
 	m := &Mapping{path: d.path}
 	err := d.fd.Do(func(raw int) (err error) {
@@ -66,7 +66,7 @@ func (m *Mapping) ReadAt(p []byte, off int64) (int, error) {
 	case m.data == nil:
 		return 0, os.ErrClosed
 	case off < 0:
-		return 0, m.fail("read", p, off, dmabuf.ErrRange)
+		return 0, m.fail("read", p, off, failure.ErrRange)
 	case off >= int64(len(m.data)):
 		if len(p) == 0 {
 			return 0, nil
@@ -84,7 +84,7 @@ func (m *Mapping) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // WriteAt copies p into the mapping. If p does not fit, it returns
-// dmabuf.ErrRange and writes nothing. EFAULT means that the device was removed.
+// failure.ErrRange and writes nothing. EFAULT means that the device was removed.
 func (m *Mapping) WriteAt(p []byte, off int64) (int, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -92,7 +92,7 @@ func (m *Mapping) WriteAt(p []byte, off int64) (int, error) {
 		return 0, os.ErrClosed
 	}
 	if off < 0 || off > int64(len(m.data)) || len(p) > len(m.data)-int(off) {
-		return 0, m.fail("write", p, off, dmabuf.ErrRange)
+		return 0, m.fail("write", p, off, failure.ErrRange)
 	}
 	if err := guarded.Copy(m.data[off:], p); err != nil {
 		return 0, m.fail("write", p, off, err)
@@ -101,7 +101,7 @@ func (m *Mapping) WriteAt(p []byte, off int64) (int, error) {
 }
 
 func (m *Mapping) fail(op string, p []byte, off int64, err error) error {
-	e := &dmabuf.Error{
+	e := &failure.Error{
 		Op: op, Device: m.path, Err: err,
 		Detail: fmt.Sprintf("offset %#x, length %#x of a mapping of %#x bytes", off, len(p), len(m.data)),
 	}

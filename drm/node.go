@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/softgpu"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
@@ -75,7 +75,7 @@ func Nodes(sys, dev string) ([]Node, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, &dmabuf.Error{Op: "list DRM nodes", Device: s.Path("class/drm"), Err: err}
+		return nil, &failure.Error{Op: "list DRM nodes", Device: s.Path("class/drm"), Err: err}
 	}
 	var out []Node
 	for _, name := range names {
@@ -88,7 +88,7 @@ func Nodes(sys, dev string) ([]Node, error) {
 		case errors.Is(err, fs.ErrNotExist):
 			continue // unplugged while we looked
 		case err != nil:
-			return nil, &dmabuf.Error{Op: "read DRM node", Device: s.Path("class/drm", name), Err: err}
+			return nil, &failure.Error{Op: "read DRM node", Device: s.Path("class/drm", name), Err: err}
 		}
 		out = append(out, n)
 	}

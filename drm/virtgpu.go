@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // Virtgpu has virtio-gpu's own ioctls on a Device, which it does not close.
@@ -70,7 +70,7 @@ func (g Virtgpu) Create(size int64, mem VirtgpuMem, flags uint32, id uint64) (GE
 	const op = "DRM_IOCTL_VIRTGPU_RESOURCE_CREATE_BLOB"
 	page := int64(os.Getpagesize())
 	if size > math.MaxInt64-page {
-		return GEM{}, g.dev.fail(op, fmt.Sprintf("size %d", size), dmabuf.ErrRange)
+		return GEM{}, g.dev.fail(op, fmt.Sprintf("size %d", size), failure.ErrRange)
 	}
 	size = (size + page - 1) / page * page // the driver wants pages
 	arg := abiVirtgpuBlob{BlobMem: uint32(mem), BlobFlags: flags, Size: uint64(size), BlobID: id}
@@ -79,8 +79,8 @@ func (g Virtgpu) Create(size int64, mem VirtgpuMem, flags uint32, id uint64) (GE
 		handle, err := virtgpuBlob(g.dev.t, raw, arg)
 		return GEM{Handle: handle, Size: size}, err
 	})
-	var e *dmabuf.Error
-	if errors.Is(err, unix.EINVAL) && !errors.Is(err, dmabuf.ErrRange) && errors.As(err, &e) {
+	var e *failure.Error
+	if errors.Is(err, unix.EINVAL) && !errors.Is(err, failure.ErrRange) && errors.As(err, &e) {
 		if n, ask := g.Param(VirtgpuBlob); ask == nil && n == 0 {
 			e.Remedy = "the hypervisor offers no blobs: QEMU's virtio-gpu has them with blob=on"
 		}
@@ -92,10 +92,10 @@ func (g Virtgpu) Create(size int64, mem VirtgpuMem, flags uint32, id uint64) (GE
 // bytes of it.
 //
 // Errors: EINVAL for a set that the hypervisor does not have; ENOSYS if it has
-// no sets; dmabuf.ErrRange for a length that is not positive or too large.
+// no sets; failure.ErrRange for a length that is not positive or too large.
 func (g Virtgpu) Caps(set, version uint32, length int) ([]byte, error) {
 	if length <= 0 || length > maxQuery {
-		return nil, g.dev.fail("DRM_IOCTL_VIRTGPU_GET_CAPS", fmt.Sprintf("%d bytes", length), dmabuf.ErrRange)
+		return nil, g.dev.fail("DRM_IOCTL_VIRTGPU_GET_CAPS", fmt.Sprintf("%d bytes", length), failure.ErrRange)
 	}
 	data := make([]byte, length)
 	err := g.dev.fd.Do(func(raw int) error { return virtgpuGetCaps(g.dev.t, raw, set, version, data) })

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/internal/memnic"
 	"github.com/gpurdma/gpurdma/pciaddr"
@@ -72,7 +72,7 @@ func checkSpec(spec string) error {
 	case errors.Is(err, gpualloc.ErrUnavailable):
 		return nil
 	case errors.Is(err, gpualloc.ErrUnknownSpec):
-		return &dmabuf.Error{
+		return &failure.Error{
 			Op: "open allocator", Device: strconv.Quote(spec), Err: gpualloc.ErrUnknownSpec,
 			Remedy: "fabrictest takes all of package gpualloc, such as auto, cuda:0, drm:renderD128, heap:system and udmabuf, as well as host and staged",
 		}
@@ -89,7 +89,7 @@ func (m *Memory) Segments() []gpualloc.Segment { return nil }
 // PCI returns the address of a PCI function, which stands for the GPU that has the memory.
 func (m *Memory) PCI() (pciaddr.Addr, bool) { return m.mem.PCI() }
 
-// Hold keeps the memory: until release is called, Close returns dmabuf.ErrInUse. It implements
+// Hold keeps the memory: until release is called, Close returns failure.ErrInUse. It implements
 // dmabuf.Holder.
 func (m *Memory) Hold() (release func(), err error) { return m.mem.Hold() }
 
@@ -99,7 +99,7 @@ func (m *Memory) ReadAt(p []byte, off int64) (int, error) { return m.mem.ReadAt(
 // WriteAt copies bytes into the memory. If they do not fit it writes nothing.
 func (m *Memory) WriteAt(p []byte, off int64) (int, error) { return m.mem.WriteAt(p, off) }
 
-// Close frees the memory. While a Buffer has it registered, Close returns dmabuf.ErrInUse and
+// Close frees the memory. While a Buffer has it registered, Close returns failure.ErrInUse and
 // frees nothing.
 func (m *Memory) Close() error {
 	if err := m.mem.Close(); err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma"
-	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/fabrictest"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
 )
@@ -82,14 +82,14 @@ func TestMemory(t *testing.T) {
 	for staged, make := range map[bool]func(int64) (*fabrictest.Memory, error){false: fabrictest.NewMemory, true: fabrictest.NewStagedMemory} {
 		m := must(make(100))(t)
 		must(m.WriteAt([]byte("hello"), 90))(t)
-		if n, err := m.WriteAt([]byte("hello"), 96); n != 0 || !errors.Is(err, dmabuf.ErrRange) {
+		if n, err := m.WriteAt([]byte("hello"), 96); n != 0 || !errors.Is(err, failure.ErrRange) {
 			t.Errorf("written beyond the end: %d, %v", n, err)
 		}
 		b := must(fab.Register(limited(t), m))(t)
 		if b.Path().Staged != staged {
 			t.Errorf("%v", b.Path())
 		}
-		if err := m.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+		if err := m.Close(); !errors.Is(err, failure.ErrInUse) {
 			t.Errorf("closed while it is registered: %v", err)
 		}
 		got := [5]byte{}
@@ -160,10 +160,10 @@ func TestRefused(t *testing.T) {
 		"no TLS":         {"10.0.0.1:3", gpurdma.Config{}, gpurdma.ErrUnsafe, "10.0.0.1:3"},
 		"no TLS, all":    {":3", gpurdma.Config{}, gpurdma.ErrUnsafe, "AllowPlaintext"},
 		"no TLS, a name": {"weights.example.com:1", gpurdma.Config{}, gpurdma.ErrUnsafe, "set TLS"},
-		"a port":         {"127.0.0.1:2", gpurdma.Config{Port: 7}, dmabuf.ErrRange, "Port 7"},
-		"an MTU":         {"127.0.0.1:2", gpurdma.Config{MTU: 1000}, dmabuf.ErrRange, "Config.MTU 1000"},
-		"a large MTU":    {"127.0.0.1:2", gpurdma.Config{MTU: 9000}, dmabuf.ErrRange, "Config.MTU 9000"},
-		"a hello":        {"127.0.0.1:2", gpurdma.Config{Hello: make([]byte, 4<<10+1)}, dmabuf.ErrRange, "Config.Hello"},
+		"a port":         {"127.0.0.1:2", gpurdma.Config{Port: 7}, failure.ErrRange, "Port 7"},
+		"an MTU":         {"127.0.0.1:2", gpurdma.Config{MTU: 1000}, failure.ErrRange, "Config.MTU 1000"},
+		"a large MTU":    {"127.0.0.1:2", gpurdma.Config{MTU: 9000}, failure.ErrRange, "Config.MTU 9000"},
+		"a hello":        {"127.0.0.1:2", gpurdma.Config{Hello: make([]byte, 4<<10+1)}, failure.ErrRange, "Config.Hello"},
 	} {
 		if ln, err := a.Listen(c.addr, c.cfg); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: Listen: %v, %v", name, ln, err)
@@ -177,7 +177,7 @@ func TestRefused(t *testing.T) {
 		"no TLS":                {"10.0.0.1:1", gpurdma.Config{}, gpurdma.ErrUnsafe},
 		"no TLS, and no remedy": {"10.0.0.1:1", gpurdma.Config{AllowPlaintext: true}, nil},
 		"loopback":              {"127.0.0.1:1", gpurdma.Config{}, nil},
-		"a port":                {"127.0.0.1:1", gpurdma.Config{Port: 7}, dmabuf.ErrRange},
+		"a port":                {"127.0.0.1:1", gpurdma.Config{Port: 7}, failure.ErrRange},
 		"port 1":                {"127.0.0.1:1", gpurdma.Config{Port: 1, MTU: 1024}, nil},
 		"a GID":                 {"127.0.0.1:1", gpurdma.Config{GID: gid.Wish{Family: gid.IPv6}}, gid.ErrNone},
 		"its GID":               {"127.0.0.1:1", gpurdma.Config{GID: gid.Wish{Family: gid.IPv4, RoCE: 2}}, nil},

@@ -105,5 +105,5 @@ func (o AtomicOp) is(one AtomicOp, call string) error {
 	if o == one {
 		return nil
 	}
-	return failure(call, o.String(), "use "+one.String(), EOPNOTSUPP)
+	return errorOf(call, o.String(), "use "+one.String(), EOPNOTSUPP)
 }

@@ -90,7 +90,7 @@ func (q *CQ) Read(dst []CQEntry) (int, error) {
 // operations under way continue.
 func (q *CQ) Sread(ctx context.Context, dst []CQEntry) (int, error) {
 	if len(dst) == 0 {
-		return 0, failure("read a completion queue", "no room for entries", "", EINVAL)
+		return 0, errorOf("read a completion queue", "no room for entries", "", EINVAL)
 	}
 	for {
 		n, err := q.Read(dst)

@@ -51,7 +51,7 @@ func (d *Domain) Name() string { return d.nic.Name() }
 func (d *Domain) Close() error { return coded(d.nic.Close()) }
 
 // Register registers memory (fi_mr_reg), and holds it: the source's Close returns
-// dmabuf.ErrInUse until all MRs of the memory are closed. *[gpualloc.Buffer] is a Source. If
+// failure.ErrInUse until all MRs of the memory are closed. *[gpualloc.Buffer] is a Source. If
 // the NIC cannot register the memory, and the policy is PreferDirect, the MR is staged: MR.Path
 // has the reason.
 func (d *Domain) Register(src Source, opt MROptions) (*MR, error) {

@@ -157,9 +157,9 @@ func (e *Endpoint) peer(a Addr) (operation.Peer, error) {
 	defer e.mu.Unlock()
 	switch {
 	case e.others:
-		return 0, failure("find the peer", "no address, and the endpoint has had several peers", "give an address", EINVAL)
+		return 0, errorOf("find the peer", "no address, and the endpoint has had several peers", "give an address", EINVAL)
 	case e.first == 0:
-		return 0, failure("find the peer", "the endpoint has no peer", "Connect, Accept or Insert one", ENOTCONN)
+		return 0, errorOf("find the peer", "the endpoint has no peer", "Connect, Accept or Insert one", ENOTCONN)
 	}
 	return operation.Peer(e.first), nil
 }

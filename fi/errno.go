@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/errno"
@@ -182,7 +182,7 @@ type named unix.Errno
 func (n named) Error() string { return StrError(unix.Errno(n)) }
 func (n named) Unwrap() error { return unix.Errno(n) }
 
-// failure returns an error of this package.
-func failure(op, detail, remedy string, code unix.Errno) error {
-	return &dmabuf.Error{Op: op, Detail: detail, Remedy: remedy, Err: named(code)}
+// errorOf returns an error of this package.
+func errorOf(op, detail, remedy string, code unix.Errno) error {
+	return &failure.Error{Op: op, Detail: detail, Remedy: remedy, Err: named(code)}
 }

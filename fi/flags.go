@@ -120,7 +120,7 @@ func (f Flags) engine() (to operation.Flags, err error) {
 		}
 	}
 	if f != 0 {
-		return 0, failure("post an operation", fmt.Sprintf("flags %v: an operation has none of these", f), "", EBADFLAGS)
+		return 0, errorOf("post an operation", fmt.Sprintf("flags %v: an operation has none of these", f), "", EBADFLAGS)
 	}
 	return to, nil
 }
@@ -148,7 +148,7 @@ func flagsOf(c *operation.Completion) Flags {
 // access returns access rights as MRs have them. Read and write access together include atomics.
 func (f Flags) access() (a ibvfd.Access, err error) {
 	if f == 0 || f&^(RemoteRead|RemoteWrite) != 0 {
-		return 0, failure("make a key", fmt.Sprintf("access %v", f), "use RemoteRead and RemoteWrite", EINVAL)
+		return 0, errorOf("make a key", fmt.Sprintf("access %v", f), "use RemoteRead and RemoteWrite", EINVAL)
 	}
 	if f&RemoteRead != 0 {
 		a |= ibvfd.AccessRemoteRead

@@ -80,7 +80,7 @@ func (k *Key) Part(offset, length int64) RMAIOV { return RMAIOV{k, offset, lengt
 // MarshalBinary encodes the key, for a program that sends it to the peer by its own means.
 func (k *Key) MarshalBinary() ([]byte, error) {
 	if k.rb == nil {
-		return nil, failure("encode a key", "it is the zero Key", "", EINVAL)
+		return nil, errorOf("encode a key", "it is the zero Key", "", EINVAL)
 	}
 	b, err := k.rb.MarshalBinary()
 	return b, coded(err)
@@ -102,7 +102,7 @@ func (k *Key) UnmarshalBinary(data []byte) error {
 // returns [EINVAL].
 func (k *Key) Close() error {
 	if k.ep == nil {
-		return failure("withdraw a key", "it is a peer's", "the peer withdraws it", EINVAL)
+		return errorOf("withdraw a key", "it is a peer's", "the peer withdraws it", EINVAL)
 	}
 	return coded(k.ep.ep.Unshare(k.rb))
 }

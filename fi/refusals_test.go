@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memnic"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -160,7 +160,7 @@ func TestRefusedBeforehand(t *testing.T) {
 			t.Errorf("%s: %v with code %v, want %v", name, c.err, Code(c.err), c.want)
 		}
 	}
-	if err := w.a.InjectWrite(make([]byte, 33), w.ab, all.Part(0, 33)); !errors.Is(err, dmabuf.ErrLimit) {
+	if err := w.a.InjectWrite(make([]byte, 33), w.ab, all.Part(0, 33)); !errors.Is(err, failure.ErrLimit) {
 		t.Errorf("too much to inject: %v", err)
 	}
 	if n, err := w.a.CQ().Read(make([]CQEntry, 1)); n != 0 || !errors.Is(err, EAGAIN) {

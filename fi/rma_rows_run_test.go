@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
@@ -237,9 +237,9 @@ func postName(err error) string {
 	switch {
 	case err == nil:
 		return "OK"
-	case errors.Is(err, dmabuf.ErrRange):
+	case errors.Is(err, failure.ErrRange):
 		return "ErrRange"
-	case errors.Is(err, dmabuf.ErrLimit):
+	case errors.Is(err, failure.ErrLimit):
 		return "ErrLimit"
 	}
 	return errno.Name(Code(err))

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/errs"
 )
@@ -70,7 +71,7 @@ func (a *allocator) Close() error {
 }
 
 func (a *allocator) refuse(err error, detail, remedy string) error {
-	return &dmabuf.Error{Op: "alloc", Device: a.desc.Device, Detail: detail, Remedy: remedy, Err: err}
+	return &failure.Error{Op: "alloc", Device: a.desc.Device, Detail: detail, Remedy: remedy, Err: err}
 }
 
 // maxName is DMA_BUF_NAME_LEN without the terminating zero.
@@ -90,13 +91,13 @@ func (a *allocator) plan(size int64, opt Options) (plan, error) {
 	g := a.exp.granule()
 	switch {
 	case size <= 0:
-		return plan{}, a.refuse(dmabuf.ErrRange, fmt.Sprintf("size %d", size), "ask for at least one byte")
+		return plan{}, a.refuse(failure.ErrRange, fmt.Sprintf("size %d", size), "ask for at least one byte")
 	case size > math.MaxInt64-g:
-		return plan{}, a.refuse(dmabuf.ErrRange, fmt.Sprintf("size %d cannot be rounded up to %d", size, g), "ask for less")
+		return plan{}, a.refuse(failure.ErrRange, fmt.Sprintf("size %d cannot be rounded up to %d", size, g), "ask for less")
 	case len(opt.Name) > maxName || strings.ContainsRune(opt.Name, 0):
-		return plan{}, a.refuse(dmabuf.ErrRange, fmt.Sprintf("name %q", opt.Name), fmt.Sprintf("use at most %d bytes, none of them zero", maxName))
+		return plan{}, a.refuse(failure.ErrRange, fmt.Sprintf("name %q", opt.Name), fmt.Sprintf("use at most %d bytes, none of them zero", maxName))
 	case opt.SegmentSize < 0:
-		return plan{}, a.refuse(dmabuf.ErrRange, fmt.Sprintf("segment size %d", opt.SegmentSize), "use 0 for one segment")
+		return plan{}, a.refuse(failure.ErrRange, fmt.Sprintf("segment size %d", opt.SegmentSize), "use 0 for one segment")
 	}
 	p := plan{total: roundUp(size, g)}
 	p.each = p.total
@@ -106,7 +107,7 @@ func (a *allocator) plan(size int64, opt Options) (plan, error) {
 	p.count = (p.total + p.each - 1) / p.each
 	const maxSegments = 1 << 20 // far above any limit of open files
 	if p.count > maxSegments {
-		return plan{}, a.refuse(dmabuf.ErrLimit, fmt.Sprintf("%d segments", p.count), "use larger segments")
+		return plan{}, a.refuse(failure.ErrLimit, fmt.Sprintf("%d segments", p.count), "use larger segments")
 	}
 	return p, nil
 }

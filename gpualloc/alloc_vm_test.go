@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -167,7 +168,7 @@ func TestVMReadWrite(t *testing.T) {
 				if k, err := b.ReadAt(got, b.Size()-10); k != 10 || !errors.Is(err, io.EOF) {
 					t.Errorf("ReadAt across the end: %d, %v", k, err)
 				}
-				if k, err := b.WriteAt(got, 1); k != 0 || !errors.Is(err, dmabuf.ErrRange) {
+				if k, err := b.WriteAt(got, 1); k != 0 || !errors.Is(err, failure.ErrRange) {
 					t.Errorf("WriteAt across the end: %d, %v", k, err)
 				}
 			})
@@ -188,7 +189,7 @@ func TestVMHold(t *testing.T) {
 		}
 		release()
 		release() // counts once
-		if err := b.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+		if err := b.Close(); !errors.Is(err, failure.ErrInUse) {
 			t.Errorf("Close while held: %v", err)
 		}
 		if _, err := b.WriteAt([]byte("alive"), 0); err != nil {
@@ -358,7 +359,7 @@ func TestVMNoDescriptorLeft(t *testing.T) {
 		if !errors.Is(err, unix.EMFILE) {
 			t.Errorf("the kernel: %v, want EMFILE", err)
 		}
-		if !errors.Is(checked, dmabuf.ErrLimit) {
+		if !errors.Is(checked, failure.ErrLimit) {
 			t.Errorf("checked beforehand: %v, want ErrLimit", checked)
 		}
 		if f, n := live(t); f != fds || n != bufs {

@@ -9,7 +9,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
@@ -120,7 +120,7 @@ func (b *Buffer) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // WriteAt copies p into the buffer by CPU. If p does not fit, it returns
-// dmabuf.ErrRange and writes nothing.
+// failure.ErrRange and writes nothing.
 func (b *Buffer) WriteAt(p []byte, off int64) (int, error) {
 	return b.use(func(v view) (int, error) { return v.WriteAt(p, off) })
 }
@@ -141,11 +141,11 @@ func (b *Buffer) FlushWrites() error {
 			return s.flush()
 		}
 	}
-	return &dmabuf.Error{Op: "flush writes", Device: b.desc.Device, Detail: "the allocator has no call for it", Err: errors.ErrUnsupported}
+	return &failure.Error{Op: "flush writes", Device: b.desc.Device, Detail: "the allocator has no call for it", Err: errors.ErrUnsupported}
 }
 
 // Hold keeps the buffer: until release is called, Close answers
-// dmabuf.ErrInUse. It implements dmabuf.Holder.
+// failure.ErrInUse. It implements dmabuf.Holder.
 func (b *Buffer) Hold() (release func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -177,7 +177,7 @@ func (b *Buffer) CloseFDs() error {
 }
 
 // Close unmaps the buffer, closes its descriptors and frees the memory. While
-// the buffer is held, Close answers dmabuf.ErrInUse and frees nothing. If the
+// the buffer is held, Close answers failure.ErrInUse and frees nothing. If the
 // driver refuses to free the memory, Close returns its error, once. The mapping
 // and the descriptors are gone then, and the driver frees the memory when this
 // process ends. A second Close does nothing.
@@ -188,11 +188,11 @@ func (b *Buffer) Close() error {
 		return nil
 	}
 	if b.holds > 0 {
-		return &dmabuf.Error{
+		return &failure.Error{
 			Op: "free", Device: b.desc.Device,
 			Detail: fmt.Sprintf("%s is held %d times", b, b.holds),
 			Remedy: "close the MRs on it first",
-			Err:    dmabuf.ErrInUse,
+			Err:    failure.ErrInUse,
 		}
 	}
 	b.closed = true

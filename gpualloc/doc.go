@@ -27,14 +27,14 @@
 // # Lifetimes
 //
 // An object that uses a buffer's memory, such as an MR, holds the buffer
-// ([Buffer.Hold]): Close of a held buffer returns dmabuf.ErrInUse and frees
+// ([Buffer.Hold]): Close of a held buffer returns failure.ErrInUse and frees
 // nothing. [Buffer.CloseFDs] closes the exported descriptors earlier, as
 // applications do after registration.
 //
 // # Limits
 //
 // Alloc compares a size with the limits of the exporter, the machine's free
-// memory, the cgroup and the limit of open files, and returns dmabuf.ErrLimit
+// memory, the cgroup and the limit of open files, and returns failure.ErrLimit
 // before it allocates anything: the kernel often answers too large a size with
 // the OOM killer. With [Options.Force] the kernel decides, except about
 // descriptors.

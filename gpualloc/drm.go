@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/drm"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // drmBackend exports buffers of DRM drivers through PRIME: those of the GPU
@@ -124,7 +124,7 @@ func (c *candidate) alias(nodes []drm.Node) {
 // refused records why a device cannot be used.
 func (c *candidate) refused(err error) {
 	c.Why, c.err = err.Error(), err
-	var e *dmabuf.Error
+	var e *failure.Error
 	if errors.As(err, &e) {
 		c.Remedy = e.Remedy
 		c.Why = strings.TrimSuffix(c.Why, "; "+e.Remedy)

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -338,7 +339,7 @@ func TestVMGPUTooLarge(t *testing.T) {
 		a := onGPU(t, g, "/vram-only")
 		alloc(t, a, g.VRAM/2, Options{})
 		_, err := a.Alloc(t.Context(), g.VRAM/2+1<<16, Options{Force: true})
-		if !errors.Is(err, unix.ENOMEM) || errors.Is(err, dmabuf.ErrLimit) {
+		if !errors.Is(err, unix.ENOMEM) || errors.Is(err, failure.ErrLimit) {
 			t.Errorf("the driver's own answer: %v, want ENOMEM", err)
 		}
 		if _, err := a.Alloc(t.Context(), g.VRAM+1, Options{Force: true}); !errors.Is(err, unix.E2BIG) {
@@ -349,7 +350,7 @@ func TestVMGPUTooLarge(t *testing.T) {
 
 func refusedAs(t *testing.T, what string, err error, words string) {
 	t.Helper()
-	if !errors.Is(err, dmabuf.ErrLimit) || !strings.Contains(err.Error(), words) {
+	if !errors.Is(err, failure.ErrLimit) || !strings.Contains(err.Error(), words) {
 		t.Errorf("%s: %v; want ErrLimit with %q", what, err, words)
 	}
 }

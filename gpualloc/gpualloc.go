@@ -134,8 +134,8 @@ type Allocator interface {
 	// Alloc allocates and exports size bytes of zeroed memory, rounded up to a
 	// size that the exporter supports ([Buffer.Size]). After an error nothing
 	// stays allocated. The caller closes the Buffer, which does not need the
-	// Allocator any more. Errors: dmabuf.ErrRange for a size or an option that
-	// is out of range, dmabuf.ErrLimit.
+	// Allocator any more. Errors: failure.ErrRange for a size or an option that
+	// is out of range, failure.ErrLimit.
 	Alloc(ctx context.Context, size int64, opt Options) (*Buffer, error)
 	// Close closes the device; a GPU's node stays open until its last buffer is
 	// closed. A second Close does nothing.

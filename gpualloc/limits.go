@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/procfs"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
@@ -92,7 +92,7 @@ func (a *allocator) totals() []Limit {
 }
 
 func (a *allocator) over(size int64, l Limit) error {
-	return a.refuse(dmabuf.ErrLimit,
+	return a.refuse(failure.ErrLimit,
 		fmt.Sprintf("%s, where %s allows %s", bytesize.Format(size), l.Name, bytesize.Format(l.Bytes)),
 		l.Raise)
 }
@@ -107,7 +107,7 @@ func (a *allocator) checkFDs(segments, need int64) (left int64, err error) {
 		return 0, nil
 	}
 	if need > limit-open {
-		return 0, a.refuse(dmabuf.ErrLimit,
+		return 0, a.refuse(failure.ErrLimit,
 			fmt.Sprintf("%d segments need %d file descriptors, and %d of %d are taken", segments, need, open, limit),
 			"raise RLIMIT_NOFILE (ulimit -n), or use fewer and larger segments")
 	}

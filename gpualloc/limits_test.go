@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/drm"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -149,16 +149,16 @@ func TestLimitsComeFirst(t *testing.T) {
 	}{
 		{"fits", mib, Options{}, errFake, ""},
 		{"at the exporter's limit", 64 * mib, Options{}, errFake, ""},
-		{"over it", 64*mib + 1, Options{}, dmabuf.ErrLimit, "fake.limit allows 64 MiB: over the limit (ENOMEM); raise fake.limit"},
+		{"over it", 64*mib + 1, Options{}, failure.ErrLimit, "fake.limit allows 64 MiB: over the limit (ENOMEM); raise fake.limit"},
 		{"over it, forced", 64*mib + 1, Options{Force: true}, errFake, ""},
 		{"split", 128 * mib, Options{SegmentSize: 64 * mib}, errFake, "segment 1 of 2"},
 		{"at the cgroup's limit", 300 * mib, Options{SegmentSize: 64 * mib}, errFake, ""},
-		{"over it", 300*mib + 1, Options{SegmentSize: 64 * mib}, dmabuf.ErrLimit, "a/b/memory.max"},
+		{"over it", 300*mib + 1, Options{SegmentSize: 64 * mib}, failure.ErrLimit, "a/b/memory.max"},
 		{"over it, forced", 300*mib + 1, Options{SegmentSize: 64 * mib, Force: true}, errFake, ""},
-		{"over memory", 1025 * mib, Options{SegmentSize: 128 * mib}, dmabuf.ErrLimit, "64 MiB"},
+		{"over memory", 1025 * mib, Options{SegmentSize: 128 * mib}, failure.ErrLimit, "64 MiB"},
 		{"as many descriptors as there are", 11 * mib, Options{SegmentSize: mib}, errFake, "segment 1 of 11"},
-		{"one too many", 12 * mib, Options{SegmentSize: mib}, dmabuf.ErrLimit, "12 segments need 14 file descriptors, and 3 of 16 are taken: over the limit (ENOMEM); raise RLIMIT_NOFILE"},
-		{"one too many, forced", 12 * mib, Options{SegmentSize: mib, Force: true}, dmabuf.ErrLimit, "RLIMIT_NOFILE"},
+		{"one too many", 12 * mib, Options{SegmentSize: mib}, failure.ErrLimit, "12 segments need 14 file descriptors, and 3 of 16 are taken: over the limit (ENOMEM); raise RLIMIT_NOFILE"},
+		{"one too many, forced", 12 * mib, Options{SegmentSize: mib, Force: true}, failure.ErrLimit, "RLIMIT_NOFILE"},
 	} {
 		exp := &fakeExporter{err: errFake}
 		a := newAllocator(env(t, procV2), desc, exp)
@@ -218,13 +218,13 @@ func TestPlan(t *testing.T) {
 		opt  Options
 		want error
 	}{
-		{0, Options{}, dmabuf.ErrRange},
-		{-1, Options{}, dmabuf.ErrRange},
-		{1<<63 - 1, Options{}, dmabuf.ErrRange},
-		{1, Options{SegmentSize: -1}, dmabuf.ErrRange},
-		{1, Options{Name: strings.Repeat("x", 32)}, dmabuf.ErrRange},
-		{1, Options{Name: "a\x00b"}, dmabuf.ErrRange},
-		{1 << 50, Options{SegmentSize: 1}, dmabuf.ErrLimit},
+		{0, Options{}, failure.ErrRange},
+		{-1, Options{}, failure.ErrRange},
+		{1<<63 - 1, Options{}, failure.ErrRange},
+		{1, Options{SegmentSize: -1}, failure.ErrRange},
+		{1, Options{Name: strings.Repeat("x", 32)}, failure.ErrRange},
+		{1, Options{Name: "a\x00b"}, failure.ErrRange},
+		{1 << 50, Options{SegmentSize: 1}, failure.ErrLimit},
 	} {
 		if p, err := a.plan(c.size, c.opt); !errors.Is(err, c.want) {
 			t.Errorf("%d, %+v: %v, %v; want %v", c.size, c.opt, p, err, c.want)

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -54,15 +54,15 @@ func TestVMRefusals(t *testing.T) {
 			want  error
 			words string
 		}{
-			{"zero", t.Context(), 0, Options{}, dmabuf.ErrRange, "at least one byte"},
-			{"negative", t.Context(), -5, Options{}, dmabuf.ErrRange, "size -5"},
-			{"overflow", t.Context(), 1<<63 - 1, Options{}, dmabuf.ErrRange, "rounded up"},
-			{"beyond memory", t.Context(), 1 << 40, Options{}, dmabuf.ErrLimit, "1 TiB"},
-			{"beyond memory, split", t.Context(), 1 << 40, Options{SegmentSize: 1 << 26}, dmabuf.ErrLimit, ""},
-			{"name", t.Context(), 1, Options{Name: strings.Repeat("x", 32)}, dmabuf.ErrRange, "31 bytes"},
-			{"segment size", t.Context(), 1, Options{SegmentSize: -1}, dmabuf.ErrRange, "segment size"},
+			{"zero", t.Context(), 0, Options{}, failure.ErrRange, "at least one byte"},
+			{"negative", t.Context(), -5, Options{}, failure.ErrRange, "size -5"},
+			{"overflow", t.Context(), 1<<63 - 1, Options{}, failure.ErrRange, "rounded up"},
+			{"beyond memory", t.Context(), 1 << 40, Options{}, failure.ErrLimit, "1 TiB"},
+			{"beyond memory, split", t.Context(), 1 << 40, Options{SegmentSize: 1 << 26}, failure.ErrLimit, ""},
+			{"name", t.Context(), 1, Options{Name: strings.Repeat("x", 32)}, failure.ErrRange, "31 bytes"},
+			{"segment size", t.Context(), 1, Options{SegmentSize: -1}, failure.ErrRange, "segment size"},
 			{"cancelled", cancelled, 1, Options{}, context.Canceled, ""},
-			{"too many segments", t.Context(), 1 << 28, Options{SegmentSize: 1}, dmabuf.ErrLimit, "RLIMIT_NOFILE"},
+			{"too many segments", t.Context(), 1 << 28, Options{SegmentSize: 1}, failure.ErrLimit, "RLIMIT_NOFILE"},
 		} {
 			b, err := a.Alloc(c.ctx, c.size, c.opt)
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.words) {
@@ -101,7 +101,7 @@ func TestVMUDMABufLimit(t *testing.T) {
 	if limit != 64<<20 {
 		t.Fatalf("MaxSize %d, want the module's 64 MiB", limit)
 	}
-	for force, want := range map[bool]error{false: dmabuf.ErrLimit, true: unix.EINVAL} { // forced, the kernel refuses
+	for force, want := range map[bool]error{false: failure.ErrLimit, true: unix.EINVAL} { // forced, the kernel refuses
 		_, err = a.Alloc(t.Context(), limit+1, Options{Force: force})
 		if !errors.Is(err, want) || !strings.Contains(err.Error(), "size_limit_mb") {
 			t.Errorf("one byte over the limit, force %v: %v", force, err)
@@ -160,7 +160,7 @@ func TestVMCgroupLimit(t *testing.T) {
 	}
 	defer a.Close()
 	_, err = a.Alloc(t.Context(), 300<<20, Options{})
-	if !errors.Is(err, dmabuf.ErrLimit) || !strings.Contains(err.Error(), "gpualloc-test/memory.max") || !strings.Contains(err.Error(), "256 MiB") {
+	if !errors.Is(err, failure.ErrLimit) || !strings.Contains(err.Error(), "gpualloc-test/memory.max") || !strings.Contains(err.Error(), "256 MiB") {
 		t.Errorf("300 MiB below a limit of 256: %v", err)
 	}
 	b, err := a.Alloc(t.Context(), 16<<20, Options{})

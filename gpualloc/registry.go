@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
@@ -167,7 +167,7 @@ func Open(spec string, env Env) (Allocator, error) {
 // try opens a candidate, or says why not.
 func (c candidate) try(env Env) (Allocator, error) {
 	if !c.Available {
-		e := &dmabuf.Error{Op: "open allocator", Device: c.Spec, Detail: c.Why, Remedy: c.Remedy, Err: ErrUnavailable}
+		e := &failure.Error{Op: "open allocator", Device: c.Spec, Detail: c.Why, Remedy: c.Remedy, Err: ErrUnavailable}
 		if c.err != nil {
 			return nil, &openError{err: c.err, text: e.Error()}
 		}
@@ -239,7 +239,7 @@ func noneWorks(all []candidate) error {
 	if len(absent) > 0 {
 		works += " (not installed: " + strings.Join(absent, ", ") + ")"
 	}
-	e := &dmabuf.Error{
+	e := &failure.Error{
 		Op: "open allocator", Device: "auto", Detail: strings.Join(append([]string{works}, said...), "; "),
 		Remedy: "load a driver (modprobe udmabuf, modprobe vgem)",
 		Err:    ErrUnavailable,
@@ -291,7 +291,7 @@ var vendors = map[string]string{"cuda": "cuda", "rocm": "rocm", "ze": "levelzero
 func specError(spec string, err error, choices []candidate) error {
 	family, _, _ := strings.Cut(spec, ":")
 	if dir := vendors[family]; dir != "" && !isRegistered(family) {
-		return &dmabuf.Error{
+		return &failure.Error{
 			Op: "open allocator", Device: strconv.Quote(spec), Detail: "this program was built without it",
 			Remedy: fmt.Sprintf("import _ \"github.com/gpurdma/gpurdma/gpualloc/%s\"", dir), Err: err,
 		}
@@ -326,7 +326,7 @@ func specError(spec string, err error, choices []candidate) error {
 	} else if len(names) == 0 {
 		remedy = "none works on this machine: Discover, or the command `dmabuf-reg devices`, says why"
 	}
-	e := &dmabuf.Error{Op: "open allocator", Device: strconv.Quote(spec), Remedy: remedy, Err: err}
+	e := &failure.Error{Op: "open allocator", Device: strconv.Quote(spec), Remedy: remedy, Err: err}
 	if name, ok := strings.CutPrefix(spec, "drm:"); ok && !ambiguous && uuid.MatchString(name) {
 		e.Detail = "DRM knows no UUIDs, only nodes, drivers and PCI addresses: a GPU's UUID is its vendor's (cuda, rocm, ze)"
 	}

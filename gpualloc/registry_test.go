@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
@@ -187,7 +187,7 @@ func TestOpenAutoRefused(t *testing.T) {
 	member := func(group string) string { return "run as root or as a member of group " + group }
 	one := func(spec, device string, err error, remedy string) candidate {
 		c := candidate{Description: Description{Spec: spec, Device: device}}
-		c.refused(&dmabuf.Error{Op: "open", Device: device, Remedy: remedy, Err: err})
+		c.refused(&failure.Error{Op: "open", Device: device, Remedy: remedy, Err: err})
 		return c
 	}
 	absent := []candidate{one("cuda", "libcuda", ErrNotInstalled, "install it"), one("rocm", "libhsa-runtime64", ErrNotInstalled, "install it")}
@@ -214,7 +214,7 @@ func TestOpenAutoRefused(t *testing.T) {
 		"several reasons":        {[]candidate{vanished}, 0, []string{"udmabuf: " + errFake.Error() + "; "}, "load a driver (modprobe udmabuf, modprobe vgem)"},
 	} {
 		_, err := openAuto(c.all, Env{})
-		var e *dmabuf.Error
+		var e *failure.Error
 		if !errors.As(err, &e) || !errors.Is(err, ErrUnavailable) || e.Remedy != c.remedy || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want one line that ends in %q", name, err, c.remedy)
 		}
@@ -306,11 +306,11 @@ func TestPartsView(t *testing.T) {
 		t.Error(n, err, string(parts[2].data))
 	}
 	for _, c := range [][2]int64{{-1, 1}, {8, 1}, {4, 5}, {9, 0}, {1 << 62, 1}} {
-		if n, err := v.WriteAt(make([]byte, c[1]), c[0]); n != 0 || !errors.Is(err, dmabuf.ErrRange) {
+		if n, err := v.WriteAt(make([]byte, c[1]), c[0]); n != 0 || !errors.Is(err, failure.ErrRange) {
 			t.Errorf("WriteAt(%d bytes, %d): %d, %v", c[1], c[0], n, err)
 		}
 	}
-	if _, err := v.ReadAt(nil, -1); !errors.Is(err, dmabuf.ErrRange) {
+	if _, err := v.ReadAt(nil, -1); !errors.Is(err, failure.ErrRange) {
 		t.Errorf("ReadAt(-1): %v", err)
 	}
 	parts[1].fail = errFake
@@ -337,7 +337,7 @@ func TestOpenVendor(t *testing.T) {
 	})
 	Register(Runtime{Name: "vendor", Discover: func(Env) []Found {
 		f := Found{Description: Description{Spec: "vendor", Exporter: "vendor"}}
-		f.Refuse(&dmabuf.Error{Op: "dlopen", Device: "libvendor.so", Remedy: "install it", Err: fs.ErrNotExist})
+		f.Refuse(&failure.Error{Op: "dlopen", Device: "libvendor.so", Remedy: "install it", Err: fs.ErrNotExist})
 		return []Found{f}
 	}})
 	_, err = Open("vendor:0", env)

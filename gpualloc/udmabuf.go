@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/devnode"
 )
 
@@ -52,7 +53,7 @@ func usable(path string, mode uint32, missing string) error {
 	if err == nil {
 		return nil
 	}
-	e := &dmabuf.Error{Op: "open", Device: path, Err: err}
+	e := &failure.Error{Op: "open", Device: path, Err: err}
 	e.Detail, e.Remedy = devnode.Explain(path, err, missing)
 	return e
 }

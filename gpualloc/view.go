@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // part is a stretch of a view with its own copy calls.
@@ -56,10 +57,10 @@ func (v *partsView) size() int64 {
 }
 
 func (v *partsView) rangeError(op string, p []byte, off int64) error {
-	return &dmabuf.Error{
+	return &failure.Error{
 		Op:     op,
 		Detail: fmt.Sprintf("offset %#x, length %#x of a buffer of %#x bytes", off, len(p), v.size()),
-		Err:    dmabuf.ErrRange,
+		Err:    failure.ErrRange,
 	}
 }
 

@@ -178,7 +178,7 @@ func (c *Context) badPort(port int) error {
 	return e
 }
 
-// Close closes the device. It answers [dmabuf.ErrInUse], and closes nothing,
+// Close closes the device. It answers [failure.ErrInUse], and closes nothing,
 // while PDs, CQs or queue pairs of it are open. Closing again does nothing.
 func (c *Context) Close() error {
 	return c.close("ibv_close_device", c.name, func() error {

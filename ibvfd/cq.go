@@ -303,7 +303,7 @@ func (cq *CQ) acknowledge() {
 func (cq *CQ) Attr() CQAttr { return cq.attr }
 
 // Close destroys the queue. While queue pairs use it, Close destroys nothing and answers
-// [dmabuf.ErrInUse]. Closing again does nothing.
+// [failure.ErrInUse]. Closing again does nothing.
 func (cq *CQ) Close() error {
 	return cq.close("ibv_destroy_cq", cq.ctx.name, func() error {
 		if cq.events != nil {

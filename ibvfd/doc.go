@@ -68,7 +68,7 @@
 // # Lifetimes
 //
 // The caller closes queue pairs first, then CQs and MRs, then the PD, then the context. A Close of
-// an object in use frees nothing and answers dmabuf.ErrInUse. Closing again does nothing. Use
+// an object in use frees nothing and answers failure.ErrInUse. Closing again does nothing. Use
 // after Close is os.ErrClosed. Both are safe while another goroutine uses the object. The caller
 // may close a dma-buf once it is registered.
 //

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
@@ -34,13 +34,13 @@ func Version() string {
 }
 
 // failed is the module's error with this room's usual parts.
-func failed(op, device string, err error) *dmabuf.Error {
-	return &dmabuf.Error{Op: op, Device: device, Err: err}
+func failed(op, device string, err error) *failure.Error {
+	return &failure.Error{Op: op, Device: device, Err: err}
 }
 
 // asFailed finds the errno and the module's error inside err.
-func asFailed(err error) (unix.Errno, *dmabuf.Error) {
-	var e *dmabuf.Error
+func asFailed(err error) (unix.Errno, *failure.Error) {
+	var e *failure.Error
 	if !errors.As(err, &e) {
 		return 0, nil
 	}

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
@@ -248,7 +248,7 @@ func TestEventChannel(t *testing.T) {
 	events, why = c.EventChannel(t.Context())
 	s.failWith("event", unix.EIO)
 	put(libibverbs.Event{Type: int(EventDeviceFatal)}) // its descriptor is readable
-	var e *dmabuf.Error
+	var e *failure.Error
 	if err := why(); !errors.Is(err, unix.EIO) || !errors.As(err, &e) || e.Device != "roce0" || e.Remedy == "" {
 		t.Errorf("the device is gone: %v", err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // Without atomic writes the error names the needed versions, and posting one to
@@ -22,7 +22,7 @@ func TestAtomicWriteIsRefused(t *testing.T) {
 	attr := QPAttr{Type: RC, SendCQ: qp.attr.SendCQ, RecvCQ: qp.attr.RecvCQ, AtomicWrite: true}
 	s.failWith("createQP", unix.EOPNOTSUPP)
 	_, err := pd.CreateQP(attr)
-	var e *dmabuf.Error
+	var e *failure.Error
 	if !errors.Is(err, errors.ErrUnsupported) || !errors.As(err, &e) || !strings.Contains(e.Remedy, "libibverbs 44") {
 		t.Errorf("%v", err)
 	}
@@ -40,7 +40,7 @@ func TestAtomicWriteIsRefused(t *testing.T) {
 func TestFlushIsRefused(t *testing.T) {
 	s := newScript()
 	pd, qp, _ := queuePair(t, s, QPAttr{Type: RC})
-	var e *dmabuf.Error
+	var e *failure.Error
 	says := func(err error, words ...string) {
 		t.Helper()
 		if !errors.As(err, &e) {

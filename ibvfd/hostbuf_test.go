@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // Where the library has ibv_alloc_buf, the provider allocates, and the memory is registered by
@@ -43,7 +43,7 @@ func TestAllocHost(t *testing.T) {
 		if err != nil || other.Route() != RouteHost {
 			t.Errorf("another IOVA: by %v, %v", other.Route(), err)
 		}
-		if err := mem.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+		if err := mem.Close(); !errors.Is(err, failure.ErrInUse) {
 			t.Errorf("closed under MRs: %v", err)
 		}
 		for _, x := range []interface{ Close() error }{mr, other} {
@@ -52,7 +52,7 @@ func TestAllocHost(t *testing.T) {
 			}
 		}
 		if allocates {
-			if err := pd.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+			if err := pd.Close(); !errors.Is(err, failure.ErrInUse) {
 				t.Errorf("the PD was closed under its memory: %v", err)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // kind is what can be made from another object and keeps it from closing.
@@ -122,7 +122,7 @@ func (p *parent) inUse(op, device string) error {
 	if left == nil {
 		return nil
 	}
-	e := failed(op, device, dmabuf.ErrInUse)
+	e := failed(op, device, failure.ErrInUse)
 	e.Detail = strings.Join(left, " and ") + " not closed"
 	e.Remedy = "close them first"
 	return e

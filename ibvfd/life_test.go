@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // A PD closes between registrations or not at all: when Close has succeeded, no
@@ -48,7 +48,7 @@ func TestCloseAgainstRegistrations(t *testing.T) {
 		for {
 			if err := pd.Close(); err == nil {
 				break
-			} else if !errors.Is(err, dmabuf.ErrInUse) {
+			} else if !errors.Is(err, failure.ErrInUse) {
 				t.Fatal(err)
 			}
 		}

@@ -85,7 +85,7 @@ func (pd *PD) AllocHost(size int) (*hostmem.Buf, error) {
 }
 
 // Close frees the PD. While anything that was made from it is open, Close frees nothing and answers
-// [dmabuf.ErrInUse]. It first tries again to deregister the MRs that [PD.Discard] could not
+// [failure.ErrInUse]. It first tries again to deregister the MRs that [PD.Discard] could not
 // deregister. Closing again does nothing.
 func (pd *PD) Close() error {
 	left := pd.Discard()

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // An MR that could not be discarded ends with its PD.
@@ -28,7 +28,7 @@ func TestDiscard(t *testing.T) {
 	if err := pd.Discard(mrs...); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("%v", err)
 	}
-	if err := pd.Close(); !errors.Is(err, unix.EBUSY) || !errors.Is(err, dmabuf.ErrInUse) || k.live != 2 || mem.held != 2 {
+	if err := pd.Close(); !errors.Is(err, unix.EBUSY) || !errors.Is(err, failure.ErrInUse) || k.live != 2 || mem.held != 2 {
 		t.Errorf("%v; %d MRs, held %d times", err, k.live, mem.held)
 	}
 	k.destroy = 0

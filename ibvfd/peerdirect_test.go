@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/testenv"
@@ -82,9 +82,9 @@ func TestDevicePointer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer mem.Close()
-	refused("null", with(func(a *MRAttr) { a.Pointer = 0 }), fault.CauseBadRange, dmabuf.ErrRange, "no device pointer")
-	refused("length 0", with(func(a *MRAttr) { a.Length = 0 }), fault.CauseBadRange, dmabuf.ErrRange, "length 0")
-	refused("overflow", with(func(a *MRAttr) { a.Pointer = ^uint64(0) - 50 }), fault.CauseBadRange, dmabuf.ErrRange, "overflows")
+	refused("null", with(func(a *MRAttr) { a.Pointer = 0 }), fault.CauseBadRange, failure.ErrRange, "no device pointer")
+	refused("length 0", with(func(a *MRAttr) { a.Length = 0 }), fault.CauseBadRange, failure.ErrRange, "length 0")
+	refused("overflow", with(func(a *MRAttr) { a.Pointer = ^uint64(0) - 50 }), fault.CauseBadRange, failure.ErrRange, "overflows")
 	refused("access", with(func(a *MRAttr) { a.Access = AccessRemoteWrite }), fault.CauseAccess, unix.EINVAL, "local-write")
 	refused("memory of ours", with(func(a *MRAttr) { a.Pointer = mem.Addr(); a.Offset = 0 }), fault.CauseFault, unix.EFAULT, "register it as HostMemory")
 	s.failWith("regHost", unix.EFAULT)

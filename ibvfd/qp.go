@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
@@ -418,7 +418,7 @@ const (
 )
 
 // explainPost says in e what is wrong with a work request.
-func explainPost(e *dmabuf.Error, depth, sges int, bad postRefusal, errno unix.Errno) *dmabuf.Error {
+func explainPost(e *failure.Error, depth, sges int, bad postRefusal, errno unix.Errno) *failure.Error {
 	switch {
 	case bad == postTooMany:
 		e.Detail = " has too many SGEs"

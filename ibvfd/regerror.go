@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
@@ -68,7 +69,7 @@ func (e *RegError) where() string {
 }
 
 // Unwrap gives errors.Is and errors.As the errno and, where there is one, the
-// sentinel: dmabuf.ErrRange, dmabuf.ErrNotDMABuf, os.ErrClosed.
+// sentinel: failure.ErrRange, dmabuf.ErrNotDMABuf, os.ErrClosed.
 func (e *RegError) Unwrap() []error {
 	var list []error
 	if e.Errno != 0 {
@@ -81,14 +82,14 @@ func (e *RegError) Unwrap() []error {
 }
 
 // Is makes the refusals that no other parameters would avoid
-// [errors.ErrUnsupported], and every range error [dmabuf.ErrRange].
+// [errors.ErrUnsupported], and every range error [failure.ErrRange].
 func (e *RegError) Is(target error) bool {
 	switch e.Cause {
 	case fault.CauseNoProviderOp, fault.CauseNoDriverOp, fault.CauseNoMethod, fault.CauseKernelENOTSUPP, fault.CauseNotSupported, fault.CauseNoPeerClient,
 		fault.CauseVideoMemory, fault.CauseGate, fault.CauseUnreachable:
 		return target == errors.ErrUnsupported
 	case fault.CauseBadRange:
-		return target == dmabuf.ErrRange
+		return target == failure.ErrRange
 	case fault.CauseNotDMABuf:
 		return target == dmabuf.ErrNotDMABuf
 	}

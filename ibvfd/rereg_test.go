@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 )
@@ -121,7 +122,7 @@ func TestReregInPlace(t *testing.T) {
 			if err := r.pd.inUse("", ""); err != nil {
 				t.Errorf("the old PD: %v", err)
 			}
-			if err := pd.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+			if err := pd.Close(); !errors.Is(err, failure.ErrInUse) {
 				t.Errorf("the new PD: %v", err)
 			}
 			for _, m := range []*MR{r.host, r.db} {
@@ -241,7 +242,7 @@ func TestReregAnew(t *testing.T) {
 				if err := r.mem.Close(); err != nil {
 					t.Errorf("the old memory is still held: %v", err)
 				}
-				if err := mem.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+				if err := mem.Close(); !errors.Is(err, failure.ErrInUse) {
 					t.Errorf("the new memory is not held: %v", err)
 				}
 				if err := r.host.Close(); err != nil {

@@ -155,7 +155,7 @@ func (s *SRQ) explainModify(detail string, err error) error {
 }
 
 // Close destroys the queue. The receives in it get no completions. While queue pairs use the queue,
-// Close destroys nothing and answers [dmabuf.ErrInUse]. Closing again does nothing.
+// Close destroys nothing and answers [failure.ErrInUse]. Closing again does nothing.
 func (s *SRQ) Close() error {
 	return s.close("ibv_destroy_srq", s.pd.ctx.name, func() error {
 		s.recv.Lock()

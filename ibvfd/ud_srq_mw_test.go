@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/verbsstub"
@@ -28,7 +28,7 @@ func TestAddressHandles(t *testing.T) {
 	if got := ah.v.(*scriptAH).path; got != want {
 		t.Errorf("path %+v, want %+v", got, want)
 	}
-	if err := pd.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+	if err := pd.Close(); !errors.Is(err, failure.ErrInUse) {
 		t.Errorf("the PD closes under an address handle: %v", err)
 	}
 	wr := []SendWR{{Op: OpSend, AH: ah, QPN: 5, QKey: 6}}
@@ -197,13 +197,13 @@ func TestSRQ(t *testing.T) {
 		}
 		s.failWith(fn, nil)
 	}
-	if err := srq.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+	if err := srq.Close(); !errors.Is(err, failure.ErrInUse) {
 		t.Errorf("Close under a queue pair: %v", err)
 	}
 	if err := errors.Join(qp.Close(), cq.Close()); err != nil {
 		t.Error(err)
 	}
-	if err := pd.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+	if err := pd.Close(); !errors.Is(err, failure.ErrInUse) {
 		t.Errorf("the PD closes under an SRQ: %v", err)
 	}
 	s.failWith("destroySRQ", unix.EBUSY)
@@ -260,7 +260,7 @@ func TestMemoryWindows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := pd.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+	if err := pd.Close(); !errors.Is(err, failure.ErrInUse) {
 		t.Errorf("the PD closes under a window: %v", err)
 	}
 	good := MWBind{ID: 1, Flags: SendSignaled, MR: bindable, Addr: bindable.IOVA() + 10, Length: 20, Access: AccessRemoteRead}

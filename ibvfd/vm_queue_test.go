@@ -16,7 +16,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 )
@@ -170,7 +170,7 @@ func TestVMWait(t *testing.T) {
 		_, err := received.Wait(t.Context(), wc)
 		waits <- err
 	}()
-	if err := received.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+	if err := received.Close(); !errors.Is(err, failure.ErrInUse) {
 		t.Errorf("closing a CQ that queue pairs use: %v", err)
 	}
 	closed(t, a)

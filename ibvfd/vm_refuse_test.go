@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
@@ -49,11 +50,11 @@ func TestVMRefusals(t *testing.T) {
 			latest   fault.Stage
 			is       error
 		}{
-			{"length 0", ibvfd.MRAttr{Buf: seg, Length: 0}, fault.CauseBadRange, unix.EINVAL, fault.StageUverbs, fault.StageDriver, dmabuf.ErrRange},
-			{"past the end", ibvfd.MRAttr{Buf: seg, Offset: page, Length: size, IOVA: page}, fault.CauseBadRange, unix.EINVAL, fault.StageGet, fault.StageGet, dmabuf.ErrRange},
-			{"offset past the end", ibvfd.MRAttr{Buf: seg, Offset: size + page, Length: 1}, fault.CauseBadRange, unix.EINVAL, fault.StageGet, fault.StageGet, dmabuf.ErrRange},
-			{"overflow", ibvfd.MRAttr{Buf: seg, Offset: math.MaxUint64 - page + 1, Length: 2 * page}, fault.CauseBadRange, unix.EINVAL, fault.StageUverbs, fault.StageGet, dmabuf.ErrRange},
-			{"IOVA overflow", ibvfd.MRAttr{Buf: seg, Length: page, IOVA: math.MaxUint64 - page + 1}, fault.CauseBadRange, unix.EINVAL, fault.StageUverbs, fault.StageGet, dmabuf.ErrRange},
+			{"length 0", ibvfd.MRAttr{Buf: seg, Length: 0}, fault.CauseBadRange, unix.EINVAL, fault.StageUverbs, fault.StageDriver, failure.ErrRange},
+			{"past the end", ibvfd.MRAttr{Buf: seg, Offset: page, Length: size, IOVA: page}, fault.CauseBadRange, unix.EINVAL, fault.StageGet, fault.StageGet, failure.ErrRange},
+			{"offset past the end", ibvfd.MRAttr{Buf: seg, Offset: size + page, Length: 1}, fault.CauseBadRange, unix.EINVAL, fault.StageGet, fault.StageGet, failure.ErrRange},
+			{"overflow", ibvfd.MRAttr{Buf: seg, Offset: math.MaxUint64 - page + 1, Length: 2 * page}, fault.CauseBadRange, unix.EINVAL, fault.StageUverbs, fault.StageGet, failure.ErrRange},
+			{"IOVA overflow", ibvfd.MRAttr{Buf: seg, Length: page, IOVA: math.MaxUint64 - page + 1}, fault.CauseBadRange, unix.EINVAL, fault.StageUverbs, fault.StageGet, failure.ErrRange},
 			{"page offsets differ", ibvfd.MRAttr{Buf: seg, Offset: 8, Length: 8, IOVA: 16}, fault.CauseAlignment, unix.EINVAL, fault.StageUverbs, fault.StageUverbs, nil},
 			{"flag not for dma-bufs", ibvfd.MRAttr{Buf: seg, Length: page, Access: ibvfd.AccessLocalWrite | ibvfd.AccessMWBind}, fault.CauseAccess, unix.EINVAL, fault.StageUverbs, fault.StageUverbs, nil},
 			{"FLUSH", ibvfd.MRAttr{Buf: seg, Length: page, Access: ibvfd.AccessLocalWrite | ibvfd.AccessFlushGlobal}, fault.CauseAccess, unix.EINVAL, fault.StageUverbs, fault.StageUverbs, nil},
@@ -119,7 +120,7 @@ func TestVMHostRefusals(t *testing.T) {
 	past := host
 	past.Offset = 1
 	_, err = pd.RegMR(past)
-	if e := asRegError(t, err); e.Cause != fault.CauseBadRange || !errors.Is(err, dmabuf.ErrRange) {
+	if e := asRegError(t, err); e.Cause != fault.CauseBadRange || !errors.Is(err, failure.ErrRange) {
 		t.Errorf("past the end: %v", err)
 	}
 	remote := host

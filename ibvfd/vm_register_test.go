@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
@@ -174,7 +175,7 @@ func TestVMClosingWhatIsInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, x := range []interface{ Close() error }{c, pd, cq, buf} {
-		if err := x.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+		if err := x.Close(); !errors.Is(err, failure.ErrInUse) {
 			t.Errorf("close %T in use: %v, want ErrInUse", x, err)
 		}
 	}
@@ -347,7 +348,7 @@ func TestVMRegionOfSegments(t *testing.T) {
 			t.Errorf("%d MRs, were %d before a region that failed", now, had)
 		}
 		// Past the end.
-		if _, err := region.Register(region.Attr{Segments: segs, Offset: off, Length: size, IOVA: off, Access: allRemote}, pd); !errors.Is(err, dmabuf.ErrRange) {
+		if _, err := region.Register(region.Attr{Segments: segs, Offset: off, Length: size, IOVA: off, Access: allRemote}, pd); !errors.Is(err, failure.ErrRange) {
 			t.Errorf("region past the end: %v, want ErrRange", err)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
@@ -168,7 +168,7 @@ func TestVMReregHost(t *testing.T) {
 	t.Cleanup(func() { closed(t, pd2) })
 	rereg(t, mr, ibvfd.ReregAttr{Change: ibvfd.ReregPD, PD: pd2}, keepsKeys(t))
 	expect(p, ibvfd.WCRemAccessErr, "from the old PD")
-	if err := pd2.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+	if err := pd2.Close(); !errors.Is(err, failure.ErrInUse) {
 		t.Errorf("closing the new PD: %v, want ErrInUse", err)
 	}
 	p2 := connectOne(t, pd2, ibvfd.QPAttr{})

@@ -10,7 +10,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/testenv"
@@ -48,7 +48,7 @@ func sharedReceives(t *testing.T, pd *ibvfd.PD, spec string) {
 		receivers[i] = newQP(t, pd, ibvfd.QPAttr{Type: ibvfd.RC, SendCQ: cq, RecvCQ: received, SRQ: srq})
 		join(t, senders[i], receivers[i], ibvfd.ConnectAttr{})
 	}
-	if err := srq.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+	if err := srq.Close(); !errors.Is(err, failure.ErrInUse) {
 		t.Errorf("closing it under queue pairs: %v", err)
 	}
 	const receives = 6

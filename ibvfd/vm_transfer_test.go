@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
@@ -333,7 +333,7 @@ func TestVMConcurrent(t *testing.T) {
 					if err := p.write(t.Context(), hmr, mr, size); err != nil {
 						t.Errorf("worker %d: %v", w, err)
 					}
-					if err := pd.Close(); !errors.Is(err, dmabuf.ErrInUse) { // must not take anything away from the others
+					if err := pd.Close(); !errors.Is(err, failure.ErrInUse) { // must not take anything away from the others
 						t.Errorf("worker %d: closing the PD in use: %v", w, err)
 					}
 					var race sync.WaitGroup
@@ -406,7 +406,7 @@ func TestVMHostMemoryIsHeld(t *testing.T) {
 	if mr.IOVA() != mem.Addr()+1 {
 		t.Errorf("IOVA %#x, want the address %#x", mr.IOVA(), mem.Addr()+1)
 	}
-	if err := mem.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+	if err := mem.Close(); !errors.Is(err, failure.ErrInUse) {
 		t.Errorf("Close under an MR: %v, want ErrInUse", err)
 	}
 	closed(t, mr)

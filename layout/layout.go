@@ -8,14 +8,14 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
 // Layout takes bytes of one or more sources, in an order, as one run of bytes. It never
 // changes, so that any number of goroutines may use it. The zero Layout has no bytes.
 // Source numbers are 0 to 65,535, and Repeat and Concat may be nested 8 deep at most;
-// otherwise the functions that make layouts return dmabuf.ErrRange.
+// otherwise the functions that make layouts return failure.ErrRange.
 //
 // A layout has the numbers of its sources. The Views of package gpurdma bind the numbers
 // to memory, and check that the memory has the bytes. Blocks may overlap, so that a layout
@@ -63,7 +63,7 @@ const (
 )
 
 // SG returns a layout of extents, one after the other: the composite region of
-// ibv_rereg_mr_sg. It copies the list. It returns dmabuf.ErrRange if an extent has a
+// ibv_rereg_mr_sg. It copies the list. It returns failure.ErrRange if an extent has a
 // negative offset, source or length, or no bytes.
 func SG(extents ...Extent) (Layout, error) {
 	n := &node{kind: kindList, extents: slices.Clone(extents)}
@@ -103,7 +103,7 @@ func RoundRobin(count int64, strands ...Strand) (Layout, error) {
 }
 
 // Repeat returns a layout that takes this one count times, each time stride bytes further
-// on in all its sources. It returns dmabuf.ErrRange for the zero Layout, and for a count
+// on in all its sources. It returns failure.ErrRange for the zero Layout, and for a count
 // or a stride that leads out of the range of int64 or below offset 0.
 func (l Layout) Repeat(count, stride int64) (Layout, error) {
 	if l.root == nil {
@@ -124,7 +124,7 @@ func (l Layout) Repeat(count, stride int64) (Layout, error) {
 }
 
 // Concat returns the layouts one after the other, as one layout. More than 2^63-1 bytes
-// are dmabuf.ErrRange.
+// are failure.ErrRange.
 func Concat(layouts ...Layout) (Layout, error) {
 	n := &node{kind: kindConcat}
 	for _, l := range layouts {
@@ -245,7 +245,7 @@ func (l Layout) Part(off, length int64) iter.Seq[Extent] {
 	}
 }
 
-// Check returns [dmabuf.ErrRange] unless every source has all bytes that the layout takes
+// Check returns [failure.ErrRange] unless every source has all bytes that the layout takes
 // of it. sizes returns the size of a source, or false if there is no such source. op names
 // the operation in the error.
 func (l Layout) Check(op string, sizes func(source int) (int64, bool)) error {
@@ -258,11 +258,11 @@ func (l Layout) Check(op string, sizes func(source int) (int64, bool)) error {
 	for _, e := range l.root.bounds {
 		size, ok := sizes(e.source)
 		if !ok {
-			return &dmabuf.Error{Op: op, Detail: fmt.Sprintf("the layout takes bytes of source %d, which is not there", e.source), Err: dmabuf.ErrRange}
+			return &failure.Error{Op: op, Detail: fmt.Sprintf("the layout takes bytes of source %d, which is not there", e.source), Err: failure.ErrRange}
 		}
 		if e.high > size {
-			return &dmabuf.Error{
-				Op: op, Err: dmabuf.ErrRange,
+			return &failure.Error{
+				Op: op, Err: failure.ErrRange,
 				Detail: fmt.Sprintf("the layout takes bytes up to %d of source %d, which has %d", e.high, e.source, size),
 			}
 		}
@@ -289,5 +289,5 @@ func (l Layout) Weight() int {
 }
 
 func badLayout(format string, args ...any) error {
-	return &dmabuf.Error{Op: "make a layout", Detail: fmt.Sprintf(format, args...), Err: dmabuf.ErrRange}
+	return &failure.Error{Op: "make a layout", Detail: fmt.Sprintf(format, args...), Err: failure.ErrRange}
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 func TestLayoutsRefused(t *testing.T) {
@@ -49,7 +49,7 @@ func TestLayoutsRefused(t *testing.T) {
 		{"strands of nothing", func() (Layout, error) { return RoundRobin(2, Strand{}) }},
 		{"no turn", func() (Layout, error) { return RoundRobin(0, Strand{Extent: Extent{Len: 1}}) }},
 	} {
-		if l, err := c.make(); !errors.Is(err, dmabuf.ErrRange) || l.Size() != 0 {
+		if l, err := c.make(); !errors.Is(err, failure.ErrRange) || l.Size() != 0 {
 			t.Errorf("%s: %v, %v", c.name, slices.Collect(l.Part(0, 9)), err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
@@ -35,7 +35,7 @@ const MaxWire = 256 << 10
 
 // AppendBinary appends the layout's encoding. An interleaved layout takes fewer
 // than 256 bytes, whatever the number of its blocks; a list takes a few bytes
-// for each extent. An encoding of more than MaxWire bytes is dmabuf.ErrLimit.
+// for each extent. An encoding of more than MaxWire bytes is failure.ErrLimit.
 func (l Layout) AppendBinary(b []byte) ([]byte, error) {
 	if err := l.Err(); err != nil {
 		return b, err
@@ -46,8 +46,8 @@ func (l Layout) AppendBinary(b []byte) ([]byte, error) {
 		b = l.root.append(b)
 	}
 	if n := len(b) - start; n > MaxWire {
-		return b[:start], &dmabuf.Error{
-			Op: "encode a layout", Err: dmabuf.ErrLimit,
+		return b[:start], &failure.Error{
+			Op: "encode a layout", Err: failure.ErrLimit,
 			Detail: fmt.Sprintf("%d bytes, of at most %d", n, MaxWire),
 			Remedy: "describe it by fewer extents, or by repetitions",
 		}

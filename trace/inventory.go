@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/trace/internal/abi"
 	"github.com/gpurdma/gpurdma/trace/internal/inventory"
@@ -32,7 +33,7 @@ func (t *Tracer) inventory() {
 	}
 	whole := err == nil
 	if err != nil {
-		t.unread = append(t.unread, &dmabuf.Error{Op: "inventory", Device: "BPF iterator", Err: err})
+		t.unread = append(t.unread, &failure.Error{Op: "inventory", Device: "BPF iterator", Err: err})
 	}
 	pids := t.cfg.PIDs
 	if t.cfg.Self { // as procfs knows it
@@ -41,7 +42,7 @@ func (t *Tracer) inventory() {
 	mine := t.ownedBy(pids)
 	mrs, err := inventory.ListMRs(t.cfg.Sys)
 	if err != nil && !errors.Is(err, unix.EPROTONOSUPPORT) { // without ib_core there are none
-		t.unread = append(t.unread, &dmabuf.Error{Op: "inventory", Device: "rdma netlink", Err: err})
+		t.unread = append(t.unread, &failure.Error{Op: "inventory", Device: "rdma netlink", Err: err})
 	}
 	seen := map[uint64]bool{} // attachments
 	bufs := map[uint64]bool{} // inodes
@@ -60,7 +61,7 @@ func (t *Tracer) inventory() {
 		w.Head.ID = existedBit | n
 		follow, err := t.loader.Follow(w)
 		if err != nil {
-			t.unread = append(t.unread, &dmabuf.Error{Op: "inventory", Device: fmt.Sprintf("dma-buf %d", w.Inode), Err: err})
+			t.unread = append(t.unread, &failure.Error{Op: "inventory", Device: fmt.Sprintf("dma-buf %d", w.Inode), Err: err})
 			continue
 		}
 		if follow {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/trace/internal/abi"
 	"github.com/gpurdma/gpurdma/trace/internal/inventory"
 	"github.com/gpurdma/gpurdma/trace/internal/loader"
@@ -39,7 +40,7 @@ func (t *Tracer) stillThere(look *loader.Lister, followed []*abi.Record, whole b
 		}
 		switch {
 		case err != nil:
-			t.unread = append(t.unread, &dmabuf.Error{Op: "inventory", Device: fmt.Sprintf("dma-buf %d", w.Inode), Err: err})
+			t.unread = append(t.unread, &failure.Error{Op: "inventory", Device: fmt.Sprintf("dma-buf %d", w.Inode), Err: err})
 		case !ours, gone: // or another one is at its address, and in its buffer's list
 			continue
 		}
@@ -50,7 +51,7 @@ func (t *Tracer) stillThere(look *loader.Lister, followed []*abi.Record, whole b
 		there = append(there, w)
 	}
 	if err != nil && whole {
-		t.unread = append(t.unread, &dmabuf.Error{Op: "inventory", Device: "BPF iterator", Err: err,
+		t.unread = append(t.unread, &failure.Error{Op: "inventory", Device: "BPF iterator", Err: err,
 			Detail: "what ended while it was listed is not known: it may be reported as if it lived", Remedy: "open another tracer"})
 	}
 	return there

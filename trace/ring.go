@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/trace/internal/abi"
 	"github.com/gpurdma/gpurdma/trace/internal/loader"
@@ -78,7 +78,7 @@ func (t *Tracer) fail(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !errors.Is(err, os.ErrClosed) {
-		t.failed = &dmabuf.Error{Op: "trace", Device: "ring buffer", Err: err}
+		t.failed = &failure.Error{Op: "trace", Device: "ring buffer", Err: err}
 	}
 	t.changed.Broadcast()
 }

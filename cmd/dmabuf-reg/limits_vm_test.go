@@ -18,7 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/options"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/register"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/internal/procfs"
 	"github.com/gpurdma/gpurdma/internal/testenv"
@@ -172,7 +172,7 @@ func TestVMCount(t *testing.T) {
 		space.Env = memoryOf(t, space.Cost(1200)) // as if another program had taken the rest after the first look
 		r := &register.Result{NIC: nic, Length: 4 << 10}
 		regions, err := r.Register(t.Context(), cli.NewProgress(os.Stderr), register.Params{Access: options.DefaultAccess, Count: count}, src, pd, space)
-		if len(regions) != register.LookEvery || !errors.Is(err, dmabuf.ErrLimit) || !strings.HasPrefix(err.Error(), "registration 1025 of 2500: ") {
+		if len(regions) != register.LookEvery || !errors.Is(err, failure.ErrLimit) || !strings.HasPrefix(err.Error(), "registration 1025 of 2500: ") {
 			t.Errorf("%d registrations, %v; want the look at the memory to end them", len(regions), err)
 		}
 		var closed error

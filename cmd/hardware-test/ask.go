@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/cuda"
 	"github.com/gpurdma/gpurdma/gpualloc/levelzero"
@@ -130,7 +130,7 @@ func export(ctx context.Context, spec string) answer {
 	}
 	b, err := a.Alloc(ctx, exportSize, gpualloc.Options{Name: "hardware-test"})
 	err = errors.Join(err, a.Close())
-	var op *dmabuf.Error
+	var op *failure.Error
 	switch {
 	case b == nil && errors.As(err, &op) && exportCalls[op.Op] && !errors.Is(err, unix.ENOMEM):
 		return answer{no, err.Error()}

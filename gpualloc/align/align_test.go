@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 const (
@@ -262,7 +262,7 @@ func TestSolveRefuses(t *testing.T) {
 	for name, r := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := Solve(r)
-			if !errors.Is(err, dmabuf.ErrRange) {
+			if !errors.Is(err, failure.ErrRange) {
 				t.Errorf("got %v, %v, want ErrRange", got, err)
 			}
 		})
@@ -380,9 +380,9 @@ func FuzzSolve(f *testing.F) {
 		}
 		pieces, err := Solve(r)
 		if err != nil {
-			var e *dmabuf.Error
+			var e *failure.Error
 			if !errors.As(err, &e) {
-				t.Fatalf("%+v: %v is no *dmabuf.Error", r, err)
+				t.Fatalf("%+v: %v is no *failure.Error", r, err)
 			}
 			return
 		}

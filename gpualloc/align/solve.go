@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
-// The errors of Solve and Piece.Bind, besides dmabuf.ErrRange. Each is in a
-// *dmabuf.Error with the numbers.
+// The errors of Solve and Piece.Bind, besides failure.ErrRange. Each is in a
+// *failure.Error with the numbers.
 var (
 	// ErrShort means that the descriptor ends before the memory does.
 	ErrShort = errors.New("the descriptor does not cover the memory")
@@ -92,11 +92,11 @@ type Piece struct {
 }
 
 func refuse(err error, remedy, format string, args ...any) error {
-	return &dmabuf.Error{Op: "align", Detail: fmt.Sprintf(format, args...), Remedy: remedy, Err: err}
+	return &failure.Error{Op: "align", Detail: fmt.Sprintf(format, args...), Remedy: remedy, Err: err}
 }
 
 // Solve returns the exports and MRs for the memory, in the order of addresses.
-// The Memory of all pieces together is the request's. Errors: dmabuf.ErrRange
+// The Memory of all pieces together is the request's. Errors: failure.ErrRange
 // for memory that the allocations do not hold, and for sizes that are not
 // valid.
 func Solve(r Request) ([]Piece, error) {
@@ -124,19 +124,19 @@ func Solve(r Request) ([]Piece, error) {
 func (r Request) check() error {
 	switch {
 	case !powerOfTwo(r.Page) || !powerOfTwo(r.Granule) || r.Granule < r.Page:
-		return refuse(dmabuf.ErrRange, "", "page size %#x and granule %#x are not powers of two in this order", r.Page, r.Granule)
+		return refuse(failure.ErrRange, "", "page size %#x and granule %#x are not powers of two in this order", r.Page, r.Granule)
 	case r.Memory.Length == 0:
-		return refuse(dmabuf.ErrRange, "give at least one byte", "no memory at %#x", r.Memory.Addr)
+		return refuse(failure.ErrRange, "give at least one byte", "no memory at %#x", r.Memory.Addr)
 	case !r.Memory.valid():
-		return refuse(dmabuf.ErrRange, "", "%v wraps around the address space", r.Memory)
+		return refuse(failure.ErrRange, "", "%v wraps around the address space", r.Memory)
 	case r.Rule == Whole && len(r.Allocations) == 0:
-		return refuse(dmabuf.ErrRange, "", "the allocation that holds %v is not known", r.Memory)
+		return refuse(failure.ErrRange, "", "the allocation that holds %v is not known", r.Memory)
 	case r.MaxLength != 0 && r.MaxLength < r.Granule:
-		return refuse(dmabuf.ErrRange, "allow longer pieces", "pieces of %#x bytes, where exports are multiples of %#x", r.MaxLength, r.Granule)
+		return refuse(failure.ErrRange, "allow longer pieces", "pieces of %#x bytes, where exports are multiples of %#x", r.MaxLength, r.Granule)
 	}
 	for _, a := range r.Allocations {
 		if !a.valid() {
-			return refuse(dmabuf.ErrRange, "", "an allocation %v is empty or wraps around the address space", a)
+			return refuse(failure.ErrRange, "", "an allocation %v is empty or wraps around the address space", a)
 		}
 	}
 	return nil
@@ -158,10 +158,10 @@ func (r Request) holders() ([]Range, error) {
 		case a.Addr > next:
 			return nil, r.hole(next)
 		case i > 0 && a.Addr < next:
-			return nil, refuse(dmabuf.ErrRange, "", "allocations %v and %v overlap", all[i-1], a)
+			return nil, refuse(failure.ErrRange, "", "allocations %v and %v overlap", all[i-1], a)
 		case a.Contains(Range{r.Memory.last(), 1}):
 			if i != len(all)-1 {
-				return nil, refuse(dmabuf.ErrRange, "", "allocations %v and %v overlap", a, all[i+1])
+				return nil, refuse(failure.ErrRange, "", "allocations %v and %v overlap", a, all[i+1])
 			}
 			return r.join(all), nil
 		}
@@ -171,7 +171,7 @@ func (r Request) holders() ([]Range, error) {
 }
 
 func (r Request) hole(at uint64) error {
-	return refuse(dmabuf.ErrRange, "pass memory that is allocated, or mapped, as a whole",
+	return refuse(failure.ErrRange, "pass memory that is allocated, or mapped, as a whole",
 		"%#x, %#x bytes into %v, is in no allocation", at, at-r.Memory.Addr, r.Memory)
 }
 
@@ -202,7 +202,7 @@ func (r Request) pieces(holder Range) ([]Piece, error) {
 		} else {
 			e, ok := part.outward(r.Granule)
 			if !ok {
-				return nil, refuse(dmabuf.ErrRange, "", "%v cannot be aligned to %#x", part, r.Granule)
+				return nil, refuse(failure.ErrRange, "", "%v cannot be aligned to %#x", part, r.Granule)
 			}
 			p.Export, p.Spill = e, r.spill(e)
 		}

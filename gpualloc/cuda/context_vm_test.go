@@ -9,7 +9,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/internal/doubles"
 )
@@ -73,7 +73,7 @@ func TestVMPointerOfAnotherContext(t *testing.T) {
 	}
 
 	_, err = s.exportMemory(freed, huge, ExportOptions{}, gpualloc.Env{})
-	if !errors.Is(err, InvalidValue) && !errors.Is(err, dmabuf.ErrRange) {
+	if !errors.Is(err, InvalidValue) && !errors.Is(err, failure.ErrRange) {
 		t.Errorf("a freed pointer: %v", err)
 	}
 	doubles.Words(t, err, "freed")
@@ -120,7 +120,7 @@ func TestVMContextDestroyed(t *testing.T) {
 		// The descriptor keeps the pages, as the kernel's drivers do.
 		doubles.Sees(t, e.Segments()[0].Buf, 0, want)
 	}
-	var failure *dmabuf.Error
+	var failure *failure.Error
 	for what, err := range map[string]error{
 		"read":  second(e.ReadAt(make([]byte, 1), 0)),
 		"write": second(e.WriteAt(make([]byte, 1), 0)),

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/align"
 	"github.com/gpurdma/gpurdma/gpualloc/internal/doubles"
@@ -361,7 +361,7 @@ func TestVMPiecesAndTheLimitOfOpenFiles(t *testing.T) {
 	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &was)
 	log := doubles.Log(t)
 	_, err = s.exportMemory(p, 8*huge, ExportOptions{MaxLength: int64(os.Getpagesize())}, gpualloc.Env{})
-	if !errors.Is(err, dmabuf.ErrLimit) {
+	if !errors.Is(err, failure.ErrLimit) {
 		t.Errorf("got %v, want ErrLimit", err)
 	}
 	doubles.Words(t, err, "4096 exports", "RLIMIT_NOFILE")

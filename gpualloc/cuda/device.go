@@ -5,7 +5,7 @@ package cuda
 import (
 	"fmt"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
@@ -95,7 +95,7 @@ func (s *session) describe(ordinal int, env gpualloc.Env) (Device, error) {
 	}
 	var err error
 	if d.PCI, err = pciaddr.Parse(bus); err != nil {
-		return d, &dmabuf.Error{Op: "cuDeviceGetPCIBusId", Device: on, Err: err}
+		return d, &failure.Error{Op: "cuDeviceGetPCIBusId", Device: on, Err: err}
 	}
 	total, r := s.drv.totalMem(d.dev)
 	if r != Success {

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // Name is the result's name in cuda.h: "CUDA_ERROR_OUT_OF_MEMORY".
@@ -68,5 +68,5 @@ func failed(function, dev string, r Result, remedy, format string, args ...any) 
 	if remedy == "" {
 		remedy = remedies[r]
 	}
-	return &dmabuf.Error{Op: function, Device: dev, Detail: fmt.Sprintf(format, args...), Remedy: remedy, Err: r}
+	return &failure.Error{Op: function, Device: dev, Detail: fmt.Sprintf(format, args...), Remedy: remedy, Err: r}
 }

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/align"
 	"github.com/gpurdma/gpurdma/gpualloc/internal/vendor"
@@ -49,14 +49,14 @@ type Exported struct {
 // until the Buffer and every MR on it are closed. If a mapping changes, export the
 // memory again. The caller closes the Exported.
 //
-// Export refuses memory that is larger than BAR 1 (dmabuf.ErrLimit). It does not know
+// Export refuses memory that is larger than BAR 1 (failure.ErrLimit). It does not know
 // how much of BAR 1 is free: before the buffer is registered, nvml.CheckBAR1 says
 // whether the buffer fits.
 //
 // It also refuses managed memory, whose pages migrate, memory of the host or of several
 // GPUs, a range of which a part is not allocated, and pointers that CUDA does not know,
-// such as freed ones. Errors are *dmabuf.Error with a [Result], dmabuf.ErrRange or
-// dmabuf.ErrLimit, or those of package align.
+// such as freed ones. Errors are *failure.Error with a [Result], failure.ErrRange or
+// failure.ErrLimit, or those of package align.
 func Export(ptr uintptr, length int64, opt ExportOptions) (*Exported, error) {
 	s, err := start()
 	if err != nil {
@@ -68,7 +68,7 @@ func Export(ptr uintptr, length int64, opt ExportOptions) (*Exported, error) {
 func (s *session) exportMemory(p pointer, length int64, opt ExportOptions, env gpualloc.Env) (*Exported, error) {
 	on := fmt.Sprintf("pointer %#x", uint64(p))
 	if length <= 0 || opt.MaxLength < 0 {
-		return nil, &dmabuf.Error{Op: "export", Device: on, Err: dmabuf.ErrRange, Detail: fmt.Sprintf("length %d, pieces of at most %d", length, opt.MaxLength)}
+		return nil, &failure.Error{Op: "export", Device: on, Err: failure.ErrRange, Detail: fmt.Sprintf("length %d, pieces of at most %d", length, opt.MaxLength)}
 	}
 	info, err := s.pointerInfo(p, on)
 	if err != nil {
@@ -274,22 +274,22 @@ const maxSegments = 1 << 20
 func (s *session) allocations(ctx contextHandle, d Device, on string, p pointer, length uint64) ([]align.Range, error) {
 	mem := align.Range{Addr: uint64(p), Length: length}
 	if length-1 > ^uint64(0)-uint64(p) {
-		return nil, &dmabuf.Error{Op: "export", Device: on, Err: dmabuf.ErrRange, Detail: fmt.Sprintf("%v wraps around the address space", mem)}
+		return nil, &failure.Error{Op: "export", Device: on, Err: failure.ErrRange, Detail: fmt.Sprintf("%v wraps around the address space", mem)}
 	}
 	last := mem.Addr + (length - 1)
 	var out []align.Range
 	for at := mem.Addr; len(out) < maxSegments; {
 		base, size, r := s.drv.addressRange(ctx, pointer(at))
 		if r != Success {
-			return nil, &dmabuf.Error{
-				Op: "cuMemGetAddressRange", Device: on, Err: fmt.Errorf("%w (%w)", dmabuf.ErrRange, r),
+			return nil, &failure.Error{
+				Op: "cuMemGetAddressRange", Device: on, Err: fmt.Errorf("%w (%w)", failure.ErrRange, r),
 				Detail: fmt.Sprintf("%#x, %#x bytes into %v, is in no allocation", at, at-mem.Addr, mem),
 				Remedy: "pass memory that is allocated, or mapped, as a whole, and not freed",
 			}
 		}
 		held := align.Range{Addr: uint64(base), Length: size}
 		if !held.Contains(align.Range{Addr: at, Length: 1}) {
-			return nil, &dmabuf.Error{Op: "cuMemGetAddressRange", Device: on, Err: unix.EPROTO, Detail: fmt.Sprintf("%v does not hold %#x", held, at)}
+			return nil, &failure.Error{Op: "cuMemGetAddressRange", Device: on, Err: unix.EPROTO, Detail: fmt.Sprintf("%v does not hold %#x", held, at)}
 		}
 		if len(out) > 0 {
 			if err := s.belongs(d, on, at, mem); err != nil {
@@ -302,7 +302,7 @@ func (s *session) allocations(ctx contextHandle, d Device, on string, p pointer,
 		}
 		at = held.Addr + held.Length
 	}
-	return nil, &dmabuf.Error{Op: "export", Device: on, Err: dmabuf.ErrLimit, Detail: fmt.Sprintf("more than %d mappings", maxSegments)}
+	return nil, &failure.Error{Op: "export", Device: on, Err: failure.ErrLimit, Detail: fmt.Sprintf("more than %d mappings", maxSegments)}
 }
 
 // belongs refuses a further mapping that is not exportable memory of the first one's
@@ -312,8 +312,8 @@ func (s *session) belongs(d Device, on string, at uint64, mem align.Range) error
 	if err != nil || info.ordinal == d.Ordinal {
 		return err
 	}
-	return &dmabuf.Error{
-		Op: "export", Device: on, Err: dmabuf.ErrRange,
+	return &failure.Error{
+		Op: "export", Device: on, Err: failure.ErrRange,
 		Detail: fmt.Sprintf("%#x, %#x bytes into %v, belongs to another GPU, cuda:%d", at, at-mem.Addr, mem, info.ordinal),
 		Remedy: "export the memory of each GPU by itself",
 	}

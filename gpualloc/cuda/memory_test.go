@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/internal/doubles"
 )
@@ -124,10 +124,10 @@ func TestCopies(t *testing.T) {
 		t.Error("what was read is not what was written")
 	}
 	for _, off := range []int64{-1, 100_001, 1 << 62} {
-		if _, err := v.ReadAt(got, off); !errors.Is(err, dmabuf.ErrRange) {
+		if _, err := v.ReadAt(got, off); !errors.Is(err, failure.ErrRange) {
 			t.Errorf("read at %d: got %v, want ErrRange", off, err)
 		}
-		if _, err := v.WriteAt(got, off); !errors.Is(err, dmabuf.ErrRange) {
+		if _, err := v.WriteAt(got, off); !errors.Is(err, failure.ErrRange) {
 			t.Errorf("write at %d: got %v, want ErrRange", off, err)
 		}
 	}

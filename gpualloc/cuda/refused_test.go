@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/internal/doubles"
 )
@@ -37,13 +37,13 @@ func TestExportBeyondTheBAR(t *testing.T) {
 	}
 	log := doubles.Log(t)
 	_, err := s.exportMemory(p, 2<<20+1, ExportOptions{}, gpualloc.Env{Sys: sys})
-	if !errors.Is(err, dmabuf.ErrLimit) {
+	if !errors.Is(err, failure.ErrLimit) {
 		t.Errorf("got %v, want ErrLimit", err)
 	}
 	doubles.Words(t, err, "BAR 1 of 0000:d1:00.0 has 2 MiB", "a part at a time")
 	// Each of many exports has pages of 64 KiB of its own.
 	_, err = s.exportMemory(p, 33*4096, ExportOptions{MaxLength: 4096}, gpualloc.Env{Sys: sys})
-	if !errors.Is(err, dmabuf.ErrLimit) {
+	if !errors.Is(err, failure.ErrLimit) {
 		t.Errorf("got %v, want ErrLimit", err)
 	}
 	doubles.Words(t, err, "2162688 bytes, where BAR 1 of 0000:d1:00.0 has 2 MiB")
@@ -94,15 +94,15 @@ func TestPointersThatCannotBeExported(t *testing.T) {
 		{name: "freed in another context", p: freedThere, length: 1, is: InvalidValue, words: []string{"freed"}},
 		{name: "of a context that was destroyed", p: lost, length: 1, is: InvalidValue, words: []string{"CUDA does not know"}},
 		{name: "nil", p: 0, length: 1, is: InvalidValue, words: []string{"CUDA does not know"}},
-		{name: "no bytes", p: live, length: 0, is: dmabuf.ErrRange},
-		{name: "fewer than none", p: live, length: -1, is: dmabuf.ErrRange},
-		{name: "beyond the allocation", p: live, length: 4*huge + 1, is: dmabuf.ErrRange, words: []string{"0x800000 bytes into"}},
-		{name: "beyond the address space", p: live, length: 1<<63 - 1, is: dmabuf.ErrRange},
-		{name: "a hole between mappings", p: hole, length: 3 * huge, is: dmabuf.ErrRange, words: []string{"0x200000 bytes into"}},
+		{name: "no bytes", p: live, length: 0, is: failure.ErrRange},
+		{name: "fewer than none", p: live, length: -1, is: failure.ErrRange},
+		{name: "beyond the allocation", p: live, length: 4*huge + 1, is: failure.ErrRange, words: []string{"0x800000 bytes into"}},
+		{name: "beyond the address space", p: live, length: 1<<63 - 1, is: failure.ErrRange},
+		{name: "a hole between mappings", p: hole, length: 3 * huge, is: failure.ErrRange, words: []string{"0x200000 bytes into"}},
 		{name: "mapped without RDMA", p: noRDMA, length: huge, is: NotSupported, words: []string{"gpuDirectRDMACapable"}},
 		{name: "managed", p: managed, length: 1, is: NotSupported, words: []string{"migrate"}},
 		{name: "host memory", p: live, length: 1, knob: "DOUBLE_CUDA_MEMORYTYPE=1", is: errors.ErrUnsupported, words: []string{"host memory"}},
-		{name: "pieces below zero", p: live, length: 1, opt: ExportOptions{MaxLength: -1}, is: dmabuf.ErrRange},
+		{name: "pieces below zero", p: live, length: 1, opt: ExportOptions{MaxLength: -1}, is: failure.ErrRange},
 		{name: "no memory left", p: live, length: 1, knob: "DOUBLE_FAIL=cuDevicePrimaryCtxRetain=2", is: unix.ENOMEM, words: []string{"CUDA_ERROR_OUT_OF_MEMORY"}},
 		{name: "context destroyed", p: live, length: 1, knob: "DOUBLE_FAIL=cuCtxPushCurrent_v2=709", is: ContextIsDestroyed},
 		{name: "the driver out of descriptors", p: live, length: 1, knob: "DOUBLE_FAIL=cuMemGetHandleForAddressRange=304", is: OperatingSystem, words: []string{"RLIMIT_NOFILE"}},
@@ -123,9 +123,9 @@ func TestPointersThatCannotBeExported(t *testing.T) {
 				t.Errorf("got %v, want %v", err, tt.is)
 			}
 			doubles.Words(t, err, tt.words...)
-			var e *dmabuf.Error
+			var e *failure.Error
 			if !errors.As(err, &e) {
-				t.Errorf("%v is no *dmabuf.Error", err)
+				t.Errorf("%v is no *failure.Error", err)
 			}
 			if tt.length > 0 && tt.opt.MaxLength == 0 {
 				log.Balanced(t, pairs)
@@ -157,11 +157,11 @@ func TestFurtherMemoryThatCannotBeExported(t *testing.T) {
 		driver Result // its answer if asked for all of it at once; 0: not asked
 		words  []string
 	}{
-		{"another GPU's", two, 3 * huge, dmabuf.ErrRange, InvalidValue, []string{"0x400000 bytes into", "belongs to another GPU, cuda:1", "each GPU by itself"}},
-		{"a byte of another GPU's", two + 5, 2*huge - 4, dmabuf.ErrRange, 0, []string{"0x3ffffb bytes into"}},
+		{"another GPU's", two, 3 * huge, failure.ErrRange, InvalidValue, []string{"0x400000 bytes into", "belongs to another GPU, cuda:1", "each GPU by itself"}},
+		{"a byte of another GPU's", two + 5, 2*huge - 4, failure.ErrRange, 0, []string{"0x3ffffb bytes into"}},
 		{"all but another GPU's", two, 2 * huge, nil, 0, nil},
 		{"another GPU's alone", two + 2*huge, huge, nil, 0, nil},
-		{"another GPU's in between", back, 3 * huge, dmabuf.ErrRange, InvalidValue, []string{"cuda:2 (", "0x200000 bytes into", "cuda:1"}},
+		{"another GPU's in between", back, 3 * huge, failure.ErrRange, InvalidValue, []string{"cuda:2 (", "0x200000 bytes into", "cuda:1"}},
 		{"without RDMA", noRDMA, 2 * huge, NotSupported, NotSupported, []string{"0x200000 bytes into", "gpuDirectRDMACapable"}},
 		{"managed", plain, 2 * part, NotSupported, NotSupported, []string{"0x10000 bytes into", "migrate"}},
 	} {
@@ -180,7 +180,7 @@ func TestFurtherMemoryThatCannotBeExported(t *testing.T) {
 			}
 			exports := log.Count(t, exportFunction)
 			if tt.is == nil {
-				if errors.Is(err, dmabuf.ErrRange) || exports == 0 {
+				if errors.Is(err, failure.ErrRange) || exports == 0 {
 					t.Errorf("%d exports, %v", exports, err)
 				}
 				return

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
@@ -66,7 +66,7 @@ func (s *session) devices() ([]Device, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, &dmabuf.Error{
+		return nil, &failure.Error{
 			Op: "zeDeviceGet", Device: s.drv.path(), Err: fs.ErrNotExist, Detail: fmt.Sprintf("%d drivers list no GPU", len(drivers)),
 			Remedy: "check that i915 or xe drives the GPU, that /dev/dri/renderD* is accessible, and what ZE_AFFINITY_MASK hides",
 		}

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // Name is the result's name in ze_api.h: "ZE_RESULT_ERROR_UNINITIALIZED".
@@ -57,5 +57,5 @@ func failed(function, on string, r Result, remedy, format string, args ...any) e
 	if remedy == "" {
 		remedy = remedies[r]
 	}
-	return &dmabuf.Error{Op: function, Device: on, Detail: fmt.Sprintf(format, args...), Remedy: remedy, Err: r}
+	return &failure.Error{Op: function, Device: on, Detail: fmt.Sprintf(format, args...), Remedy: remedy, Err: r}
 }

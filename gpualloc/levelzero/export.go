@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/align"
 	"github.com/gpurdma/gpurdma/gpualloc/internal/vendor"
@@ -44,12 +44,12 @@ type Exported struct {
 //
 // The dma-buf is of the whole allocation. Other devices reach it only through
 // BAR 2 of the GPU: Export refuses an allocation that is larger
-// (dmabuf.ErrLimit).
+// (failure.ErrLimit).
 //
 // It also refuses memory of the host, shared memory, whose pages migrate, a
 // range of which a part is not allocated, and pointers that the context does
 // not know, such as freed ones and those of another context. Errors are
-// *dmabuf.Error with a [Result], dmabuf.ErrRange or dmabuf.ErrLimit, or those
+// *failure.Error with a [Result], failure.ErrRange or failure.ErrLimit, or those
 // of package align.
 func Export(context, ptr uintptr, length int64, opt ExportOptions) (*Exported, error) {
 	s, err := start()
@@ -62,7 +62,7 @@ func Export(context, ptr uintptr, length int64, opt ExportOptions) (*Exported, e
 func (s *session) exportMemory(ctx contextHandle, p pointer, length int64, opt ExportOptions, env gpualloc.Env) (*Exported, error) {
 	on := fmt.Sprintf("pointer %#x", uint64(p))
 	if length <= 0 || opt.MaxLength < 0 {
-		return nil, &dmabuf.Error{Op: "export", Device: on, Err: dmabuf.ErrRange, Detail: fmt.Sprintf("length %d, MRs of at most %d", length, opt.MaxLength)}
+		return nil, &failure.Error{Op: "export", Device: on, Err: failure.ErrRange, Detail: fmt.Sprintf("length %d, MRs of at most %d", length, opt.MaxLength)}
 	}
 	mem := align.Range{Addr: uint64(p), Length: uint64(length)}
 	facts, err := s.pointerInfo(ctx, on, p)
@@ -127,8 +127,8 @@ func (s *session) pointerInfo(ctx contextHandle, on string, p pointer) (allocPro
 	case memoryDevice:
 		return facts, nil
 	case memoryUnknown:
-		return facts, &dmabuf.Error{
-			Op: "zeMemGetAllocProperties", Device: on, Err: dmabuf.ErrRange, Detail: "the context does not know the address",
+		return facts, &failure.Error{
+			Op: "zeMemGetAllocProperties", Device: on, Err: failure.ErrRange, Detail: "the context does not know the address",
 			Remedy: "pass a pointer of this context that is allocated: a freed one, or another context's, is not known",
 		}
 	case memoryShared:
@@ -145,10 +145,10 @@ func (s *session) allocation(ctx contextHandle, on string, mem align.Range) (ali
 	}
 	held := align.Range{Addr: uint64(base), Length: size}
 	if !held.Contains(align.Range{Addr: mem.Addr, Length: 1}) {
-		return held, &dmabuf.Error{Op: "zeMemGetAddressRange", Device: on, Err: unix.EPROTO, Detail: fmt.Sprintf("%v does not hold %#x", held, mem.Addr)}
+		return held, &failure.Error{Op: "zeMemGetAddressRange", Device: on, Err: unix.EPROTO, Detail: fmt.Sprintf("%v does not hold %#x", held, mem.Addr)}
 	}
 	if !held.Contains(mem) {
-		return held, &dmabuf.Error{Op: "export", Device: on, Err: dmabuf.ErrRange, Detail: fmt.Sprintf("%v is beyond its allocation %v", mem, held), Remedy: "export each allocation by itself"}
+		return held, &failure.Error{Op: "export", Device: on, Err: failure.ErrRange, Detail: fmt.Sprintf("%v is beyond its allocation %v", mem, held), Remedy: "export each allocation by itself"}
 	}
 	return held, nil
 }

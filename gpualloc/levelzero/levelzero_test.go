@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/internal/doubles"
 )
@@ -180,13 +180,13 @@ func TestPointersThatCannotBeExported(t *testing.T) {
 		is     error
 		words  []string
 	}{
-		{name: "freed", ctx: ctx, p: freed, length: 1, is: dmabuf.ErrRange, words: []string{"freed"}},
-		{name: "of another context", ctx: other, p: live, length: 1, is: dmabuf.ErrRange, words: []string{"another context"}},
+		{name: "freed", ctx: ctx, p: freed, length: 1, is: failure.ErrRange, words: []string{"freed"}},
+		{name: "of another context", ctx: other, p: live, length: 1, is: failure.ErrRange, words: []string{"another context"}},
 		{name: "no context", p: live, length: 1, is: InvalidNullHandle, words: []string{"context"}},
-		{name: "nil", ctx: ctx, length: 1, is: dmabuf.ErrRange},
-		{name: "no bytes", ctx: ctx, p: live, is: dmabuf.ErrRange},
-		{name: "beyond the allocation", ctx: ctx, p: live, length: 4<<20 + 1, is: dmabuf.ErrRange, words: []string{"beyond its allocation"}},
-		{name: "beyond the address space", ctx: ctx, p: live, length: 1<<63 - 1, is: dmabuf.ErrRange},
+		{name: "nil", ctx: ctx, length: 1, is: failure.ErrRange},
+		{name: "no bytes", ctx: ctx, p: live, is: failure.ErrRange},
+		{name: "beyond the allocation", ctx: ctx, p: live, length: 4<<20 + 1, is: failure.ErrRange, words: []string{"beyond its allocation"}},
+		{name: "beyond the address space", ctx: ctx, p: live, length: 1<<63 - 1, is: failure.ErrRange},
 		{name: "shared memory", ctx: ctx, p: live, length: 1, knob: "DOUBLE_ZE_MEMORYTYPE=3", is: errors.ErrUnsupported, words: []string{"migrate"}},
 		{name: "host memory", ctx: ctx, p: live, length: 1, knob: "DOUBLE_ZE_MEMORYTYPE=1", is: errors.ErrUnsupported, words: []string{"host memory"}},
 		{name: "success without a descriptor", ctx: ctx, p: live, length: 1, knob: "DOUBLE_ZE_NO_FD=1", is: errors.ErrUnsupported, words: []string{"export_desc"}},
@@ -206,9 +206,9 @@ func TestPointersThatCannotBeExported(t *testing.T) {
 				t.Errorf("got %v, want %v", err, tt.is)
 			}
 			doubles.Words(t, err, tt.words...)
-			var e *dmabuf.Error
+			var e *failure.Error
 			if !errors.As(err, &e) {
-				t.Errorf("%v is no *dmabuf.Error", err)
+				t.Errorf("%v is no *failure.Error", err)
 			}
 		})
 	}
@@ -258,12 +258,12 @@ func TestExportBeyondTheBAR(t *testing.T) {
 				}
 			}
 			if c.fits {
-				if errors.Is(err, dmabuf.ErrLimit) || exports == 0 {
+				if errors.Is(err, failure.ErrLimit) || exports == 0 {
 					t.Errorf("%d exports, %v", exports, err)
 				}
 				return
 			}
-			if !errors.Is(err, dmabuf.ErrLimit) || exports != 0 {
+			if !errors.Is(err, failure.ErrLimit) || exports != 0 {
 				t.Errorf("%d exports before %v", exports, err)
 			}
 			doubles.Words(t, err, "the whole allocation, 4 MiB, where BAR 2 of 0000:d1:00.0 has", "resizable BAR", "allocate less")
@@ -310,7 +310,7 @@ func TestTooLarge(t *testing.T) {
 	}
 	defer a.Close()
 	_, err = a.Alloc(context.Background(), 1<<20+1, gpualloc.Options{})
-	if !errors.Is(err, dmabuf.ErrLimit) {
+	if !errors.Is(err, failure.ErrLimit) {
 		t.Errorf("got %v, want ErrLimit", err)
 	}
 	doubles.Words(t, err, "largest allocation", "ask for at most 1048576 bytes", "Options.SegmentSize")

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/align"
 	"github.com/gpurdma/gpurdma/gpualloc/internal/vendor"
@@ -78,7 +79,7 @@ func (s *session) descriptor(ctx contextHandle, on string, p pointer) (int, erro
 		return -1, failed("zeMemGetAllocProperties", on, r, remedy, "export of %#x", uint64(p))
 	}
 	if fd < 0 {
-		return -1, &dmabuf.Error{
+		return -1, &failure.Error{
 			Op: "zeMemGetAllocProperties", Device: on, Err: errors.ErrUnsupported,
 			Detail: fmt.Sprintf("the driver says success and gives no descriptor of %#x", uint64(p)),
 			Remedy: "allocate the memory with ze_external_memory_export_desc_t and ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF",

@@ -12,7 +12,7 @@ import (
 
 	nv "github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
@@ -179,7 +179,7 @@ func bytes(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 // failed is nil for success. It takes NVML's words now: once the library is
 // closed, they are gone.
 func failed(op, on string, r nv.Return) error {
-	e := &dmabuf.Error{Op: op, Device: on}
+	e := &failure.Error{Op: op, Device: on}
 	switch r {
 	case nv.SUCCESS:
 		return nil

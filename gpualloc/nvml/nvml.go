@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/pciaddr"
@@ -69,7 +69,7 @@ func Window(sizes ...int64) int64 {
 	return sum
 }
 
-// CheckBAR1 returns dmabuf.ErrLimit if the free part of BAR 1 is too small for
+// CheckBAR1 returns failure.ErrLimit if the free part of BAR 1 is too small for
 // dma-bufs of these sizes, in bytes, none of which is registered yet. If BAR1 is
 // nil, it returns nil.
 func (g GPU) CheckBAR1(sizes ...int64) error {
@@ -81,8 +81,8 @@ func (g GPU) CheckBAR1(sizes ...int64) error {
 	if len(sizes) != 1 {
 		what = fmt.Sprintf("%d dma-bufs take", len(sizes))
 	}
-	return &dmabuf.Error{
-		Op: "register", Device: fmt.Sprintf("%s at %v", g.Name, g.PCI), Err: dmabuf.ErrLimit,
+	return &failure.Error{
+		Op: "register", Device: fmt.Sprintf("%s at %v", g.Name, g.PCI), Err: failure.ErrLimit,
 		Detail: fmt.Sprintf("%s %s, where BAR 1 has %s free of %s", what, bytesize.Format(need), bytesize.Format(g.BAR1.Free()), bytesize.Format(g.BAR1.Total)),
 		Remedy: "close MRs of other programs, enable resizable BAR in the firmware, register less at a time, or leave out this check (--force): the driver then decides",
 	}
@@ -90,7 +90,7 @@ func (g GPU) CheckBAR1(sizes ...int64) error {
 
 // CheckBAR1 is [GPU.CheckBAR1] for buffers of any GPUs, none of which is registered
 // yet. It ignores buffers of GPUs that NVML does not list. Without NVML it returns
-// nil, and the registration shows whether the buffers fit. Errors: dmabuf.ErrLimit.
+// nil, and the registration shows whether the buffers fit. Errors: failure.ErrLimit.
 func CheckBAR1(bufs ...*gpualloc.Buffer) error {
 	sizes := map[pciaddr.Addr][]int64{}
 	seen := map[uint64]bool{} // inodes

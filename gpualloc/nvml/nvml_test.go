@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // This binary starts without the driver, which is more than it seems.
@@ -84,7 +84,7 @@ func TestRefusals(t *testing.T) {
 		t.Setenv("GPURDMA_NVML_FAIL", c.fail)
 		_, err := list(lib)
 		var refusal *Error
-		var detail *dmabuf.Error
+		var detail *failure.Error
 		if !errors.As(err, &detail) || !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%s: %v; want %q", c.fail, err, c.words)
 		}
@@ -155,7 +155,7 @@ func TestCheckBAR1(t *testing.T) {
 		t.Error(err)
 	}
 	err := g.CheckBAR1(200<<20 + 1)
-	if !errors.Is(err, dmabuf.ErrLimit) || !strings.Contains(err.Error(), "BAR 1 has 200 MiB free of 256 MiB") {
+	if !errors.Is(err, failure.ErrLimit) || !strings.Contains(err.Error(), "BAR 1 has 200 MiB free of 256 MiB") {
 		t.Error(err)
 	}
 	// Each dma-buf has pages of its own: 10,000 of 4 KiB are no 40 MiB.
@@ -163,7 +163,7 @@ func TestCheckBAR1(t *testing.T) {
 	if got := Window(many...); got != 10_000*64<<10 {
 		t.Errorf("%d bytes", got)
 	}
-	if err := g.CheckBAR1(many...); !errors.Is(err, dmabuf.ErrLimit) || !strings.Contains(err.Error(), "10000 dma-bufs take 625 MiB") {
+	if err := g.CheckBAR1(many...); !errors.Is(err, failure.ErrLimit) || !strings.Contains(err.Error(), "10000 dma-bufs take 625 MiB") {
 		t.Error(err)
 	}
 	if err := g.CheckBAR1(many[:3200]...); err != nil {

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
@@ -61,7 +61,7 @@ func (s *session) devices() ([]Device, error) {
 		out = append(out, d)
 	}
 	if len(out) == 0 {
-		return nil, &dmabuf.Error{
+		return nil, &failure.Error{
 			Op: "hsa_iterate_agents", Device: s.drv.path(), Err: fs.ErrNotExist, Detail: "the runtime lists no GPU",
 			Remedy: "check that amdgpu drives the GPU (rocminfo), and that ROCR_VISIBLE_DEVICES and the container show it",
 		}
@@ -115,7 +115,7 @@ func (s *session) choosePool(d *Device, on string) error {
 			return nil
 		}
 	}
-	return &dmabuf.Error{
+	return &failure.Error{
 		Op: "hsa_amd_agent_iterate_memory_pools", Device: on, Err: fs.ErrNotExist,
 		Detail: fmt.Sprintf("none of %d pools is coarse-grained GPU memory that may be allocated from", len(pools)),
 	}

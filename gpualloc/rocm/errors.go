@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // Name is the status's name in hsa.h: "HSA_STATUS_ERROR_OUT_OF_RESOURCES".
@@ -42,5 +42,5 @@ func failed(function, on string, s Status, remedy, format string, args ...any) e
 	if remedy == "" {
 		remedy = remedies[s]
 	}
-	return &dmabuf.Error{Op: function, Device: on, Detail: fmt.Sprintf(format, args...), Remedy: remedy, Err: s}
+	return &failure.Error{Op: function, Device: on, Detail: fmt.Sprintf(format, args...), Remedy: remedy, Err: s}
 }

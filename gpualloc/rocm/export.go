@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/align"
 	"github.com/gpurdma/gpurdma/gpualloc/internal/vendor"
@@ -45,12 +45,12 @@ type Exported struct {
 // and every MR on it are closed. The caller closes the Exported.
 //
 // The dma-bufs are of whole allocations. Export refuses those that are larger than
-// the part of the memory behind the GPU's BAR (dmabuf.ErrLimit), because amdgpu
+// the part of the memory behind the GPU's BAR (failure.ErrLimit), because amdgpu
 // would move them to system memory and report success.
 //
 // It also refuses memory of the host, a range of which a part is not allocated,
 // and pointers that the runtime does not know, such as freed ones. Errors are
-// *dmabuf.Error with a [Status], dmabuf.ErrRange or dmabuf.ErrLimit, or those of
+// *failure.Error with a [Status], failure.ErrRange or failure.ErrLimit, or those of
 // package align.
 func Export(ptr uintptr, length int64, opt ExportOptions) (*Exported, error) {
 	s, err := start(gpualloc.Env{})
@@ -63,7 +63,7 @@ func Export(ptr uintptr, length int64, opt ExportOptions) (*Exported, error) {
 func (s *session) exportMemory(p pointer, length int64, opt ExportOptions, env gpualloc.Env) (*Exported, error) {
 	on := fmt.Sprintf("pointer %#x", uint64(p))
 	if length <= 0 || opt.MaxLength < 0 {
-		return nil, &dmabuf.Error{Op: "export", Device: on, Err: dmabuf.ErrRange, Detail: fmt.Sprintf("length %d, MRs of at most %d", length, opt.MaxLength)}
+		return nil, &failure.Error{Op: "export", Device: on, Err: failure.ErrRange, Detail: fmt.Sprintf("length %d, MRs of at most %d", length, opt.MaxLength)}
 	}
 	mem := align.Range{Addr: uint64(p), Length: uint64(length)}
 	allocations, owner, err := s.allocations(on, mem)
@@ -131,7 +131,7 @@ const maxSegments = 1 << 20
 func (s *session) allocations(on string, mem align.Range) ([]align.Range, agent, error) {
 	last := mem.Addr + (mem.Length - 1)
 	if last < mem.Addr {
-		return nil, 0, &dmabuf.Error{Op: "export", Device: on, Err: dmabuf.ErrRange, Detail: fmt.Sprintf("%v wraps around the address space", mem)}
+		return nil, 0, &failure.Error{Op: "export", Device: on, Err: failure.ErrRange, Detail: fmt.Sprintf("%v wraps around the address space", mem)}
 	}
 	var out []align.Range
 	var owner agent
@@ -143,17 +143,17 @@ func (s *session) allocations(on string, mem align.Range) ([]align.Range, agent,
 		held := align.Range{Addr: uint64(info.base), Length: info.size}
 		switch {
 		case info.kind == pointerUnknown:
-			return nil, 0, &dmabuf.Error{
-				Op: "hsa_amd_pointer_info", Device: on, Err: dmabuf.ErrRange,
+			return nil, 0, &failure.Error{
+				Op: "hsa_amd_pointer_info", Device: on, Err: failure.ErrRange,
 				Detail: fmt.Sprintf("%#x, %#x bytes into %v, is in no allocation that the runtime knows", at, at-mem.Addr, mem),
 				Remedy: "pass device memory of this process that is allocated as a whole, and not freed",
 			}
 		case info.kind == pointerLocked:
 			return nil, 0, failed("export", on, InvalidAgent, "register it as host memory", "%#x is memory of the host that was locked for the GPU", at)
 		case !held.Contains(align.Range{Addr: at, Length: 1}):
-			return nil, 0, &dmabuf.Error{Op: "hsa_amd_pointer_info", Device: on, Err: unix.EPROTO, Detail: fmt.Sprintf("%v does not hold %#x", held, at)}
+			return nil, 0, &failure.Error{Op: "hsa_amd_pointer_info", Device: on, Err: unix.EPROTO, Detail: fmt.Sprintf("%v does not hold %#x", held, at)}
 		case len(out) > 0 && info.owner != owner:
-			return nil, 0, &dmabuf.Error{Op: "export", Device: on, Err: dmabuf.ErrRange, Detail: fmt.Sprintf("%#x, %#x bytes into %v, belongs to another GPU", at, at-mem.Addr, mem)}
+			return nil, 0, &failure.Error{Op: "export", Device: on, Err: failure.ErrRange, Detail: fmt.Sprintf("%#x, %#x bytes into %v, belongs to another GPU", at, at-mem.Addr, mem)}
 		}
 		owner = info.owner
 		out = append(out, held)
@@ -162,5 +162,5 @@ func (s *session) allocations(on string, mem align.Range) ([]align.Range, agent,
 		}
 		at = held.Addr + held.Length
 	}
-	return nil, 0, &dmabuf.Error{Op: "export", Device: on, Err: dmabuf.ErrLimit, Detail: fmt.Sprintf("more than %d allocations", maxSegments)}
+	return nil, 0, &failure.Error{Op: "export", Device: on, Err: failure.ErrLimit, Detail: fmt.Sprintf("more than %d allocations", maxSegments)}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/align"
 	"github.com/gpurdma/gpurdma/gpualloc/internal/vendor"
@@ -16,7 +17,7 @@ func (s *session) place(on string, req align.Request, flags uint64) ([]vendor.Pl
 	req.Page = vendor.PageSize()
 	req.Rule = align.Whole
 	if flags != 0 && !s.drv.hasFlags() {
-		return nil, &dmabuf.Error{
+		return nil, &failure.Error{
 			Op: exportFunction + "_v2", Device: s.drv.path(), Err: errors.ErrUnsupported,
 			Detail: "the runtime has no such function", Remedy: "export without the PCIe mapping, or install ROCm 7.1 or later",
 		}

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/internal/doubles"
 	"github.com/gpurdma/gpurdma/gpualloc/internal/runtimelib"
@@ -161,11 +161,11 @@ func TestPointersThatCannotBeExported(t *testing.T) {
 		is      error
 		words   []string
 	}{
-		{name: "freed", p: freed, length: 1, is: dmabuf.ErrRange, words: []string{"freed"}},
-		{name: "nil", p: 0, length: 1, is: dmabuf.ErrRange},
-		{name: "no bytes", p: live, length: 0, is: dmabuf.ErrRange},
-		{name: "beyond the allocation", p: live, length: 4<<20 + 1, is: dmabuf.ErrRange, words: []string{"0x400000 bytes into"}},
-		{name: "beyond the address space", p: live, length: 1<<63 - 1, is: dmabuf.ErrRange},
+		{name: "freed", p: freed, length: 1, is: failure.ErrRange, words: []string{"freed"}},
+		{name: "nil", p: 0, length: 1, is: failure.ErrRange},
+		{name: "no bytes", p: live, length: 0, is: failure.ErrRange},
+		{name: "beyond the allocation", p: live, length: 4<<20 + 1, is: failure.ErrRange, words: []string{"0x400000 bytes into"}},
+		{name: "beyond the address space", p: live, length: 1<<63 - 1, is: failure.ErrRange},
 		{name: "host memory", p: live, length: 1, knob: "DOUBLE_HSA_LOCKED=1", is: InvalidAgent, words: []string{"host memory"}},
 		{name: "pointer not answered", p: live, length: 1, knob: "DOUBLE_FAIL=hsa_amd_pointer_info=0x1000", is: Error},
 		{name: "out of descriptors", p: live, length: 1, knob: "DOUBLE_FAIL=hsa_amd_portable_export_dmabuf=0x1008", is: unix.ENOMEM, words: []string{"RLIMIT_NOFILE"}},
@@ -191,9 +191,9 @@ func TestPointersThatCannotBeExported(t *testing.T) {
 				t.Errorf("got %v, want %v", err, tt.is)
 			}
 			doubles.Words(t, err, tt.words...)
-			var e *dmabuf.Error
+			var e *failure.Error
 			if !errors.As(err, &e) {
-				t.Errorf("%v is no *dmabuf.Error", err)
+				t.Errorf("%v is no *failure.Error", err)
 			}
 		})
 	}
@@ -245,7 +245,7 @@ func TestVisibleLimit(t *testing.T) {
 	}
 	defer a.Close()
 	_, err = a.Alloc(context.Background(), 512<<20, gpualloc.Options{})
-	if !errors.Is(err, dmabuf.ErrLimit) {
+	if !errors.Is(err, failure.ErrLimit) {
 		t.Errorf("got %v, want ErrLimit", err)
 	}
 	doubles.Words(t, err, "256 MiB", "resizable BAR")
@@ -296,12 +296,12 @@ func TestExportBeyondTheBAR(t *testing.T) {
 			}
 			exports := log.Count(t, exportFunction)
 			if c.words == "" {
-				if errors.Is(err, dmabuf.ErrLimit) || exports == 0 {
+				if errors.Is(err, failure.ErrLimit) || exports == 0 {
 					t.Errorf("%d exports, %v", exports, err)
 				}
 				return
 			}
-			if !errors.Is(err, dmabuf.ErrLimit) || exports != 0 {
+			if !errors.Is(err, failure.ErrLimit) || exports != 0 {
 				t.Errorf("%d exports before %v", exports, err)
 			}
 			doubles.Words(t, err, c.words, "resizable BAR", "allocate less")

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"strconv"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // parse turns "host:port" into an address. Of several addresses of a host name it takes the first
@@ -16,7 +16,7 @@ import (
 // the number of the interface.
 func parse(ctx context.Context, op, addr string, from netip.Addr) (netip.AddrPort, error) {
 	bad := func(err error) error {
-		return &dmabuf.Error{Op: op, Device: addr, Err: err, Remedy: "use host:port; [host]:port for IPv6"}
+		return &failure.Error{Op: op, Device: addr, Err: err, Remedy: "use host:port; [host]:port for IPv6"}
 	}
 	host, service, err := net.SplitHostPort(addr)
 	if err != nil {

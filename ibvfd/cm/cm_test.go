@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
@@ -181,7 +181,7 @@ func TestConnectErrors(t *testing.T) {
 				}
 				closing(t, id)
 			}
-			var e *dmabuf.Error
+			var e *failure.Error
 			if !errors.As(err, &e) || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.words) || !strings.Contains(err.Error(), peerAddr) {
 				t.Errorf("%v; want %v, %q and the address", err, c.is, c.words)
 			}
@@ -216,7 +216,7 @@ func TestRejectedWithData(t *testing.T) {
 func TestReject(t *testing.T) {
 	s := newScript()
 	_, id := requested(t, s)
-	if err := id.Reject(make([]byte, MaxRejectData+1)); !errors.Is(err, dmabuf.ErrLimit) {
+	if err := id.Reject(make([]byte, MaxRejectData+1)); !errors.Is(err, failure.ErrLimit) {
 		t.Errorf("too much: %v", err)
 	}
 	if err := id.Reject([]byte("full")); err != nil || string(s.rejected) != "full" {
@@ -425,7 +425,7 @@ func TestCloseInUse(t *testing.T) {
 	if _, err := id.Context(); err != nil { // the script's is nil, and never closed
 		t.Fatal(err)
 	}
-	if err := id.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+	if err := id.Close(); !errors.Is(err, failure.ErrInUse) {
 		t.Errorf("close: %v", err)
 	}
 	id.contexts.Store(0)

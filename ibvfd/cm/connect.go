@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
@@ -54,7 +54,7 @@ type Param struct {
 // the peer's own. qp must be of this ID's device. A qp in INIT keeps its receives.
 //
 // If the peer refused, the error is a *[RejectedError]. Connect checks p first: if a number is out of
-// range (EINVAL), or the private data too long (dmabuf.ErrLimit), it sends nothing, and the caller
+// range (EINVAL), or the private data too long (failure.ErrLimit), it sends nothing, and the caller
 // may call it again. After any other error the ID can only be closed.
 func (id *ID) Connect(ctx context.Context, qp *ibvfd.QP, p Param) ([]byte, error) {
 	return id.connectTo(ctx, qp, p)
@@ -186,7 +186,7 @@ func (p *Param) settle(op, addr string, most int, dev depths) (*connParam, error
 		return nil, err
 	}
 	if p.RetryCount > 7 || p.RNRRetry > 7 || p.Timeout > 31 || p.MinRNRTimer > 31 {
-		return nil, &dmabuf.Error{
+		return nil, &failure.Error{
 			Op: op, Device: addr, Err: unix.EINVAL, Remedy: "7, 7, 31 and 31 at most",
 			Detail: fmt.Sprintf("RetryCount %d, RNRRetry %d, Timeout %d, MinRNRTimer %d", p.RetryCount, p.RNRRetry, p.Timeout, p.MinRNRTimer),
 		}
@@ -214,8 +214,8 @@ func fits(op, addr string, data []byte, most int) error {
 	if len(data) <= most {
 		return nil
 	}
-	return &dmabuf.Error{
-		Op: op, Device: addr, Err: dmabuf.ErrLimit,
+	return &failure.Error{
+		Op: op, Device: addr, Err: failure.ErrLimit,
 		Detail: fmt.Sprintf("%d bytes of private data", len(data)), Remedy: fmt.Sprintf("send %d at most, and the rest over the connection", most),
 	}
 }
@@ -227,7 +227,7 @@ func fits(op, addr string, data []byte, most int) error {
 func (id *ID) Disconnect(ctx context.Context) error {
 	addr := id.remote.String()
 	if idState(id.state.Load()) < stateConnected {
-		return &dmabuf.Error{Op: opEnd, Device: addr, Err: unix.ENOTCONN}
+		return &failure.Error{Op: opEnd, Device: addr, Err: unix.ENOTCONN}
 	}
 	if err := id.call(func() error {
 		_ = id.qp.Err() // closed already, or its device is gone
@@ -244,7 +244,7 @@ func (id *ID) Disconnect(ctx context.Context) error {
 func (id *ID) Wait(ctx context.Context) error {
 	addr := id.remote.String()
 	if idState(id.state.Load()) < stateConnected {
-		return &dmabuf.Error{Op: opEvent, Device: addr, Err: unix.ENOTCONN}
+		return &failure.Error{Op: opEvent, Device: addr, Err: unix.ENOTCONN}
 	}
 	for {
 		if _, err := id.next(ctx, id.ended, id.see); err != nil {

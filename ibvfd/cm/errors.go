@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/devnode"
 )
 
@@ -42,7 +42,7 @@ var node = "/dev/infiniband/rdma_cm"
 
 // explainOpen says why there is no event channel.
 func explainOpen(err error) error {
-	e := &dmabuf.Error{Op: "rdma_create_event_channel", Device: node, Err: err}
+	e := &failure.Error{Op: "rdma_create_event_channel", Device: node, Err: err}
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
 		e.Detail, e.Remedy = devnode.Explain(node, err, "")
 		return e
@@ -68,9 +68,9 @@ func explainOpen(err error) error {
 // refused wraps the error of a call that failed.
 func refused(op, addr string, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrClosed) {
-		return &dmabuf.Error{Op: op, Device: addr, Err: err}
+		return &failure.Error{Op: op, Device: addr, Err: err}
 	}
-	e := &dmabuf.Error{Op: op, Device: addr, Err: err}
+	e := &failure.Error{Op: op, Device: addr, Err: err}
 	var n unix.Errno
 	if errors.As(err, &n) {
 		e.Detail, e.Remedy = explainErrno(op, n)
@@ -112,7 +112,7 @@ func explainErrno(op string, n unix.Errno) (detail, remedy string) {
 // unexpected turns an event that is not the one that was waited for into an
 // error.
 func unexpected(op, addr string, ev *event) error {
-	e := &dmabuf.Error{Op: op, Device: addr}
+	e := &failure.Error{Op: op, Device: addr}
 	switch {
 	case ev.typ == eventRejected && ev.status > 0:
 		r := &RejectedError{Reason: Reason(ev.status), PrivateData: ev.data}

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
@@ -171,7 +171,7 @@ func (id *ID) begin(op string, from idState) error {
 	if id.state.CompareAndSwap(int32(from), int32(stateBusy)) {
 		return nil
 	}
-	e := &dmabuf.Error{Op: op, Device: id.remote.String(), Err: ErrSpent}
+	e := &failure.Error{Op: op, Device: id.remote.String(), Err: ErrSpent}
 	switch s := idState(id.state.Load()); {
 	case s == stateRequest:
 		e.Detail, e.Remedy, e.Err = "it is a peer's request", "use Accept, or Reject", unix.EINVAL
@@ -187,12 +187,12 @@ func (id *ID) begin(op string, from idState) error {
 
 // Close ends the connection, if there is one, and frees the ID. It does not wait for the peer. The
 // queue pair goes to the error state; the caller closes it, before or after. While a Context of the
-// ID is open Close frees nothing and answers [dmabuf.ErrInUse]. Closing again does nothing.
+// ID is open Close frees nothing and answers [failure.ErrInUse]. Closing again does nothing.
 func (id *ID) Close() error {
 	return id.close(func() error {
 		if n := id.contexts.Load(); n > 0 {
-			return &dmabuf.Error{
-				Op: opDestroy, Device: id.remote.String(), Err: dmabuf.ErrInUse,
+			return &failure.Error{
+				Op: opDestroy, Device: id.remote.String(), Err: failure.ErrInUse,
 				Detail: fmt.Sprintf("%d Context(s) not closed", n), Remedy: "close them first",
 			}
 		}

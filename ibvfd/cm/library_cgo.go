@@ -21,7 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/dl"
 )
@@ -42,12 +42,12 @@ func loadLibrary() (manager, error) {
 	}
 	c := (*C.struct_cm_lib)(C.calloc(1, C.sizeof_struct_cm_lib))
 	if c == nil {
-		return nil, &dmabuf.Error{Op: "load", Device: soname, Err: unix.ENOMEM}
+		return nil, &failure.Error{Op: "load", Device: soname, Err: unix.ENOMEM}
 	}
 	for _, s := range symbols(c) {
 		if *s.slot, err = lib.Sym(s.name, s.version); err != nil {
 			C.free(unsafe.Pointer(c))
-			return nil, &dmabuf.Error{
+			return nil, &failure.Error{
 				Op: "load", Device: soname, Detail: fmt.Sprintf("it has no %s@%s", s.name, s.version), Err: err,
 				Remedy: "install librdmacm of rdma-core 23 or newer",
 			}
@@ -58,7 +58,7 @@ func loadLibrary() (manager, error) {
 
 // notLoaded tells a library that is not installed from one that does not load.
 func notLoaded(err error) error {
-	e := &dmabuf.Error{
+	e := &failure.Error{
 		Op: "load", Device: soname, Err: ErrNoLibrary,
 		Remedy: "install it (Debian: apt-get install librdmacm1)",
 	}

@@ -9,12 +9,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // failed is the module's error with this room's usual parts.
-func failed(op, device string, err error) *dmabuf.Error {
-	return &dmabuf.Error{Op: op, Device: device, Err: err}
+func failed(op, device string, err error) *failure.Error {
+	return &failure.Error{Op: op, Device: device, Err: err}
 }
 
 // Buf is host memory for RDMA: anonymous mapped pages that the garbage
@@ -98,7 +98,7 @@ func (h *Buf) Hold() (release func(), err error) {
 }
 
 // Close unmaps the memory. While an MR holds it the answer is
-// [dmabuf.ErrInUse]; closing again does nothing.
+// [failure.ErrInUse]; closing again does nothing.
 func (h *Buf) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -106,7 +106,7 @@ func (h *Buf) Close() error {
 		return nil
 	}
 	if h.holds > 0 {
-		e := failed("munmap", "host memory", dmabuf.ErrInUse)
+		e := failed("munmap", "host memory", failure.ErrInUse)
 		e.Detail = fmt.Sprintf("%d MR(s) on it", h.holds)
 		e.Remedy = "close them first"
 		return e

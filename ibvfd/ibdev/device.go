@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 	"github.com/gpurdma/gpurdma/pciaddr"
@@ -21,8 +21,8 @@ import (
 var ErrNoDevice = errors.New("no such RDMA device")
 
 // failed is the module's error with this room's usual parts.
-func failed(op, device string, err error) *dmabuf.Error {
-	return &dmabuf.Error{Op: op, Device: device, Err: err}
+func failed(op, device string, err error) *failure.Error {
+	return &failure.Error{Op: op, Device: device, Err: err}
 }
 
 // Info is what sysfs says of an RDMA device.

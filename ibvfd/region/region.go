@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
@@ -78,7 +79,7 @@ func Register(attr Attr, pds ...*ibvfd.PD) (*Region, error) {
 // not end.
 func (a *Attr) register(pds []*ibvfd.PD) (map[*ibvfd.PD][]*ibvfd.MR, error) {
 	if len(pds) == 0 {
-		return nil, &dmabuf.Error{Op: "register region", Detail: "no PD", Err: unix.EINVAL}
+		return nil, &failure.Error{Op: "register region", Detail: "no PD", Err: unix.EINVAL}
 	}
 	mrs := map[*ibvfd.PD][]*ibvfd.MR{}
 	for i, pd := range pds {

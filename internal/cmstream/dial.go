@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/cm"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
@@ -98,7 +98,7 @@ func Listen(life context.Context, cfg *Config, addr string) (net.Listener, error
 }
 
 func otherNIC(addr, is, want string) error {
-	return &dmabuf.Error{
+	return &failure.Error{
 		Op: "connect over rdma_cm", Device: addr, Err: ibdev.ErrNoDevice,
 		Detail: fmt.Sprintf("the address is %s's, and %s is to be used", is, want),
 		Remedy: "open the NIC that the address belongs to, or use an address of this one's",

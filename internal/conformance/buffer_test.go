@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // A buffer lives until its last reference is released, or until Close.
@@ -75,7 +75,7 @@ func testBufferFree(t *testing.T, s *setting) {
 		b, theirs := k.alloc(t, p.b, 64), host(t, p.a, 64)
 		refused := func(why string) {
 			t.Helper()
-			if err := b.Free(); !errors.Is(err, dmabuf.ErrInUse) {
+			if err := b.Free(); !errors.Is(err, failure.ErrInUse) {
 				t.Errorf("%s: %s: %v", k.name, why, err)
 			}
 			put(t, b, make([]byte, 64)) // it is open
@@ -137,7 +137,7 @@ func testSlices(t *testing.T, s *setting) {
 			t.Errorf("%s: written beyond the end: %d, %v", k.name, n, err)
 		}
 		for _, x := range [][2]int64{{-1, 2}, {15, 6}, {21, 0}, {0, -1}} {
-			if _, err := slice.Slice(x[0], x[1]); !errors.Is(err, dmabuf.ErrRange) {
+			if _, err := slice.Slice(x[0], x[1]); !errors.Is(err, failure.ErrRange) {
 				t.Errorf("%s: slice %v: %v", k.name, x, err)
 			}
 		}

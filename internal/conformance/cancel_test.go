@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -53,7 +53,7 @@ func testBatchError(t *testing.T, s *setting) {
 	b.Write(remote.Range(3, 1), mine.Range(3, 1))
 	err := b.Do(limited(t))
 	var e *gpurdma.OpError
-	if !errors.Is(err, dmabuf.ErrRange) || !strings.Contains(err.Error(), "operation 2") || !errors.As(err, &e) || e.Op != gpurdma.OpWrite {
+	if !errors.Is(err, failure.ErrRange) || !strings.Contains(err.Error(), "operation 2") || !errors.As(err, &e) || e.Op != gpurdma.OpWrite {
 		t.Errorf("%v", err)
 	}
 	p.settle()

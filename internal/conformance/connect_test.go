@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -142,7 +142,7 @@ func testPeerInfo(t *testing.T, s *setting) {
 	if i := p.server.Peer(); string(i.Hello) != "client" || i.TLS != nil {
 		t.Errorf("the client is %+v", i)
 	}
-	if _, err := p.a.Dial(limited(t), p.ln.Addr().String(), gpurdma.Config{Hello: append(long, 1)}); !errors.Is(err, dmabuf.ErrRange) {
+	if _, err := p.a.Dial(limited(t), p.ln.Addr().String(), gpurdma.Config{Hello: append(long, 1)}); !errors.Is(err, failure.ErrRange) {
 		t.Errorf("a hello of more than 4 KiB: %v", err)
 	}
 	if _, err := p.a.Dial(limited(t), p.ln.Addr().String(), gpurdma.Config{NIC: "nothing0"}); err == nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -59,11 +59,11 @@ func testMessageSizes(t *testing.T, s *setting) {
 				t.Errorf("%v: %d bytes", sizes, len(got))
 			}
 			clear(got) // it is the caller's
-			if err := x[0].Send(limited(t), make([]byte, most+1)); !errors.Is(err, dmabuf.ErrLimit) {
+			if err := x[0].Send(limited(t), make([]byte, most+1)); !errors.Is(err, failure.ErrLimit) {
 				t.Errorf("%v: %v", sizes, err)
 			}
 		}
-		if err := p.client.Write(limited(t), remote, mine.All(), gpurdma.Notify(make([]byte, most+1))); !errors.Is(err, dmabuf.ErrLimit) {
+		if err := p.client.Write(limited(t), remote, mine.All(), gpurdma.Notify(make([]byte, most+1))); !errors.Is(err, failure.ErrLimit) {
 			t.Errorf("%v: a note: %v", sizes, err)
 		}
 		if most >= 8 { // its messages have 5
@@ -75,7 +75,7 @@ func testMessageSizes(t *testing.T, s *setting) {
 		ok(t, p.ln.Close())
 	}
 	for _, cfg := range []gpurdma.Config{{MessageSize: 64<<10 + 1}, {MessageSize: -1}, {Messages: -1}, {Messages: 1 << 20}, {Depth: -1}} {
-		if ln, err := s.fabric(t).Listen(s.listen, cfg); !errors.Is(err, dmabuf.ErrRange) {
+		if ln, err := s.fabric(t).Listen(s.listen, cfg); !errors.Is(err, failure.ErrRange) {
 			t.Errorf("%+v: %v", cfg, err)
 			if err == nil {
 				_ = ln.Close()

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma"
-	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/fabrictest"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // Memory that peers use goes from one source to another while they read and write: no operation fails, the
@@ -111,7 +111,7 @@ func TestMoveAllOrNothing(t *testing.T) {
 	works("1st try!")
 	held(near)
 	small := must(fabrictest.NewMemory(size / 2))(t)
-	if err := theirs.Move(limited(t), small); !errors.Is(err, dmabuf.ErrRange) {
+	if err := theirs.Move(limited(t), small); !errors.Is(err, failure.ErrRange) {
 		t.Errorf("to memory that is too small: %v", err)
 	}
 	held(small)

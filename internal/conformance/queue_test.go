@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // A queue takes what fits, reports each operation once by its tag, and loses nothing.
@@ -105,7 +105,7 @@ func testQueueErrors(t *testing.T, s *setting) {
 	good := gpurdma.Op{Kind: gpurdma.OpWrite, Local: mine.Range(0, 1), Remote: remote.Range(0, 1), Tag: 1}
 	bad := gpurdma.Op{Kind: gpurdma.OpWrite, Local: mine.Range(7, 2), Remote: remote.Range(0, 2), Tag: 2}
 	k, err := q.Post(p.client, []gpurdma.Op{good, bad, good})
-	if k != 1 || !errors.Is(err, dmabuf.ErrRange) {
+	if k != 1 || !errors.Is(err, failure.ErrRange) {
 		t.Errorf("posted %d: %v", k, err)
 	}
 	done := make([]gpurdma.Completion, 4)

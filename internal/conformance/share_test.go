@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
@@ -238,7 +238,7 @@ func testOutOfRange(t *testing.T, s *setting) {
 	mine, theirs, remote := p.both(100)
 	for _, x := range [][2]int64{{-1, 1}, {0, 101}, {100, 1}, {101, 0}, {0, -1}, {math.MaxInt64, 1}, {1, math.MaxInt64}, {math.MinInt64, 0}} {
 		l, r := mine.Range(x[0], x[1]), remote.Range(x[0], x[1])
-		if l.Size() != 0 || r.Size() != 0 || !errors.Is(l.Err(), dmabuf.ErrRange) || !errors.Is(r.Err(), dmabuf.ErrRange) {
+		if l.Size() != 0 || r.Size() != 0 || !errors.Is(l.Err(), failure.ErrRange) || !errors.Is(r.Err(), failure.ErrRange) {
 			t.Errorf("%v: %v, %v", x, l.Err(), r.Err())
 		}
 		for what, err := range map[string]error{
@@ -251,7 +251,7 @@ func testOutOfRange(t *testing.T, s *setting) {
 			"export":        p.client.Export("x", l, all),
 			"share":         second(p.client.Share(l, all)),
 		} {
-			if !errors.Is(err, dmabuf.ErrRange) {
+			if !errors.Is(err, failure.ErrRange) {
 				t.Errorf("%v: %s: %v", x, what, err)
 			}
 		}

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma"
-	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/fabrictest"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -289,7 +289,7 @@ func TestStatsOfFailures(t *testing.T) {
 	if err := p.client.Write(over, remote, mine.All()); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if err := p.client.Write(limited(t), remote.Range(0, 1), mine.All()); !errors.Is(err, dmabuf.ErrRange) {
+	if err := p.client.Write(limited(t), remote.Range(0, 1), mine.All()); !errors.Is(err, failure.ErrRange) {
 		t.Error(err)
 	}
 	y.compare(t, "refused", p.client.Stats(), true)

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -46,7 +46,7 @@ func testSlices(t *testing.T, s setting) {
 				t.Errorf("write to read-only: %v", err)
 			}
 			for _, r := range [][2]int64{{-1, 1}, {0, 51}, {50, 1}, {51, 0}, {0, -1}, {0, 0}, {1 << 62, 1 << 62}} {
-				if x, err := sl.Slice(r[0], r[1]); !errors.Is(err, dmabuf.ErrRange) || x != nil {
+				if x, err := sl.Slice(r[0], r[1]); !errors.Is(err, failure.ErrRange) || x != nil {
 					t.Errorf("slice %v: %v", r, err)
 				}
 			}
@@ -58,10 +58,10 @@ func testSlices(t *testing.T, s setting) {
 					t.Errorf("read at %d of 50: %d, %v", off, n, err)
 				}
 			}
-			if n, err := sl.WriteAt(make([]byte, 60), 10); n != 0 || !errors.Is(err, dmabuf.ErrRange) {
+			if n, err := sl.WriteAt(make([]byte, 60), 10); n != 0 || !errors.Is(err, failure.ErrRange) {
 				t.Errorf("write past the end: %d, %v", n, err)
 			}
-			if err := b.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+			if err := b.Close(); !errors.Is(err, failure.ErrInUse) {
 				t.Errorf("close with slices: %v", err)
 			}
 			for _, x := range []*memory.Buffer{ro, again, sl} {
@@ -86,7 +86,7 @@ func testReferences(t *testing.T, s setting) {
 	if err := b.Retain(); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+	if err := b.Close(); !errors.Is(err, failure.ErrInUse) {
 		t.Errorf("close while retained: %v", err)
 	}
 	sl := must(b.Slice(50, 50))(t)
@@ -109,7 +109,7 @@ func testReferences(t *testing.T, s setting) {
 	if n.Stats().Pinned != 100 {
 		t.Errorf("%+v", n.Stats())
 	}
-	if err := n.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+	if err := n.Close(); !errors.Is(err, failure.ErrInUse) {
 		t.Errorf("close the NIC: %v", err)
 	}
 	if err := sl.Close(); err != nil {
@@ -125,13 +125,13 @@ func TestPinnedMemoryIsBounded(t *testing.T) { testPinnedMemoryIsBounded(t, inMe
 func testPinnedMemoryIsBounded(t *testing.T, s setting) {
 	n := s.open(t, memory.NICOptions{MaxPinned: 1000})
 	a := must(n.AllocHost(600))(t)
-	if _, err := n.AllocHost(401); !errors.Is(err, dmabuf.ErrLimit) {
+	if _, err := n.AllocHost(401); !errors.Is(err, failure.ErrLimit) {
 		t.Errorf("more than allowed: %v", err)
 	}
 	src := &memSource{mem: make([]byte, 401)}
 	_, err := n.Register(src, memory.BufferOptions{})
 	var reg *ibvfd.RegError
-	if !errors.Is(err, dmabuf.ErrLimit) || !errors.As(err, &reg) {
+	if !errors.Is(err, failure.ErrLimit) || !errors.As(err, &reg) {
 		t.Errorf("staging more than allowed: %v, want the limit, and why it was to be staged", err)
 	}
 	b := must(n.AllocHost(400))(t)
@@ -181,11 +181,11 @@ func TestPolicies(t *testing.T) {
 		}
 	}
 	for _, size := range []int64{0, -1} {
-		if _, err := n.AllocHost(size); !errors.Is(err, dmabuf.ErrRange) {
+		if _, err := n.AllocHost(size); !errors.Is(err, failure.ErrRange) {
 			t.Errorf("%d bytes: %v", size, err)
 		}
 	}
-	if _, err := n.Register(&memSource{}, memory.BufferOptions{}); !errors.Is(err, dmabuf.ErrRange) {
+	if _, err := n.Register(&memSource{}, memory.BufferOptions{}); !errors.Is(err, failure.ErrRange) {
 		t.Errorf("no bytes: %v", err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/handshake"
 	"github.com/gpurdma/gpurdma/internal/operation"
@@ -81,7 +81,7 @@ func (k *calling) findRail(a *attempt) error {
 	case e == nil:
 		err = unknown("whose first rail is not known")
 	case a.attr.Path != nil:
-		err = &dmabuf.Error{Op: "connect a rail", Detail: "over rdma_cm", Remedy: "use host:port: a stream of rdma_cm is bound to one NIC", Err: unix.EOPNOTSUPP}
+		err = &failure.Error{Op: "connect a rail", Detail: "over rdma_cm", Remedy: "use host:port: a stream of rdma_cm is bound to one NIC", Err: unix.EOPNOTSUPP}
 	default:
 		a.e, a.messages = e, messages
 	}
@@ -145,7 +145,7 @@ func (k *calling) enlist(a *attempt) (*peer, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p, err := e.table.insert("")
-	if errors.Is(err, dmabuf.ErrLimit) {
+	if errors.Is(err, failure.ErrLimit) {
 		err = exchange.NewRejection(exchange.TextFull, err)
 	}
 	if err != nil {
@@ -232,7 +232,7 @@ func (l *Listener) reserve() error {
 	case len(l.accepted)+l.coming >= cap(l.accepted):
 		return exchange.NewRejection(exchange.TextBacklog, fmt.Errorf("%w: %d connections wait for Accept", ErrNotConnected, len(l.accepted)+l.coming))
 	case l.opt.MaxConns > 0 && l.conns >= l.opt.MaxConns:
-		return exchange.NewRejection(exchange.TextFull, fmt.Errorf("%w: the listener has %d connections", dmabuf.ErrLimit, l.conns))
+		return exchange.NewRejection(exchange.TextFull, fmt.Errorf("%w: the listener has %d connections", failure.ErrLimit, l.conns))
 	}
 	l.coming++
 	l.conns++

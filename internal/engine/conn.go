@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/mailbox"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/offers"
@@ -103,7 +103,7 @@ func (c *Conn) Receive(ctx context.Context, kind mailbox.Kind) (mailbox.Mail, er
 			return mailbox.Mail{}, c.Works.End.Gone()
 		}
 		if err := c.e.Await(ctx, c.Works.MessageSignal(kind), c.ended); err != nil {
-			return mailbox.Mail{}, &dmabuf.Error{Op: "receive", Detail: fmt.Sprintf("the peer has sent no %v", kind), Err: err}
+			return mailbox.Mail{}, &failure.Error{Op: "receive", Detail: fmt.Sprintf("the peer has sent no %v", kind), Err: err}
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/cmstream"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -122,7 +122,7 @@ func (e *Endpoint) dial(ctx context.Context, c *Conn, addr string) error {
 		case over != nil && !errors.Is(err, over):
 			err = errs.Join(err, over)
 		}
-		err = &dmabuf.Error{Op: "connect", Device: addr, Err: err}
+		err = &failure.Error{Op: "connect", Device: addr, Err: err}
 		c.Works.Abort(err)
 	}
 	return err
@@ -166,7 +166,7 @@ func (e *Endpoint) dialed(ctx context.Context, c *Conn, addr string) error {
 func streamConfig(nic *memory.NIC, opt *EndpointOptions) (*cmstream.Config, error) {
 	d, ok := nic.Device().(*rc.Verbs)
 	if !ok {
-		return nil, &dmabuf.Error{
+		return nil, &failure.Error{
 			Op: "use rdma_cm", Device: nic.Name(), Detail: "the device is not one of this machine",
 			Remedy: "use host:port", Err: unix.EOPNOTSUPP,
 		}

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
@@ -106,7 +106,7 @@ func TestUnequalOptions(t *testing.T) {
 		})
 	}
 	for _, mtu := range []int{-1, 1, 255} {
-		if _, err := NewEndpoint(inMemory(t).open(t, memory.NICOptions{}), EndpointOptions{Connect: ibvfd.ConnectAttr{MTU: mtu}}); !errors.Is(err, dmabuf.ErrRange) {
+		if _, err := NewEndpoint(inMemory(t).open(t, memory.NICOptions{}), EndpointOptions{Connect: ibvfd.ConnectAttr{MTU: mtu}}); !errors.Is(err, failure.ErrRange) {
 			t.Errorf("MTU %d: %v", mtu, err)
 		}
 	}

@@ -61,6 +61,6 @@
 // # Lifetimes
 //
 // Close endpoints, then regions and buffers, then the NIC; Close of an object that is still in
-// use returns dmabuf.ErrInUse. The keys that a peer was given for a Buffer end with the
+// use returns failure.ErrInUse. The keys that a peer was given for a Buffer end with the
 // connection that they were given for.
 package engine

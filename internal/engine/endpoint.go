@@ -9,7 +9,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/handshake"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -88,9 +88,9 @@ func hasPort(nic string, port, ports int) error {
 	if port <= ports {
 		return nil
 	}
-	return &dmabuf.Error{
+	return &failure.Error{
 		Op: "use a port", Device: nic, Detail: fmt.Sprintf("Port %d", port),
-		Remedy: fmt.Sprintf("the NIC has 1 to %d; 0 stands for any that is active", ports), Err: dmabuf.ErrRange,
+		Remedy: fmt.Sprintf("the NIC has 1 to %d; 0 stands for any that is active", ports), Err: failure.ErrRange,
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
@@ -242,17 +242,17 @@ func (o *EndpointOptions) setDefaults() error {
 		{"AutoReceive", &o.AutoReceive, 0, 1 << 20}, {"Port", &o.Port, 0, 255}, {"MailDepth", &o.MailDepth, 0, 1 << 12}, {"MailSize", &o.MailSize, 1 << 10, 64 << 10},
 	} {
 		if *d.v < 0 || *d.v > d.max {
-			return &dmabuf.Error{Op: "set options", Detail: fmt.Sprintf("%s %d", d.name, *d.v), Remedy: fmt.Sprintf("0 to %d", d.max), Err: dmabuf.ErrRange}
+			return &failure.Error{Op: "set options", Detail: fmt.Sprintf("%s %d", d.name, *d.v), Remedy: fmt.Sprintf("0 to %d", d.max), Err: failure.ErrRange}
 		}
 		if *d.v == 0 {
 			*d.v = d.def
 		}
 	}
 	if mtu := o.Connect.MTU; mtu != 0 && mtu < 256 { // the peer would refuse it as malformed
-		return &dmabuf.Error{Op: "set options", Detail: fmt.Sprintf("Connect.MTU %d", mtu), Remedy: "256 to 4096, or 0 for the port's", Err: dmabuf.ErrRange}
+		return &failure.Error{Op: "set options", Detail: fmt.Sprintf("Connect.MTU %d", mtu), Remedy: "256 to 4096, or 0 for the port's", Err: failure.ErrRange}
 	}
 	if len(o.Hello) > exchange.MaxText {
-		return &dmabuf.Error{Op: "set options", Detail: fmt.Sprintf("Hello of %d bytes", len(o.Hello)), Remedy: fmt.Sprintf("it has %d at most", exchange.MaxText), Err: dmabuf.ErrRange}
+		return &failure.Error{Op: "set options", Detail: fmt.Sprintf("Hello of %d bytes", len(o.Hello)), Remedy: fmt.Sprintf("it has %d at most", exchange.MaxText), Err: failure.ErrRange}
 	}
 	if o.MailDepth > 0 {
 		o.AutoReceive, o.RecvDepth = 0, o.MailDepth+mailbox.Controls

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -316,12 +316,12 @@ func TestRefusedBeforehand(t *testing.T) {
 		err  error
 		want error
 	}{
-		"longer here":               {w.a.Write(l, w.ab, all.Part(0, 99), nil), dmabuf.ErrRange},
-		"past the end here":         {w.a.Write(memory.Span{Buf: mine, Offset: 1, Length: 100}, w.ab, all.Part(0, 100), nil), dmabuf.ErrRange},
-		"negative offset":           {w.a.Write(memory.Span{Buf: mine, Offset: -1, Length: 1}, w.ab, all.Part(0, 1), nil), dmabuf.ErrRange},
-		"negative length":           {w.a.Write(memory.Span{Buf: mine, Length: -1}, w.ab, all.Part(0, 1), nil), dmabuf.ErrRange},
-		"past the end there":        {w.a.Read(l, w.ab, all.Part(1, 100), nil), dmabuf.ErrRange},
-		"overflow there":            {w.a.Read(l, w.ab, all.Part(math.MaxInt64, 100), nil), dmabuf.ErrRange},
+		"longer here":               {w.a.Write(l, w.ab, all.Part(0, 99), nil), failure.ErrRange},
+		"past the end here":         {w.a.Write(memory.Span{Buf: mine, Offset: 1, Length: 100}, w.ab, all.Part(0, 100), nil), failure.ErrRange},
+		"negative offset":           {w.a.Write(memory.Span{Buf: mine, Offset: -1, Length: 1}, w.ab, all.Part(0, 1), nil), failure.ErrRange},
+		"negative length":           {w.a.Write(memory.Span{Buf: mine, Length: -1}, w.ab, all.Part(0, 1), nil), failure.ErrRange},
+		"past the end there":        {w.a.Read(l, w.ab, all.Part(1, 100), nil), failure.ErrRange},
+		"overflow there":            {w.a.Read(l, w.ab, all.Part(math.MaxInt64, 100), nil), failure.ErrRange},
 		"no remote memory":          {w.a.Write(l, w.ab, memory.RemoteSpan{Length: 100}, nil), unix.EINVAL},
 		"no local memory":           {w.a.Write(memory.Span{Length: 9}, w.ab, all.Part(0, 9), nil), unix.EINVAL},
 		"write to what is read":     {w.a.Write(l, w.ab, read.All(), nil), unix.EACCES},
@@ -329,13 +329,13 @@ func TestRefusedBeforehand(t *testing.T) {
 		"atomic on it":              {w.a.FetchAdd(memory.Span{Buf: mine, Length: 8}, w.ab, write.Part(0, 8), 1, nil), unix.EACCES},
 		"read into read-only":       {w.a.Read(ro.All(), w.ab, all.Part(0, 50), nil), unix.EACCES},
 		"receive into read-only":    {w.a.Recv(ro.All(), w.ab, nil), unix.EACCES},
-		"atomic of 4 bytes":         {w.a.FetchAdd(memory.Span{Buf: mine, Length: 4}, w.ab, all.Part(0, 4), 1, nil), dmabuf.ErrRange},
+		"atomic of 4 bytes":         {w.a.FetchAdd(memory.Span{Buf: mine, Length: 4}, w.ab, all.Part(0, 4), 1, nil), failure.ErrRange},
 		"atomic that is askew":      {w.a.CompareSwap(memory.Span{Buf: mine, Length: 8}, w.ab, all.Part(4, 8), 1, 2, nil), unix.EINVAL},
 		"atomic in two pieces":      {w.a.FetchAdd(memory.Span{Buf: mine, Length: 8}, w.ab, split.All(), 1, nil), unix.EINVAL},
 		"a buffer of another NIC":   {w.a.Write(other.All(), w.ab, all.All(), nil), unix.EINVAL},
 		"a closed buffer":           {w.a.Write(closed.All(), w.ab, all.Part(0, 8), nil), os.ErrClosed},
-		"too much to inject":        {w.a.InjectWrite(make([]byte, 33), w.ab, all.Part(0, 33)), dmabuf.ErrLimit},
-		"data of 33 bits":           {w.a.WriteData(l, 1<<32, w.ab, all.All(), nil), dmabuf.ErrRange},
+		"too much to inject":        {w.a.InjectWrite(make([]byte, 33), w.ab, all.Part(0, 33)), failure.ErrLimit},
+		"data of 33 bits":           {w.a.WriteData(l, 1<<32, w.ab, all.All(), nil), failure.ErrRange},
 		"no such peer":              {w.a.Write(l, w.ab+9, all.All(), nil), ErrNotConnected},
 		"peer 0":                    {w.a.Send(l, 0, nil), ErrNotConnected},
 		"commit-complete":           {w.a.WriteMsg(rma.Msg{}, operation.FlagCommitComplete), unix.EOPNOTSUPP},
@@ -346,8 +346,8 @@ func TestRefusedBeforehand(t *testing.T) {
 		"an atomic with data":       {w.a.CompareSwapMsg(rma.Msg{}, 1, 2, operation.FlagRemoteCQData), unix.EOPNOTSUPP},
 		"a durable atomic":          {w.a.FetchAddMsg(rma.Msg{}, 1, operation.FlagCommitComplete), unix.EOPNOTSUPP},
 		"an atomic of two results":  {w.a.FetchAddMsg(rma.Msg{Local: []memory.Span{{Buf: mine, Length: 4}, {Buf: mine, Offset: 8, Length: 4}}, Peer: w.ab, Remote: []memory.RemoteSpan{all.Part(0, 8)}}, 1, 0), unix.EINVAL},
-		"an atomic at two places":   {w.a.CompareSwapMsg(rma.Msg{Local: []memory.Span{{Buf: mine, Length: 8}}, Peer: w.ab, Remote: []memory.RemoteSpan{all.Part(0, 8), all.Part(8, 8)}}, 1, 2, 0), dmabuf.ErrRange},
-		"an atomic on nothing":      {w.a.FetchAddMsg(rma.Msg{Peer: w.ab}, 1, 0), dmabuf.ErrRange},
+		"an atomic at two places":   {w.a.CompareSwapMsg(rma.Msg{Local: []memory.Span{{Buf: mine, Length: 8}}, Peer: w.ab, Remote: []memory.RemoteSpan{all.Part(0, 8), all.Part(8, 8)}}, 1, 2, 0), failure.ErrRange},
+		"an atomic on nothing":      {w.a.FetchAddMsg(rma.Msg{Peer: w.ab}, 1, 0), failure.ErrRange},
 		"an unknown flag":           {w.a.WriteMsg(rma.Msg{}, 1<<30), unix.EOPNOTSUPP},
 		"delivery, not to be read":  {w.a.WriteMsg(rma.Msg{Local: []memory.Span{l}, Peer: w.ab, Remote: []memory.RemoteSpan{write.All()}}, operation.FlagDeliveryComplete), unix.EACCES},
 		"delivery to two":           {w.a.WriteMsg(rma.Msg{Local: []memory.Span{l, l}, Peer: w.ab, Remote: []memory.RemoteSpan{all.All(), w.share(theirs.All(), allAccess).All()}}, operation.FlagDeliveryComplete), unix.EOPNOTSUPP},
@@ -355,9 +355,9 @@ func TestRefusedBeforehand(t *testing.T) {
 		"shared for nothing":        {second(w.a.Share(w.ab, l, 0)), unix.EINVAL},
 		"shared for local use":      {second(w.a.Share(w.ab, l, ibvfd.AccessLocalWrite)), unix.EINVAL},
 		"read-only shared to write": {second(w.a.Share(w.ab, ro.All(), allAccess)), unix.EACCES},
-		"shared beyond":             {second(w.a.Share(w.ab, memory.Span{Buf: mine, Offset: 99, Length: 2}, allAccess)), dmabuf.ErrRange},
-		"depth":                     {second(NewEndpoint(w.a.nic, EndpointOptions{Depth: -1})), dmabuf.ErrRange},
-		"view of what is not there": {second(all.View(must(layout.Contiguous(1, 100))(t))), dmabuf.ErrRange},
+		"shared beyond":             {second(w.a.Share(w.ab, memory.Span{Buf: mine, Offset: 99, Length: 2}, allAccess)), failure.ErrRange},
+		"depth":                     {second(NewEndpoint(w.a.nic, EndpointOptions{Depth: -1})), failure.ErrRange},
+		"view of what is not there": {second(all.View(must(layout.Contiguous(1, 100))(t))), failure.ErrRange},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%s: %v, want %v", name, c.err, c.want)
@@ -449,7 +449,7 @@ func TestRemedies(t *testing.T) {
 		"there": {w.a.Write(mine.All(), w.ab, all.Part(1, 100), nil), true},
 	} {
 		text := fmt.Sprint(c.err)
-		if !errors.Is(c.err, dmabuf.ErrRange) || strings.Contains(text, "the peer's buffer") != c.remote || strings.Contains(text, "local buffer host (100 bytes)") == c.remote || !strings.Contains(text, "offset 1, length 100, of 100 bytes") || !strings.Contains(text, "stay within them") {
+		if !errors.Is(c.err, failure.ErrRange) || strings.Contains(text, "the peer's buffer") != c.remote || strings.Contains(text, "local buffer host (100 bytes)") == c.remote || !strings.Contains(text, "offset 1, length 100, of 100 bytes") || !strings.Contains(text, "stay within them") {
 			t.Errorf("%s: %s", name, text)
 		}
 	}

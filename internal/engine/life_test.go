@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
@@ -38,10 +38,10 @@ func testCloseUnderTraffic(t *testing.T, s setting) {
 				w.ok(w.a.Read(mine.All(), w.ab, rb.All(), nil))
 			}
 			w.ok(w.a.Recv(mine.All(), w.ab, nil))
-			if err := mine.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+			if err := mine.Close(); !errors.Is(err, failure.ErrInUse) {
 				t.Errorf("close of a buffer under traffic: %v", err)
 			}
-			if err := theirs.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+			if err := theirs.Close(); !errors.Is(err, failure.ErrInUse) {
 				t.Errorf("close of a buffer to which there is a key: %v", err)
 			}
 			for range 2 {
@@ -151,7 +151,7 @@ func TestRegions(t *testing.T) {
 	if _, err := memory.NewRegion(a, elsewhere); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("buffers of two NICs: %v", err)
 	}
-	if _, err := memory.NewRegion(); !errors.Is(err, dmabuf.ErrRange) {
+	if _, err := memory.NewRegion(); !errors.Is(err, failure.ErrRange) {
 		t.Errorf("no buffers: %v", err)
 	}
 	r := must(memory.NewRegion(a, b))(t)
@@ -177,7 +177,7 @@ func TestRegions(t *testing.T) {
 		"write before it":    second(r.WriteAt(p, -1)),
 		"write past the end": second(r.WriteAt(make([]byte, 7), 0)),
 	} {
-		if !errors.Is(err, dmabuf.ErrRange) {
+		if !errors.Is(err, failure.ErrRange) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -193,7 +193,7 @@ func TestRegions(t *testing.T) {
 			t.Errorf("read to the end from %d: %q, %v", x.off, p[:n], err)
 		}
 	}
-	if err := a.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+	if err := a.Close(); !errors.Is(err, failure.ErrInUse) {
 		t.Errorf("close of a region's buffer: %v", err)
 	}
 	for range 2 {
@@ -382,7 +382,7 @@ func TestPeersAreBounded(t *testing.T) {
 	e := inMemory(t).endpoint(t, EndpointOptions{MaxPeers: 2})
 	a := must(e.Insert("127.0.0.1:1"))(t)
 	must(e.Insert("127.0.0.1:2"))(t)
-	if _, err := e.Insert("127.0.0.1:3"); !errors.Is(err, dmabuf.ErrLimit) {
+	if _, err := e.Insert("127.0.0.1:3"); !errors.Is(err, failure.ErrLimit) {
 		t.Errorf("a third of two: %v", err)
 	}
 	if err := e.Remove(a); err != nil {

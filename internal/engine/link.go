@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/operation"
@@ -258,7 +258,7 @@ func (l *link) readMessages(tcp net.Conn) error {
 			err = c.takeReport(body)
 		case exchange.MsgBye:
 			if said {
-				return &dmabuf.Error{Op: "read an exchange", Detail: "a second bye", Err: ErrMalformed}
+				return &failure.Error{Op: "read an exchange", Detail: "a second bye", Err: ErrMalformed}
 			}
 			said = true
 			why := c.Works.End.Hear(farewellOf(body))

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/cmstream"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/handshake"
@@ -176,7 +176,7 @@ func (e *Endpoint) accept(ctx context.Context, accepted chan *peer, done chan st
 				return p, nil
 			}
 		case <-ctx.Done():
-			return nil, &dmabuf.Error{Op: "accept", Detail: "no caller has connected", Err: errs.Ended(ctx)}
+			return nil, &failure.Error{Op: "accept", Detail: "no caller has connected", Err: errs.Ended(ctx)}
 		case <-done:
 			return nil, errs.Closed("listener")
 		case <-e.life.Done():

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -20,7 +20,7 @@ import (
 // connection.
 func (e *Endpoint) Offer(ctx context.Context, to operation.Peer, rb *memory.RemoteBuffer) error {
 	if rb == nil {
-		return &dmabuf.Error{Op: "offer", Detail: "no descriptor", Remedy: "give what Share returned, or a View of that", Err: unix.EINVAL}
+		return &failure.Error{Op: "offer", Detail: "no descriptor", Remedy: "give what Share returned, or a View of that", Err: unix.EINVAL}
 	}
 	c, err := e.connFor(to)
 	if err != nil {
@@ -31,7 +31,7 @@ func (e *Endpoint) Offer(ctx context.Context, to operation.Peer, rb *memory.Remo
 		return err
 	}
 	if rb.Token() != c.token && rb.Token() != e.token {
-		return &dmabuf.Error{
+		return &failure.Error{
 			Op: "offer", Device: rb.String(), Detail: "its keys are of another connection", Err: operation.ErrStaleKey,
 			Remedy: "Share with this peer, once for each connection, and offer what that returns",
 		}

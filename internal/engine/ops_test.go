@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/layouttest"
 	"github.com/gpurdma/gpurdma/internal/memnic"
@@ -226,7 +226,7 @@ func TestNoAtomics(t *testing.T) {
 		"compare-and-swap":  w.a.CompareSwap(result, w.ab, rb.Part(0, 8), 0, 1, 1),
 		"share for atomics": second(w.a.Share(w.ab, mine.All(), allAccess)),
 	} {
-		var e *dmabuf.Error
+		var e *failure.Error
 		if !errors.Is(err, unix.EOPNOTSUPP) || !errors.As(err, &e) || e.Op != name || e.Device != "fake0" || e.Remedy == "" {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -334,7 +334,7 @@ func testMessagesOfLayouts(t *testing.T, s setting) {
 func (w *world) unpacked(e *Endpoint, op operation.Kind, pieces int) {
 	w.t.Helper()
 	c := w.wait(e)
-	var why *dmabuf.Error
+	var why *failure.Error
 	if c.Op != op || c.Context != "refused" || !errors.Is(c.Err, errors.ErrUnsupported) || !errors.As(c.Err, &why) {
 		w.t.Fatalf("%+v, want that it is refused", c)
 	}

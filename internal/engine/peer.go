@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/cmstream"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/workqueue"
@@ -19,7 +19,7 @@ import (
 func (e *Endpoint) Insert(addr string) (operation.Peer, error) {
 	at, _ := cmstream.Cut(addr)
 	if _, _, err := net.SplitHostPort(at); err != nil {
-		return 0, &dmabuf.Error{Op: "insert an address", Device: addr, Remedy: "use host:port, or rdma_cm://host:port", Err: err}
+		return 0, &failure.Error{Op: "insert an address", Device: addr, Remedy: "use host:port, or rdma_cm://host:port", Err: err}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

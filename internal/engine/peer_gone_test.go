@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
@@ -105,7 +105,7 @@ func testVanishedCallers(t *testing.T, s setting) {
 		if _, err := late.Connect(limited(t), addr); err == nil {
 			t.Error("a third of two got in")
 		}
-		if _, err := server.Insert("127.0.0.1:1"); !errors.Is(err, dmabuf.ErrLimit) {
+		if _, err := server.Insert("127.0.0.1:1"); !errors.Is(err, failure.ErrLimit) {
 			t.Errorf("a third of two: %v", err)
 		}
 		if list := server.Peers(); !slices.Equal(list, []operation.Peer{first, second}) {
@@ -144,7 +144,7 @@ func TestInsertedPeersStay(t *testing.T) {
 	if err := e.Lost(limited(t), p); !errors.Is(err, ErrNotConnected) || !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("lost for another reason than that nobody is there: %v", err)
 	}
-	if _, err := e.Insert(nobody); !errors.Is(err, dmabuf.ErrLimit) {
+	if _, err := e.Insert(nobody); !errors.Is(err, failure.ErrLimit) {
 		t.Errorf("in place of an address: %v", err)
 	}
 }

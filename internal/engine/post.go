@@ -5,7 +5,7 @@ package engine
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/workqueue"
 )
@@ -13,7 +13,7 @@ import (
 // NewWork returns an operation. The caller adds its memory, and passes it to Submit or to Drop.
 func (e *Endpoint) NewWork(kind operation.Kind, flags operation.Flags, context any) (*workqueue.Work, error) {
 	if kind == operation.Recv && e.opt.AutoReceive > 0 {
-		return nil, &dmabuf.Error{
+		return nil, &failure.Error{
 			Op: kind.String(), Device: e.nic.Name(), Detail: "the endpoint posts its receives itself (AutoReceive)", Err: unix.EINVAL,
 			Remedy: "make an endpoint without AutoReceive for those who send messages",
 		}

@@ -5,7 +5,7 @@ package engine
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -137,7 +137,7 @@ func (e *Endpoint) Unshare(rb *memory.RemoteBuffer) error {
 		sh, _ = rb.Grant().Owner.(*share)
 	}
 	if sh == nil || sh.e != e {
-		return &dmabuf.Error{Op: "unshare", Detail: "this endpoint has not shared it", Remedy: "give what its Share returned, or a View of that", Err: unix.EINVAL}
+		return &failure.Error{Op: "unshare", Detail: "this endpoint has not shared it", Remedy: "give what its Share returned, or a View of that", Err: unix.EINVAL}
 	}
 	if !sh.claim() {
 		return nil

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/rc"
@@ -48,7 +48,7 @@ func TestUnshareAgain(t *testing.T) {
 		if err := w.b.Unshare(rb); !errors.Is(err, unix.EBUSY) {
 			t.Errorf("%v", err)
 		}
-		if err := b.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+		if err := b.Close(); !errors.Is(err, failure.ErrInUse) {
 			t.Errorf("close of memory to which there is a key: %v", err)
 		}
 	}
@@ -60,10 +60,10 @@ func TestUnshareAgain(t *testing.T) {
 	dev.refuse = 1
 	must(w.b.Share(w.ba, b.All(), allAccess))(t)
 	w.ok(w.b.Remove(w.ba))
-	if err := b.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+	if err := b.Close(); !errors.Is(err, failure.ErrInUse) {
 		t.Errorf("close of memory to which there is a key: %v", err)
 	}
-	if err := w.b.nic.Close(); !errors.Is(err, dmabuf.ErrInUse) { // the endpoint and the buffer
+	if err := w.b.nic.Close(); !errors.Is(err, failure.ErrInUse) { // the endpoint and the buffer
 		t.Errorf("close the NIC: %v", err)
 	}
 	w.ok(b.Close())
@@ -117,7 +117,7 @@ func TestStuckLink(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := mine.Close(); !errors.Is(err, dmabuf.ErrInUse) || w.a.slab.Free() != slots {
+		if err := mine.Close(); !errors.Is(err, failure.ErrInUse) || w.a.slab.Free() != slots {
 			t.Errorf("close of memory that the NIC may touch: %v", err)
 		}
 		_ = w.a.nic.Close() // the NIC tries again

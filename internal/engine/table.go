@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/operation"
@@ -38,9 +38,9 @@ func (t *table) insert(addr string) (*peer, error) {
 		t.makeWay()
 	}
 	if len(t.peers) >= t.most {
-		return nil, &dmabuf.Error{
+		return nil, &failure.Error{
 			Op: "add a peer", Device: t.nic, Detail: fmt.Sprintf("there are %d", len(t.peers)),
-			Remedy: "raise the number of peers (MaxPeers), or end some", Err: dmabuf.ErrLimit,
+			Remedy: "raise the number of peers (MaxPeers), or end some", Err: failure.ErrLimit,
 		}
 	}
 	t.last++
@@ -67,7 +67,7 @@ func (t *table) hasPlace() error {
 	if len(t.peers) < t.most || slices.ContainsFunc(t.peers, (*peer).gone) {
 		return nil
 	}
-	return exchange.NewRejection(exchange.TextFull, fmt.Errorf("%w: there are %d peers", dmabuf.ErrLimit, len(t.peers)))
+	return exchange.NewRejection(exchange.TextFull, fmt.Errorf("%w: there are %d peers", failure.ErrLimit, len(t.peers)))
 }
 
 // gone reports whether a peer's connection is lost and cannot be made again.

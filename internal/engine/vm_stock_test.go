@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
@@ -140,7 +140,7 @@ func TestVMStockRefusedIsStaged(t *testing.T) {
 		w.ok(mine.Sync())
 		w.ok(theirs.Sync())
 	})
-	if err := theirs.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+	if err := theirs.Close(); !errors.Is(err, failure.ErrInUse) {
 		t.Errorf("closed while the peer has a key: %v", err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // A listener's first hello has the addresses of its NICs, so that a caller's later rails use exchanges of
@@ -35,7 +35,7 @@ func ReadAddrs(tcp net.Conn, n int) (list []netip.Addr, err error) {
 	}
 	body, err := ReadMessage(tcp, MsgAddrs)
 	if err == nil && len(body) != n*addrSize {
-		err = &dmabuf.Error{Op: "read an exchange", Detail: fmt.Sprintf("%d bytes of addresses, announced with %d", len(body), n*addrSize), Err: ErrMalformed}
+		err = &failure.Error{Op: "read an exchange", Detail: fmt.Sprintf("%d bytes of addresses, announced with %d", len(body), n*addrSize), Err: ErrMalformed}
 	}
 	if err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/internal/wire"
@@ -182,7 +182,7 @@ func ReadText(tcp net.Conn, n int) (PeerInfo, error) {
 	}
 	text, err := ReadMessage(tcp, MsgText)
 	if err == nil && len(text) != n {
-		err = &dmabuf.Error{Op: "read an exchange", Detail: fmt.Sprintf("a text of %d bytes, announced with %d", len(text), n), Err: ErrMalformed}
+		err = &failure.Error{Op: "read an exchange", Detail: fmt.Sprintf("a text of %d bytes, announced with %d", len(text), n), Err: ErrMalformed}
 	}
 	info.Hello = text
 	return info, err

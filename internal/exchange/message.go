@@ -9,7 +9,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
@@ -72,12 +72,12 @@ func ReadAny(r io.Reader, want ...Kind) (Kind, []byte, error) {
 		return 0, nil, err
 	}
 	if tlsRecord(head[:]) {
-		return 0, nil, NewRejection(textPlain, &dmabuf.Error{Op: "read an exchange", Detail: "the other side speaks TLS, and this side does not", Remedy: "set TLS on both sides, or on none", Err: ErrMalformed})
+		return 0, nil, NewRejection(textPlain, &failure.Error{Op: "read an exchange", Detail: "the other side speaks TLS, and this side does not", Remedy: "set TLS on both sides, or on none", Err: ErrMalformed})
 	}
 	n, k := binary.BigEndian.Uint32(head[:]), Kind(head[4])
 	wanted := slices.Contains(want, k)
 	if !wanted && k != MsgReject || n > uint32(k.MaxBody()) {
-		return 0, nil, &dmabuf.Error{Op: "read an exchange", Detail: fmt.Sprintf("message of kind %d with %d bytes, not of kind %d", k, n, want[0]), Err: ErrMalformed}
+		return 0, nil, &failure.Error{Op: "read an exchange", Detail: fmt.Sprintf("message of kind %d with %d bytes, not of kind %d", k, n, want[0]), Err: ErrMalformed}
 	}
 	body := make([]byte, n)
 	if _, err := io.ReadFull(r, body); err != nil {

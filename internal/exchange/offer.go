@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/wire"
 )
@@ -34,11 +34,11 @@ func appendName(b []byte, name string) []byte { return append(append(b, byte(len
 func CheckName(op, name string) error {
 	switch {
 	case IsForAtomics(name):
-		return &dmabuf.Error{Op: op, Detail: fmt.Sprintf("the name %q", name), Remedy: "use one that does not begin with a zero byte", Err: dmabuf.ErrRange}
+		return &failure.Error{Op: op, Detail: fmt.Sprintf("the name %q", name), Remedy: "use one that does not begin with a zero byte", Err: failure.ErrRange}
 	case name != "" && len(name) <= MaxName:
 		return nil
 	}
-	return &dmabuf.Error{Op: op, Detail: fmt.Sprintf("a name of %d bytes", len(name)), Remedy: fmt.Sprintf("use 1 to %d", MaxName), Err: dmabuf.ErrRange}
+	return &failure.Error{Op: op, Detail: fmt.Sprintf("a name of %d bytes", len(name)), Remedy: fmt.Sprintf("use 1 to %d", MaxName), Err: failure.ErrRange}
 }
 
 // EncodeOffer returns the body of an offer of memory, under a name if that is not empty.

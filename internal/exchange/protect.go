@@ -10,7 +10,7 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/cmstream"
 	"github.com/gpurdma/gpurdma/internal/rc"
 )
@@ -48,9 +48,9 @@ func protectError(err error, client bool) error {
 	var plain tls.RecordHeaderError
 	switch {
 	case errors.As(err, &plain) && client:
-		return &dmabuf.Error{Op: "protect the exchange", Detail: "the listener does not speak TLS", Remedy: "set TLS there, or nowhere", Err: err}
+		return &failure.Error{Op: "protect the exchange", Detail: "the listener does not speak TLS", Remedy: "set TLS there, or nowhere", Err: err}
 	case errors.As(err, &plain) && Kind(plain.RecordHeader[4]) == MsgHello && binary.BigEndian.Uint32(plain.RecordHeader[:]) <= uint32(MsgHello.MaxBody()):
-		return NewRejection(textTLS, &dmabuf.Error{Op: "protect the exchange", Detail: "the caller does not speak TLS", Remedy: "set TLS there, too", Err: err})
+		return NewRejection(textTLS, &failure.Error{Op: "protect the exchange", Detail: "the caller does not speak TLS", Remedy: "set TLS there, too", Err: err})
 	}
 	return NotTrusted(err)
 }
@@ -68,7 +68,7 @@ func NotTrusted(err error) error {
 	default:
 		return err
 	}
-	return &dmabuf.Error{Op: "protect the exchange", Remedy: remedy, Err: err}
+	return &failure.Error{Op: "protect the exchange", Remedy: remedy, Err: err}
 }
 
 // tlsRecord reports whether the head of a message is that of a record of TLS.
@@ -77,7 +77,7 @@ func tlsRecord(head []byte) bool { return head[0] >= 0x14 && head[0] <= 0x17 && 
 // Mutual returns a TLS configuration that requires certificates of both sides.
 func (p Protection) Mutual(host string, client bool) (*tls.Config, error) {
 	refuse := func(detail, remedy string) error {
-		return &dmabuf.Error{Op: "protect the exchange", Detail: detail, Remedy: remedy, Err: ErrUnsafe}
+		return &failure.Error{Op: "protect the exchange", Detail: detail, Remedy: remedy, Err: ErrUnsafe}
 	}
 	cfg := p.TLS.Clone()
 	cfg.MinVersion = max(cfg.MinVersion, tls.VersionTLS13)
@@ -104,7 +104,7 @@ func (p Protection) MayBePlain(a net.Addr) error {
 	if p.AllowPlaintext || loopback(a) {
 		return nil
 	}
-	return &dmabuf.Error{
+	return &failure.Error{
 		Op: "protect the exchange", Device: a.String(), Detail: "the address is not a loopback address, and there is no TLS",
 		Remedy: "set TLS, or AllowPlaintext on a network without other hosts", Err: ErrUnsafe,
 	}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // User is memory that one peer may use for atomics. NICs are numbers.
@@ -80,7 +80,7 @@ func (t *Table) Join(ctx context.Context, u User, memories []uint64, order []int
 	for i, h := range list {
 		if err := h.lock(ctx); err != nil {
 			unlock(list[:i])
-			return &dmabuf.Error{
+			return &failure.Error{
 				Op: "export for atomics", Detail: "other peers' atomics on this memory are moving to another NIC", Err: err,
 				Remedy: "export it again, or give the call more time",
 			}
@@ -136,7 +136,7 @@ func first(u User, order []int) int {
 }
 
 func (t *Table) refuse(detail string) error {
-	return &dmabuf.Error{
+	return &failure.Error{
 		Op: "export for atomics", Detail: detail, Err: unix.EOPNOTSUPP,
 		Remedy: "connect over several NICs on both sides, or export it without AccessRemoteAtomic",
 	}

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -99,7 +99,7 @@ func (b *Box) Receive(i int) (Letter, lower.Window) {
 // an error.
 func (b *Box) Letter(what string, kind Kind, p []byte) (Letter, error) {
 	refuse := func(detail, remedy string, err error) (Letter, error) {
-		return Letter{}, &dmabuf.Error{Op: what, Detail: detail, Remedy: remedy, Err: err}
+		return Letter{}, &failure.Error{Op: what, Detail: detail, Remedy: remedy, Err: err}
 	}
 	switch {
 	case b.depth == 0:
@@ -113,7 +113,7 @@ func (b *Box) Letter(what string, kind Kind, p []byte) (Letter, error) {
 // Summed returns the note of a write with sums, for which it leaves room.
 func (b *Box) Summed(what string, p []byte) (Letter, error) {
 	if b.depth > 0 && len(p) > b.longest-SumsSize {
-		return Letter{}, &dmabuf.Error{
+		return Letter{}, &failure.Error{
 			Op: what, Detail: fmt.Sprintf("a note of %d bytes, and Config.Verify", len(p)), Err: memory.ErrTooLong,
 			Remedy: fmt.Sprintf("sums take %d of the %d bytes that this connection takes, the smaller MessageSize of both sides: raise it, or write with a shorter note", SumsSize, b.longest),
 		}
@@ -277,7 +277,7 @@ func (b *Box) Renew(untaken int) error {
 }
 
 func malformed(detail string) error {
-	return &dmabuf.Error{Op: "receive", Detail: detail, Err: wire.ErrMalformed}
+	return &failure.Error{Op: "receive", Detail: detail, Err: wire.ErrMalformed}
 }
 
 // Unsent says that the last n messages were not received: the next ones get their numbers.

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memnic"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -235,7 +235,7 @@ func TestRefusedLetters(t *testing.T) {
 	if _, err := b.Letter("send", Message, make([]byte, 5)); err != nil {
 		t.Error(err)
 	}
-	if _, err := b.Letter("send", Message, make([]byte, 6)); !errors.Is(err, dmabuf.ErrLimit) {
+	if _, err := b.Letter("send", Message, make([]byte, 6)); !errors.Is(err, failure.ErrLimit) {
 		t.Errorf("6 bytes of 5: %v", err)
 	}
 	if _, err := new(Box).Letter("send", Message, nil); !errors.Is(err, unix.EOPNOTSUPP) {

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/verify"
 )
 
@@ -43,7 +43,7 @@ func TestSums(t *testing.T) {
 		}
 		taken()
 	}
-	if _, err := a.Summed("write", make([]byte, 601-SumsSize)); !errors.Is(err, dmabuf.ErrLimit) {
+	if _, err := a.Summed("write", make([]byte, 601-SumsSize)); !errors.Is(err, failure.ErrLimit) {
 		t.Error(err)
 	}
 	l, err := a.Letter("write", Note, make([]byte, 600))

@@ -193,7 +193,7 @@ func (q *pair) take(wc ibvfd.WC, data []byte) outcome {
 		status = ibvfd.WCSuccess
 	}
 	if answer != ibvfd.WCSuccess {
-		q.link.queue.complete(failure(wr.ID, q.num, status))
+		q.link.queue.complete(failedWC(wr.ID, q.num, status))
 		q.fail()
 		return as(answer)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memstream"
 	"github.com/gpurdma/gpurdma/internal/rc"
@@ -136,7 +136,7 @@ func (d *Device) NewDomain() (rc.Device, error) {
 	return &Device{adapter: d.adapter, domain: d.net.domain, sub: true}, nil
 }
 
-// Close closes the domain. It returns [dmabuf.ErrInUse] while registrations or links of the
+// Close closes the domain. It returns [failure.ErrInUse] while registrations or links of the
 // domain are open. The device can be used again after it.
 func (d *Device) Close() error {
 	d.net.mu.Lock()
@@ -153,7 +153,7 @@ func (d *Device) Close() error {
 		}
 	}
 	if n > 0 {
-		return &dmabuf.Error{Op: "close", Device: d.name, Detail: fmt.Sprintf("registrations and links still open: %d", n), Remedy: "close them first", Err: dmabuf.ErrInUse}
+		return &failure.Error{Op: "close", Device: d.name, Detail: fmt.Sprintf("registrations and links still open: %d", n), Remedy: "close them first", Err: failure.ErrInUse}
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (d *Device) QueueDepth(depth int) int { return depth }
 // lost returns why the device makes no new objects; nil if it does.
 func (a *adapter) lost() error {
 	if a.gone != nil {
-		return &dmabuf.Error{Op: "use", Device: a.name, Detail: a.gone.Error(), Err: unix.EIO}
+		return &failure.Error{Op: "use", Device: a.name, Detail: a.gone.Error(), Err: unix.EIO}
 	}
 	return nil
 }

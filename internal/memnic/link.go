@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/rc"
@@ -50,11 +50,11 @@ func (d *Device) Link(a rc.Attr) (rc.Link, error) {
 	if a.Path == nil {
 		own := ibdev.GID{GID: d.gid(), Type: ibdev.GIDRoCEv2}
 		if _, _, err := a.GID.Wish.Choose([]ibdev.GID{own}, ibdev.LinkEthernet); err != nil {
-			return nil, &dmabuf.Error{Op: "choose a GID", Device: d.name, Detail: "port 1", Err: err}
+			return nil, &failure.Error{Op: "choose a GID", Device: d.name, Detail: "port 1", Err: err}
 		}
 	}
 	if a.PKey != 0 {
-		return nil, &dmabuf.Error{Op: "find the P_Key", Device: d.name, Detail: "the NIC has none", Err: unix.EOPNOTSUPP}
+		return nil, &failure.Error{Op: "find the P_Key", Device: d.name, Detail: "the NIC has none", Err: unix.EOPNOTSUPP}
 	}
 	l := &Link{net: n, adapter: d.adapter, domain: d.domain, queue: a.Queue.(*Queue), a: a, most: d.limits, times: n.times(&a.Connect)}
 	l.a.SGE, l.a.Inline, l.a.MaxMsg = min(a.SGE, d.limits.maxSGE()), min(a.Inline, d.limits.inline()), d.limits.maxMsg()

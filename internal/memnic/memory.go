@@ -9,7 +9,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/pciaddr"
@@ -92,7 +92,7 @@ func (m *Memory) ReadAt(p []byte, off int64) (int, error) {
 	defer release()
 	mem := m.buf.Bytes()
 	if off < 0 || off > int64(len(mem)) {
-		return 0, dmabuf.ErrRange
+		return 0, failure.ErrRange
 	}
 	k := copy(p, mem[off:])
 	if k < len(p) {
@@ -110,12 +110,12 @@ func (m *Memory) WriteAt(p []byte, off int64) (int, error) {
 	defer release()
 	mem := m.buf.Bytes()
 	if off < 0 || off > int64(len(mem)) || int64(len(p)) > int64(len(mem))-off {
-		return 0, dmabuf.ErrRange
+		return 0, failure.ErrRange
 	}
 	return copy(mem[off:], p), nil
 }
 
-// Close frees the memory. While it is held Close returns [dmabuf.ErrInUse] and frees nothing.
+// Close frees the memory. While it is held Close returns [failure.ErrInUse] and frees nothing.
 func (m *Memory) Close() error { return m.buf.Close() }
 
 func (m *Memory) isRevoked() bool {

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/internal/memnic"
@@ -52,12 +52,12 @@ func TestMemory(t *testing.T) {
 		t.Error(k, err, p)
 	}
 	for _, off := range []int64{-1, 98, 1 << 40} {
-		if k, err := m.WriteAt([]byte("abc"), off); k != 0 || !errors.Is(err, dmabuf.ErrRange) {
+		if k, err := m.WriteAt([]byte("abc"), off); k != 0 || !errors.Is(err, failure.ErrRange) {
 			t.Error(off, k, err)
 		}
 	}
 	release := must(m.Hold())(t)
-	if err := m.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+	if err := m.Close(); !errors.Is(err, failure.ErrInUse) {
 		t.Errorf("close while it is held: %v", err)
 	}
 	release()
@@ -107,7 +107,7 @@ func TestRefusedRegistrations(t *testing.T) {
 	if r.Local[0].Length != 100 || r.Remote[0].Key == r.Local[0].Key || r.Route != memnic.Route {
 		t.Errorf("%+v", r)
 	}
-	if err := m.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+	if err := m.Close(); !errors.Is(err, failure.ErrInUse) {
 		t.Errorf("close of memory that is registered: %v", err)
 	}
 	if err := r.Close(); err != nil || n.Open() != 0 {

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memnic"
 	"github.com/gpurdma/gpurdma/internal/rc"
@@ -185,7 +185,7 @@ func TestNamesAndEnds(t *testing.T) {
 	if a.dev.GID() != netip.MustParseAddr("10.0.0.1") || rc.AddrOf(lb[0]) != netip.MustParseAddr("10.0.0.2") || a.dev.On() != n {
 		t.Error(a.dev.GID(), rc.AddrOf(lb[0]))
 	}
-	if err := a.dev.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+	if err := a.dev.Close(); !errors.Is(err, failure.ErrInUse) {
 		t.Errorf("close: %v", err)
 	}
 	if err := a.cq.Close(); !errors.Is(err, unix.EBUSY) {

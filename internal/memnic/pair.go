@@ -82,7 +82,7 @@ func (q *pair) ended(status ibvfd.WCStatus) {
 	if status != ibvfd.WCSuccess || wr.Flags&ibvfd.SendSignaled != 0 {
 		wc := ibvfd.WC{ID: wr.ID, Opcode: completionOf[wr.Op], QPN: q.num}
 		if status != ibvfd.WCSuccess {
-			wc = failure(wr.ID, q.num, status)
+			wc = failedWC(wr.ID, q.num, status)
 		} else if wr.Op == ibvfd.OpRead || isAtomic(wr.Op) {
 			wc.ByteLen = uint32(length(wr.SGE))
 		}
@@ -108,11 +108,11 @@ func (q *pair) flush() {
 		return
 	}
 	for len(q.sends) > 0 {
-		q.link.queue.complete(failure(q.sends[0].ID, q.num, ibvfd.WCWRFlushErr))
+		q.link.queue.complete(failedWC(q.sends[0].ID, q.num, ibvfd.WCWRFlushErr))
 		q.pop()
 	}
 	for len(q.recvs) > 0 {
-		q.link.queue.complete(failure(q.recvs[0].ID, q.num, ibvfd.WCWRFlushErr))
+		q.link.queue.complete(failedWC(q.recvs[0].ID, q.num, ibvfd.WCWRFlushErr))
 		q.recvs = q.recvs[1:]
 	}
 }
@@ -138,7 +138,7 @@ func (q *pair) run() {
 // status, and none is equal to a status.
 func VendorErr(s ibvfd.WCStatus) uint32 { return 0x5000 + uint32(s) }
 
-func failure(id uint64, qpn uint32, s ibvfd.WCStatus) ibvfd.WC {
+func failedWC(id uint64, qpn uint32, s ibvfd.WCStatus) ibvfd.WC {
 	return ibvfd.WC{ID: id, QPN: qpn, Status: s, VendorErr: VendorErr(s)}
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
@@ -109,7 +110,7 @@ type Buffer struct {
 // *[ibvfd.RegError] of each.
 func (n *NIC) Register(src Source, opt BufferOptions) (*Buffer, error) {
 	if src == nil {
-		return nil, &dmabuf.Error{Op: "register a buffer", Device: n.Name(), Detail: "no source", Remedy: "give memory of package gpualloc, or of your own", Err: unix.EINVAL}
+		return nil, &failure.Error{Op: "register a buffer", Device: n.Name(), Detail: "no source", Remedy: "give memory of package gpualloc, or of your own", Err: unix.EINVAL}
 	}
 	c, err := n.register(src, opt)
 	if err != nil {
@@ -137,7 +138,7 @@ func (n *NIC) register(src Source, opt BufferOptions) (*core, error) {
 // and frees it.
 func (n *NIC) Allocate(ctx context.Context, a gpualloc.Allocator, size int64, opt BufferOptions) (*Buffer, error) {
 	if a == nil {
-		return nil, &dmabuf.Error{Op: "register a buffer", Device: n.Name(), Detail: "no allocator", Remedy: "use one of package gpualloc", Err: unix.EINVAL}
+		return nil, &failure.Error{Op: "register a buffer", Device: n.Name(), Detail: "no allocator", Remedy: "use one of package gpualloc", Err: unix.EINVAL}
 	}
 	mem, err := a.Alloc(ctx, size, gpualloc.Options{})
 	if err != nil {
@@ -192,7 +193,7 @@ func (n *NIC) RegisterHost(mem *hostmem.Buf, order Ordering, owned io.Closer) (*
 func (n *NIC) RegisterStaged(of *Buffer, owned io.Closer) (*Buffer, error) {
 	first := of.core
 	if first.staging == nil {
-		return nil, &dmabuf.Error{Op: "register a staging buffer", Device: n.Name(), Detail: "the buffer is not staged", Err: unix.EINVAL}
+		return nil, &failure.Error{Op: "register a staging buffer", Device: n.Name(), Detail: "the buffer is not staged", Err: unix.EINVAL}
 	}
 	if err := of.Use(); err != nil {
 		return nil, err
@@ -305,7 +306,7 @@ func (b *Buffer) Nearest() (ibdev.Near, error) {
 
 // Slice returns a Buffer of size bytes of this one, from offset on: for parts of one piece of
 // memory that different peers use. It keeps the memory. A range outside the Buffer is
-// [dmabuf.ErrRange]. A slice of a read-only Buffer is read-only.
+// [failure.ErrRange]. A slice of a read-only Buffer is read-only.
 func (b *Buffer) Slice(offset, size int64) (*Buffer, error) {
 	return b.slice(offset, size, b.readOnly, b.order)
 }
@@ -367,7 +368,7 @@ func (b *Buffer) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // WriteAt copies bytes into the memory by CPU, for the NIC and peers to see. If p does not
-// fit, it returns [dmabuf.ErrRange] and writes nothing; for a read-only Buffer it returns
+// fit, it returns [failure.ErrRange] and writes nothing; for a read-only Buffer it returns
 // EACCES.
 func (b *Buffer) WriteAt(p []byte, off int64) (int, error) {
 	if !within(off, int64(len(p)), b.size) {
@@ -436,7 +437,7 @@ func (b *Buffer) Release() error {
 }
 
 // Close closes the Buffer and frees its memory. If the Buffer is retained, it returns
-// [dmabuf.ErrInUse] and frees nothing; for a Buffer that Register or AllocHost made it does so,
+// [failure.ErrInUse] and frees nothing; for a Buffer that Register or AllocHost made it does so,
 // too, while there are slices, operations under way or keys of peers on the memory. Close of a
 // slice closes only the slice, which has no memory of its own. If the memory cannot be freed,
 // Close returns the reason, and another Close continues; once the registration has ended, the
@@ -465,7 +466,7 @@ func (b *Buffer) Close() error {
 }
 
 func (b *Buffer) inUse(detail, remedy string) error {
-	return &dmabuf.Error{Op: "close", Device: b.String(), Detail: detail, Remedy: remedy, Err: dmabuf.ErrInUse}
+	return &failure.Error{Op: "close", Device: b.String(), Detail: detail, Remedy: remedy, Err: failure.ErrInUse}
 }
 
 // SetReady makes operations that read the Buffer's bytes wait until the function returns nil: for

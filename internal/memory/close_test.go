@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/rc"
 	"golang.org/x/sys/unix"
 )
@@ -51,7 +51,7 @@ func TestCloseAgain(t *testing.T) {
 				t.Errorf("%s without a registration: %v", name, err)
 			}
 		}
-		if err := n.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+		if err := n.Close(); !errors.Is(err, failure.ErrInUse) {
 			t.Errorf("close the NIC: %v", err)
 		}
 	}
@@ -96,7 +96,7 @@ func TestReleaseAgain(t *testing.T) {
 			if err := release(b); !errors.Is(err, unix.EBUSY) {
 				t.Errorf("%v", err)
 			}
-			if err := n.Close(); !errors.Is(err, unix.EBUSY) || !errors.Is(err, dmabuf.ErrInUse) {
+			if err := n.Close(); !errors.Is(err, unix.EBUSY) || !errors.Is(err, failure.ErrInUse) {
 				t.Errorf("close the NIC, the first time: %v", err)
 			}
 			if err := n.Close(); err != nil {

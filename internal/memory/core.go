@@ -9,7 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
@@ -116,13 +116,13 @@ func (c *core) open() (err error) {
 
 // refusal returns the error of DirectOnly.
 func refusal(why error) error {
-	return &dmabuf.Error{Op: "register a buffer", Detail: "DirectOnly", Remedy: "leave DirectOnly out, and the memory is staged", Err: why}
+	return &failure.Error{Op: "register a buffer", Detail: "DirectOnly", Remedy: "leave DirectOnly out, and the memory is staged", Err: why}
 }
 
 // hold keeps the source.
 func (c *core) hold() (err error) {
 	if c.size <= 0 {
-		return &dmabuf.Error{Op: "register a buffer", Detail: fmt.Sprintf("%d bytes", c.size), Err: dmabuf.ErrRange}
+		return &failure.Error{Op: "register a buffer", Detail: fmt.Sprintf("%d bytes", c.size), Err: failure.ErrRange}
 	}
 	c.release, err = c.source().Hold()
 	return err
@@ -141,7 +141,7 @@ func (c *core) export(src Source) rc.Source {
 // openHost allocates and registers the memory.
 func (c *core) openHost() error {
 	if c.size <= 0 {
-		return &dmabuf.Error{Op: "allocate host memory", Detail: fmt.Sprintf("%d bytes", c.size), Err: dmabuf.ErrRange}
+		return &failure.Error{Op: "allocate host memory", Detail: fmt.Sprintf("%d bytes", c.size), Err: failure.ErrRange}
 	}
 	alloc := hostmem.Alloc
 	if own, ok := c.nic.dev.(interface {

@@ -5,7 +5,7 @@ package memory
 import (
 	"fmt"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"golang.org/x/sys/unix"
@@ -14,9 +14,9 @@ import (
 // OutOfRange is the error for a range that is not within the size bytes of some memory, whose
 // name says on which side it is: "local buffer cuda:0 (64 KiB)".
 func OutOfRange(op, name string, off, length, size int64) error {
-	return &dmabuf.Error{
+	return &failure.Error{
 		Op: op, Device: name, Detail: fmt.Sprintf("offset %d, length %d, of %d bytes", off, length, size),
-		Remedy: "stay within them", Err: dmabuf.ErrRange,
+		Remedy: "stay within them", Err: failure.ErrRange,
 	}
 }
 
@@ -37,10 +37,10 @@ func (b *Buffer) outOfRange(op string, off, length int64) error {
 
 // noBuffer returns the error for a *Buffer that is nil.
 func noBuffer(op string) error {
-	return &dmabuf.Error{Op: op, Detail: "the buffer is nil", Remedy: "look at the error of the call that was to return it", Err: unix.EINVAL}
+	return &failure.Error{Op: op, Detail: "the buffer is nil", Remedy: "look at the error of the call that was to return it", Err: unix.EINVAL}
 }
 
-var errNotHere = &dmabuf.Error{Op: "use a buffer", Detail: "it was registered with another NIC", Remedy: "register it with the NIC of the connection", Err: unix.EINVAL}
+var errNotHere = &failure.Error{Op: "use a buffer", Detail: "it was registered with another NIC", Remedy: "register it with the NIC of the connection", Err: unix.EINVAL}
 
 // String names the Buffer for messages: "buffer cuda:0 (64 KiB)".
 func (b *Buffer) String() string {
@@ -67,5 +67,5 @@ func (b *Buffer) isClosed() error { return errs.Closed(b.String()) }
 
 // denied returns the error of an operation that would change a read-only Buffer.
 func (b *Buffer) denied(op string) error {
-	return &dmabuf.Error{Op: op, Device: "local " + b.String(), Detail: "the slice is for reading only", Remedy: "use Slice", Err: unix.EACCES}
+	return &failure.Error{Op: op, Device: "local " + b.String(), Detail: "the slice is for reading only", Remedy: "use Slice", Err: unix.EACCES}
 }

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/errs"
@@ -216,7 +216,7 @@ func (m *readBack) await(ctx context.Context, n int) error {
 		}
 		for _, wc := range wcs[:k] {
 			if err := wc.Err(); err != nil {
-				return &dmabuf.Error{Op: "flush", Device: m.nic.Name(), Detail: "a byte was not read back", Err: err}
+				return &failure.Error{Op: "flush", Device: m.nic.Name(), Detail: "a byte was not read back", Err: err}
 			}
 		}
 		n -= k

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/lower"
@@ -60,7 +60,7 @@ func (n *NIC) Grant(s Span, access ibvfd.Access, token uint64) (*RemoteBuffer, e
 		}
 	}
 	if s.Length == 0 {
-		return nil, &dmabuf.Error{Op: "share", Device: s.where(), Detail: "0 bytes", Err: dmabuf.ErrRange}
+		return nil, &failure.Error{Op: "share", Device: s.where(), Detail: "0 bytes", Err: failure.ErrRange}
 	}
 	if _, err := o.Sync(); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (n *NIC) Grant(s Span, access ibvfd.Access, token uint64) (*RemoteBuffer, e
 // grantable refuses a span and an access that a peer cannot get.
 func (n *NIC) grantable(s *Span, access ibvfd.Access) error {
 	if access == 0 || access&^remoteAccess != 0 {
-		return &dmabuf.Error{Op: "share", Detail: fmt.Sprintf("access %v", access), Remedy: "remote-read, remote-write, remote-atomic", Err: unix.EINVAL}
+		return &failure.Error{Op: "share", Detail: fmt.Sprintf("access %v", access), Remedy: "remote-read, remote-write, remote-atomic", Err: unix.EINVAL}
 	}
 	if access&ibvfd.AccessRemoteAtomic != 0 {
 		if err := n.NeedAtomics("share for atomics"); err != nil {
@@ -88,10 +88,10 @@ func (n *NIC) grantable(s *Span, access ibvfd.Access) error {
 		}
 	}
 	if s.View != nil && (s.Offset != 0 || s.Length != s.View.layout.Size()) {
-		return &dmabuf.Error{Op: "share", Detail: "a part of a view", Remedy: "make a view of that part", Err: unix.EINVAL}
+		return &failure.Error{Op: "share", Detail: "a part of a view", Remedy: "make a view of that part", Err: unix.EINVAL}
 	}
 	if s.Region != nil && s.Buf == nil && (s.Offset != 0 || s.Length != s.shape().Size()) {
-		return &dmabuf.Error{Op: "share", Detail: "a part of a region", Remedy: "assign it a layout of that part, or share slices", Err: unix.EINVAL}
+		return &failure.Error{Op: "share", Detail: "a part of a region", Remedy: "assign it a layout of that part, or share slices", Err: unix.EINVAL}
 	}
 	return nil
 }

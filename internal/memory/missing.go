@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
@@ -52,7 +52,7 @@ func (c *core) missing() bool { return c.reg == nil }
 // not reach it.
 func (b *Buffer) NotReached(op string) error {
 	n := b.core.nic.Name()
-	return &dmabuf.Error{
+	return &failure.Error{
 		Op: op, Device: n, Detail: fmt.Sprintf("the NIC does not reach %v, and another NIC of the fabric does", b), Err: fmt.Errorf("%w: %w", unix.EOPNOTSUPP, b.Path().Reason),
 		Remedy: "use the NICs that reach it, or register it with StagedOnly, which stages it for all NICs",
 	}

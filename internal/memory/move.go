@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/rc"
 	"github.com/gpurdma/gpurdma/placement"
@@ -71,7 +71,7 @@ type move struct {
 
 // cannotMove returns the error of a core whose memory stays.
 func (c *core) cannotMove(why, remedy string) error {
-	return &dmabuf.Error{Op: "move a buffer", Device: c.nic.Name(), Detail: why, Err: fmt.Errorf("%w: %w", errors.ErrUnsupported, unix.EOPNOTSUPP), Remedy: remedy}
+	return &failure.Error{Op: "move a buffer", Device: c.nic.Name(), Detail: why, Err: fmt.Errorf("%w: %w", errors.ErrUnsupported, unix.EOPNOTSUPP), Remedy: remedy}
 }
 
 // moveTo moves all registrations of the memory, or none.
@@ -79,13 +79,13 @@ func (c *core) moveTo(to Source) (*move, error) {
 	const anew = "register the other memory, and export it again: the peers import it anew"
 	switch {
 	case to == nil:
-		return nil, &dmabuf.Error{Op: "move a buffer", Device: c.nic.Name(), Detail: "no source", Remedy: "give memory of package gpualloc, or of your own", Err: unix.EINVAL}
+		return nil, &failure.Error{Op: "move a buffer", Device: c.nic.Name(), Detail: "no source", Remedy: "give memory of package gpualloc, or of your own", Err: unix.EINVAL}
 	case c.source() == nil:
 		return nil, c.cannotMove("host memory of the Fabric's stays where it is", anew)
 	case c.staging != nil:
 		return nil, c.cannotMove("the memory is staged", anew)
 	case to.Size() < c.size:
-		return nil, &dmabuf.Error{Op: "move a buffer", Device: c.nic.Name(), Detail: fmt.Sprintf("%d bytes, of which there are %d", c.size, to.Size()), Err: dmabuf.ErrRange}
+		return nil, &failure.Error{Op: "move a buffer", Device: c.nic.Name(), Detail: fmt.Sprintf("%d bytes, of which there are %d", c.size, to.Size()), Err: failure.ErrRange}
 	}
 	// The next Flush registers a byte of the other memory.
 	if err := closeRegistrations(&c.bytes); err != nil {
@@ -120,7 +120,7 @@ func (c *core) moveTo(to Source) (*move, error) {
 		return m, nil
 	}
 	if errors.Is(err, errors.ErrUnsupported) {
-		err = &dmabuf.Error{Op: "move a buffer", Device: c.nic.Name(), Detail: "the keys cannot stay", Err: err, Remedy: anew}
+		err = &failure.Error{Op: "move a buffer", Device: c.nic.Name(), Detail: "the keys cannot stay", Err: err, Remedy: anew}
 	}
 	return nil, errs.Join(err, m.back())
 }

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
@@ -42,7 +42,7 @@ type NIC struct {
 // NICOptions tune a NIC. The zero value is usable.
 type NICOptions struct {
 	// MaxPinned bounds the host memory that is pinned for the NIC, in bytes: AllocHost, staging
-	// and inject. 0 stands for 256 MiB. Calls that would exceed it return [dmabuf.ErrLimit].
+	// and inject. 0 stands for 256 MiB. Calls that would exceed it return [failure.ErrLimit].
 	MaxPinned int64
 	// Event, if not nil, is called with the device's asynchronous events, one after the other,
 	// on a goroutine of the NIC: for example, a port went down, or a GID changed. The NIC
@@ -99,7 +99,7 @@ func (n *NIC) NeedAtomics(what string) error {
 	if n.dev.Atomics() {
 		return nil
 	}
-	return &dmabuf.Error{
+	return &failure.Error{
 		Op: what, Device: n.Name(), Detail: "the NIC has no atomics", Err: unix.EOPNOTSUPP,
 		Remedy: "use reads, writes and messages, or a NIC whose atomic_cap is not ATOMIC_NONE (ibv_devinfo -v)",
 	}
@@ -125,7 +125,7 @@ type opened interface{ Context() *ibvfd.Context }
 func (n *NIC) NeedPKey(port int, key ibdev.PKey) error {
 	d, ok := n.dev.(opened)
 	if !ok {
-		return &dmabuf.Error{Op: "find the P_Key", Device: n.Name(), Detail: "the NIC has none", Err: unix.EOPNOTSUPP}
+		return &failure.Error{Op: "find the P_Key", Device: n.Name(), Detail: "the NIC has none", Err: unix.EOPNOTSUPP}
 	}
 	if port != 0 {
 		_, err := d.Context().PKeyIndex(port, key)
@@ -183,7 +183,7 @@ func (n *NIC) Pin(size int64, what string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if size > n.opt.MaxPinned-n.pinned {
-		return &dmabuf.Error{
+		return &failure.Error{
 			Op: "pin host memory", Device: n.dev.Name(), Err: ErrPinned,
 			Detail: fmt.Sprintf("%s for %s; %s of %s are pinned", bytesize.Format(size), what, bytesize.Format(n.pinned), bytesize.Format(n.opt.MaxPinned)),
 			Remedy: "raise the limit (Fabric.SetMaxPinned; in package fi DomainOptions.MaxPinned), or close buffers and connections",
@@ -193,17 +193,17 @@ func (n *NIC) Pin(size int64, what string) error {
 	return nil
 }
 
-// ErrPinned means that NICOptions.MaxPinned would be exceeded. It is dmabuf.ErrLimit.
-var ErrPinned = fmt.Errorf("%w of pinned memory", dmabuf.ErrLimit)
+// ErrPinned means that NICOptions.MaxPinned would be exceeded. It is failure.ErrLimit.
+var ErrPinned = fmt.Errorf("%w of pinned memory", failure.ErrLimit)
 
 // ErrTooLong (EMSGSIZE) means that a message, or the data of an inject, has more bytes than it may
-// have. It is dmabuf.ErrLimit.
+// have. It is failure.ErrLimit.
 var ErrTooLong error = tooLong{}
 
 type tooLong struct{}
 
 func (tooLong) Error() string        { return "over the limit (EMSGSIZE)" }
-func (tooLong) Is(target error) bool { return target == dmabuf.ErrLimit }
+func (tooLong) Is(target error) bool { return target == failure.ErrLimit }
 func (tooLong) Unwrap() error        { return unix.EMSGSIZE }
 
 // Unpin gives host memory back.
@@ -255,7 +255,7 @@ func (n *NIC) endKept() (err error) {
 	return err
 }
 
-// Close closes the device. While buffers or endpoints of it are open it returns [dmabuf.ErrInUse]
+// Close closes the device. While buffers or endpoints of it are open it returns [failure.ErrInUse]
 // and closes nothing; a second Close does nothing. Close first tries again to free memory and
 // connections that could not be freed before.
 func (n *NIC) Close() error {
@@ -276,7 +276,7 @@ const idleWait = 5 * time.Second
 // CloseIdle is Close of a NIC whose buffers are closed, once no call uses them any more.
 func (n *NIC) CloseIdle() error {
 	for end := time.Now().Add(idleWait); ; time.Sleep(time.Millisecond) {
-		if err := n.Close(); !errors.Is(err, dmabuf.ErrInUse) || time.Now().After(end) {
+		if err := n.Close(); !errors.Is(err, failure.ErrInUse) || time.Now().After(end) {
 			return err
 		}
 	}
@@ -295,8 +295,8 @@ func (n *NIC) close() error {
 		return nil
 	}
 	if n.users > 0 {
-		return errs.Join(refused, &dmabuf.Error{
-			Op: "close", Device: n.dev.Name(), Err: dmabuf.ErrInUse,
+		return errs.Join(refused, &failure.Error{
+			Op: "close", Device: n.dev.Name(), Err: failure.ErrInUse,
 			Detail: fmt.Sprintf("buffers and endpoints that are open: %d", n.users),
 			Remedy: "close them first",
 		})

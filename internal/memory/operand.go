@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"golang.org/x/sys/unix"
@@ -25,7 +25,7 @@ type Operand struct {
 func (s Span) Use(nic *NIC, op string, write bool) (o Operand, err error) {
 	switch {
 	case s.Buf != nil && (s.Region != nil || s.View != nil) || s.Region != nil && s.View != nil:
-		return o, &dmabuf.Error{Op: op, Detail: "the span is of several things", Remedy: "name one of Buf, Region and View", Err: unix.EINVAL}
+		return o, &failure.Error{Op: op, Detail: "the span is of several things", Remedy: "name one of Buf, Region and View", Err: unix.EINVAL}
 	case s.Buf != nil:
 		o.buf, o.Window = s.Buf, lower.Window{Layout: s.Buf.layout, Spaces: s.Buf.mem, Off: s.Offset, Len: s.Length}
 	case s.Region != nil:
@@ -44,7 +44,7 @@ func (s Span) Use(nic *NIC, op string, write bool) (o Operand, err error) {
 	case s.Length == 0:
 		return o, nil
 	default:
-		return o, &dmabuf.Error{Op: op, Detail: fmt.Sprintf("a span of %d bytes names no local memory", s.Length), Remedy: "name a buffer, a region or a view", Err: unix.EINVAL}
+		return o, &failure.Error{Op: op, Detail: fmt.Sprintf("a span of %d bytes names no local memory", s.Length), Remedy: "name a buffer, a region or a view", Err: unix.EINVAL}
 	}
 	size := o.Layout.Size()
 	if !within(s.Offset, s.Length, size) {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/layout"
@@ -52,7 +52,7 @@ func NewRegion(bufs ...*Buffer) (*Region, error) {
 		r.spaces = append(r.spaces, b.space())
 	}
 	if len(bufs) == 0 {
-		return nil, &dmabuf.Error{Op: "make a region", Detail: "no buffers", Err: dmabuf.ErrRange}
+		return nil, &failure.Error{Op: "make a region", Detail: "no buffers", Err: failure.ErrRange}
 	}
 	r.nic = bufs[0].core.nic
 	l, err := layout.SG(extents...)
@@ -64,7 +64,7 @@ func NewRegion(bufs ...*Buffer) (*Region, error) {
 }
 
 // Assign gives the region another layout. If the layout has extents outside the buffers, it
-// returns [dmabuf.ErrRange] and keeps the old layout.
+// returns [failure.ErrRange] and keeps the old layout.
 func (r *Region) Assign(l layout.Layout) error {
 	err := l.Check("assign a layout", func(i int) (int64, bool) {
 		if i >= len(r.bufs) {
@@ -136,7 +136,7 @@ func (r *Region) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// WriteAt copies bytes into the region by CPU. If p does not fit it returns [dmabuf.ErrRange],
+// WriteAt copies bytes into the region by CPU. If p does not fit it returns [failure.ErrRange],
 // if p reaches a read-only Buffer EACCES, and in both cases writes nothing.
 func (r *Region) WriteAt(p []byte, off int64) (int, error) {
 	l, err := r.open()

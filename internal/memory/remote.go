@@ -8,7 +8,7 @@ import (
 	"math"
 	"sync/atomic"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/internal/wire"
@@ -108,7 +108,7 @@ func (r *RemoteBuffer) Token() uint64 { return r.token }
 func (r *RemoteBuffer) Grant() *Grant { return r.grant }
 
 // View returns the same memory through another layout, whose sources are those of the memory.
-// It returns [dmabuf.ErrRange] if the layout has bytes outside the memory.
+// It returns [failure.ErrRange] if the layout has bytes outside the memory.
 func (r *RemoteBuffer) View(l layout.Layout) (*RemoteBuffer, error) {
 	v := *r
 	v.layout, v.viewed = l, true
@@ -183,7 +183,7 @@ func (r *RemoteBuffer) MarshalBinary() ([]byte, error) {
 		return nil, err
 	}
 	if len(b) > MaxRemoteWire {
-		return nil, &dmabuf.Error{Op: "encode remote memory", Detail: fmt.Sprintf("%d bytes, of at most %d", len(b), MaxRemoteWire), Err: dmabuf.ErrLimit}
+		return nil, &failure.Error{Op: "encode remote memory", Detail: fmt.Sprintf("%d bytes, of at most %d", len(b), MaxRemoteWire), Err: failure.ErrLimit}
 	}
 	return b, nil
 }

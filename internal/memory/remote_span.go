@@ -5,7 +5,7 @@ package memory
 import (
 	"fmt"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/layout"
@@ -33,11 +33,11 @@ func (r *RemoteSpan) Check(op string, need ibvfd.Access) error {
 	case r.Buf == nil && r.Length == 0 && r.Offset == 0:
 		return nil
 	case r.Buf == nil:
-		return &dmabuf.Error{Op: op, Detail: fmt.Sprintf("a span of %d bytes names no memory of the peer", r.Length), Remedy: "name what the peer has shared", Err: unix.EINVAL}
+		return &failure.Error{Op: op, Detail: fmt.Sprintf("a span of %d bytes names no memory of the peer", r.Length), Remedy: "name what the peer has shared", Err: unix.EINVAL}
 	case !within(r.Offset, r.Length, r.Buf.Size()):
 		return OutOfRange(op, r.Buf.String(), r.Offset, r.Length, r.Buf.Size())
 	case r.Buf.access&need != need:
-		return &dmabuf.Error{
+		return &failure.Error{
 			Op: op, Device: r.Buf.String(), Err: unix.EACCES,
 			Detail: fmt.Sprintf("it allows %v; this takes %v", r.Buf.access, need), Remedy: "the peer must share it with that access",
 		}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/errs"
@@ -110,7 +110,7 @@ func registerWith(owned []io.Closer, register func(o *owner) ([]*Buffer, error))
 // AllocHostWith makes host memory that all of the NICs register.
 func AllocHostWith(nics []*NIC, size int64, order Ordering) ([]*Buffer, error) {
 	if size <= 0 {
-		return nil, &dmabuf.Error{Op: "allocate host memory", Detail: fmt.Sprintf("%d bytes", size), Err: dmabuf.ErrRange}
+		return nil, &failure.Error{Op: "allocate host memory", Detail: fmt.Sprintf("%d bytes", size), Err: failure.ErrRange}
 	}
 	for _, n := range nics {
 		if err := n.Pin(size, "a buffer of host memory"); err != nil {

@@ -5,7 +5,7 @@ package memory
 import (
 	"slices"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/layout"
 )
@@ -20,7 +20,7 @@ type View struct {
 }
 
 // NewView makes a view of buffers of one NIC. If the layout has bytes outside of them, it
-// returns [dmabuf.ErrRange].
+// returns [failure.ErrRange].
 func NewView(l layout.Layout, bufs ...*Buffer) (*View, error) {
 	v := &View{bufs: slices.Clone(bufs), layout: l}
 	for _, b := range bufs {
@@ -36,7 +36,7 @@ func NewView(l layout.Layout, bufs ...*Buffer) (*View, error) {
 		v.spaces = append(v.spaces, b.space())
 	}
 	if len(bufs) == 0 {
-		return nil, &dmabuf.Error{Op: "make a view", Detail: "no buffers", Err: dmabuf.ErrRange}
+		return nil, &failure.Error{Op: "make a view", Detail: "no buffers", Err: failure.ErrRange}
 	}
 	err := l.Check("make a view of local buffers", func(i int) (int64, bool) {
 		if i >= len(bufs) {

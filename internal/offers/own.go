@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
@@ -73,7 +73,7 @@ func (t *Table) reserve(name string) error {
 		return err
 	}
 	if _, taken := t.own.names[name]; taken {
-		return &dmabuf.Error{Op: "export", Device: name, Detail: "the name is taken", Remedy: "use another name, or Unexport it first", Err: unix.EEXIST}
+		return &failure.Error{Op: "export", Device: name, Detail: "the name is taken", Remedy: "use another name, or Unexport it first", Err: unix.EEXIST}
 	}
 	if t.own.names == nil {
 		t.own.names = map[string]*memory.RemoteBuffer{}
@@ -126,10 +126,10 @@ func (t *Table) Unexport(ctx context.Context, name string) error {
 	forgot, err := t.withdraw(ctx, name)
 	t.release(name)
 	if err = errs.Join(err, t.cfg.Unshare(rb)); err != nil {
-		return &dmabuf.Error{Op: "unexport", Device: name, Detail: "the peer may not know it", Err: err}
+		return &failure.Error{Op: "unexport", Device: name, Detail: "the peer may not know it", Err: err}
 	}
 	if err := t.confirmed(ctx, forgot); err != nil {
-		return &dmabuf.Error{Op: "unexport", Device: name, Detail: "the keys are withdrawn, and the peer's host has not confirmed it", Err: err}
+		return &failure.Error{Op: "unexport", Device: name, Detail: "the keys are withdrawn, and the peer's host has not confirmed it", Err: err}
 	}
 	return nil
 }
@@ -234,7 +234,7 @@ func (t *Table) exported(name string) (*memory.RemoteBuffer, error) {
 	}
 	rb := t.own.names[name]
 	if rb == nil {
-		return nil, &dmabuf.Error{Op: "unexport", Device: name, Detail: "nothing is exported under the name", Err: unix.ENOENT}
+		return nil, &failure.Error{Op: "unexport", Device: name, Detail: "nothing is exported under the name", Err: unix.ENOENT}
 	}
 	t.own.names[name] = nil
 	return rb, nil
@@ -245,7 +245,7 @@ func (t *Table) Confirmed() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.own.withdrawn.Len() == 0 {
-		return &dmabuf.Error{Op: "read an exchange", Detail: "a confirmation of nothing", Err: exchange.ErrMalformed}
+		return &failure.Error{Op: "read an exchange", Detail: "a confirmation of nothing", Err: exchange.ErrMalformed}
 	}
 	close(t.own.withdrawn.Pop())
 	return nil

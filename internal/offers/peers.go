@@ -6,7 +6,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/fifo"
@@ -51,7 +51,7 @@ func (t *Table) Import(ctx context.Context, name string) (*memory.RemoteBuffer, 
 		case <-changed:
 		case <-t.cfg.Ended:
 		case <-ctx.Done():
-			return nil, &dmabuf.Error{Op: "import", Device: name, Detail: "the peer has not exported it", Err: errs.Ended(ctx)}
+			return nil, &failure.Error{Op: "import", Device: name, Detail: "the peer has not exported it", Err: errs.Ended(ctx)}
 		}
 	}
 }
@@ -112,7 +112,7 @@ func (t *Table) confirm(name string) error {
 		id = keys.ID()
 	}
 	if t.peers.owed.Len() >= mostOwed {
-		return &dmabuf.Error{Op: "take an offer", Detail: fmt.Sprintf("the peer has withdrawn %d names, and takes no confirmation", mostOwed), Err: dmabuf.ErrLimit}
+		return &failure.Error{Op: "take an offer", Detail: fmt.Sprintf("the peer has withdrawn %d names, and takes no confirmation", mostOwed), Err: failure.ErrLimit}
 	}
 	t.peers.owed.Push(id)
 	if t.peers.answering {
@@ -164,7 +164,7 @@ func (p *peers) take(name string, rb *memory.RemoteBuffer) error {
 		p.named(name, rb)
 	}
 	if p.bytes > most {
-		return &dmabuf.Error{Op: "take an offer", Detail: fmt.Sprintf("the peer has exported more than fits into %d bytes of descriptors", most), Err: dmabuf.ErrLimit}
+		return &failure.Error{Op: "take an offer", Detail: fmt.Sprintf("the peer has exported more than fits into %d bytes of descriptors", most), Err: failure.ErrLimit}
 	}
 	return nil
 }

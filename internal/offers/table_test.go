@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 	"github.com/gpurdma/gpurdma/internal/memnic"
@@ -119,7 +119,7 @@ func (s *side) messages() []message {
 func TestNames(t *testing.T) {
 	s, ctx := newSide(t), t.Context()
 	for _, name := range []string{"", string(make([]byte, 256))} {
-		if err := s.Export(ctx, name, memory.Span{}, 0, as7); !errors.Is(err, dmabuf.ErrRange) {
+		if err := s.Export(ctx, name, memory.Span{}, 0, as7); !errors.Is(err, failure.ErrRange) {
 			t.Errorf("%d bytes: %v", len(name), err)
 		}
 	}
@@ -274,10 +274,10 @@ func TestBound(t *testing.T) {
 	for ; err == nil && n < most; n++ {
 		err = s.Take(body)
 	}
-	if !errors.Is(err, dmabuf.ErrLimit) || n*s.rb.Weight() <= most {
+	if !errors.Is(err, failure.ErrLimit) || n*s.rb.Weight() <= most {
 		t.Errorf("after %d offers: %v", n, err)
 	}
-	if err := s.Take(s.body(t, "kv")); !errors.Is(err, dmabuf.ErrLimit) {
+	if err := s.Take(s.body(t, "kv")); !errors.Is(err, failure.ErrLimit) {
 		t.Error(err)
 	}
 	s.End()
@@ -391,7 +391,7 @@ func TestDrain(t *testing.T) {
 	for ; err == nil && n <= 2*mostOwed; n++ {
 		err = s.Take(exchange.EncodeWithdrawal("none"))
 	}
-	if !errors.Is(err, dmabuf.ErrLimit) {
+	if !errors.Is(err, failure.ErrLimit) {
 		t.Errorf("after %d withdrawals: %v", n, err)
 	}
 	close(release)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 
 	"golang.org/x/sys/unix"
 )
@@ -96,7 +96,7 @@ func (o Kind) String() string {
 // Check refuses flags that cannot be honoured for the operation.
 func (f Flags) Check(op Kind) error {
 	refuse := func(flag Flags, why, remedy string) error {
-		return &dmabuf.Error{Op: op.String(), Detail: flag.String() + ": " + why, Remedy: remedy, Err: unix.EOPNOTSUPP}
+		return &failure.Error{Op: op.String(), Detail: flag.String() + ": " + why, Remedy: remedy, Err: unix.EOPNOTSUPP}
 	}
 	if rest := f &^ (1<<len(flagNames) - 1); rest != 0 {
 		return refuse(rest, "no such flag", "")

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/mailbox"
@@ -326,7 +326,7 @@ func (c *Conn) Receive(ctx context.Context, kind mailbox.Kind) ([]byte, error) {
 			return nil, works.End.Gone()
 		}
 		if err := progress.Await(ctx, c.polls, works.MessageSignal(kind), c.done); err != nil {
-			return nil, &dmabuf.Error{Op: "receive", Detail: fmt.Sprintf("the peer has sent no %v", kind), Err: err}
+			return nil, &failure.Error{Op: "receive", Detail: fmt.Sprintf("the peer has sent no %v", kind), Err: err}
 		}
 	}
 }

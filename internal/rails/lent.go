@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/verify"
@@ -152,8 +152,8 @@ func (x *checked) take(ctx context.Context, l *lent, t *verify.Trailer) (src ver
 		}
 		lo, ok := l.find(id)
 		if !ok {
-			return nil, unverified(&dmabuf.Error{
-				Op: "compare the bytes of a write", Detail: "its memory is not exported any more", Err: dmabuf.ErrRange,
+			return nil, unverified(&failure.Error{
+				Op: "compare the bytes of a write", Detail: "its memory is not exported any more", Err: failure.ErrRange,
 				Remedy: "take the notifications of all writes to memory before Unexport",
 			})
 		}
@@ -184,8 +184,8 @@ func (x *checked) take(ctx context.Context, l *lent, t *verify.Trailer) (src ver
 			return nil, x.malformed(err.Error())
 		}
 		if n := min(p.Layout.Blocks(), p.Len); p.Own && n > mostBlocks { // each has a byte at least
-			return nil, unverified(&dmabuf.Error{
-				Op: "compare the bytes of a write", Detail: fmt.Sprintf("the peer's layout has %d blocks, of at most %d", n, mostBlocks), Err: dmabuf.ErrLimit,
+			return nil, unverified(&failure.Error{
+				Op: "compare the bytes of a write", Detail: fmt.Sprintf("the peer's layout has %d blocks, of at most %d", n, mostBlocks), Err: failure.ErrLimit,
 			})
 		}
 		src = append(src, verify.Part{Source: r, Len: p.Len})
@@ -195,7 +195,7 @@ func (x *checked) take(ctx context.Context, l *lent, t *verify.Trailer) (src ver
 
 // malformed ends the connection.
 func (x *checked) malformed(detail string) error {
-	err := &dmabuf.Error{Op: "receive", Detail: detail, Err: wire.ErrMalformed}
+	err := &failure.Error{Op: "receive", Detail: detail, Err: wire.ErrMalformed}
 	if x.c.sched == nil {
 		x.c.First.Works.Abort(err)
 	} else {

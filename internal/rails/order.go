@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
@@ -221,7 +221,7 @@ func (s *scheduler) later() {
 // the time to export it over another rail.
 func (s *scheduler) unreached(j *job) error {
 	if j.atomic() && j.Remotes[0].hasNoAtomics() {
-		return &dmabuf.Error{
+		return &failure.Error{
 			Op: j.Kind.String(), Device: j.Remotes[0].First.String(), Detail: "the descriptor has no keys for atomics, which change", Err: unix.EACCES,
 			Remedy: "import the memory by its name, or decode what the peer's Share has given",
 		}
@@ -239,7 +239,7 @@ func (s *scheduler) unreached(j *job) error {
 	if j.atomic() {
 		return fmt.Errorf("%w: the peer has given no keys for atomics over a rail that has a link", engine.ErrNotConnected)
 	}
-	return &dmabuf.Error{
+	return &failure.Error{
 		Op: j.Kind.String(), Detail: "no rail has a NIC on each side that reaches the memory of both", Err: unix.EOPNOTSUPP,
 		Remedy: "look at the paths of the buffers on both sides: register one with StagedOnly, or give the connection another NIC",
 	}

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
 )
@@ -87,7 +87,7 @@ func (s *scheduler) missing(j *job, list []pushed) error {
 	for _, p := range list {
 		if p.gone {
 			s.pushed = slices.DeleteFunc(s.pushed, func(x pushed) bool { return x.gone && slices.Contains(list, x) })
-			return &dmabuf.Error{
+			return &failure.Error{
 				Op: j.Kind.String(), Device: p.r.NIC.Name(), Detail: "the peer's NIC of the rail was removed after it had acknowledged writes that this operation follows: their bytes may not be in the memory",
 				Err: operation.ErrOutcomeUnknown, Remedy: "write them again",
 			}
@@ -132,7 +132,7 @@ func (s *scheduler) flush(j *job, list []pushed) error {
 		m = p.of
 	}
 	if !p.readable(j) {
-		return &dmabuf.Error{
+		return &failure.Error{
 			Op: j.Kind.String(), Detail: "it follows writes over " + p.r.NIC.Name() + " whose bytes cannot be read back", Err: unix.EOPNOTSUPP,
 			Remedy: "export the memory with ReadWrite, or use one NIC (Config.NIC)",
 		}

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -428,7 +428,7 @@ func (c *Conn) shareAll(x *exported) (*memory.RemoteBuffer, *Others, error) {
 	}
 	if m := (&Remote{First: first, More: o}); x.access&ibvfd.AccessRemoteAtomic != 0 && m.hasNoAtomics() {
 		nic := c.set.NICs[c.set.homes.NIC(x)].Name()
-		why := &dmabuf.Error{
+		why := &failure.Error{
 			Op: "share for atomics", Device: nic, Detail: "all peers' atomics on this memory go over this NIC, and the connection has no rail to it now", Err: unix.EOPNOTSUPP,
 			Remedy: "share it when Conn.Rails has that rail, or export it under a name",
 		}

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/cmstream"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/exchange"
@@ -63,7 +63,7 @@ func NewSet(nics []*memory.NIC, conns int) (*Set, error) {
 		var e *engine.Endpoint
 		var err error
 		if slices.ContainsFunc(nics[:i], func(other *memory.NIC) bool { return other.Name() == n.Name() }) {
-			err = &dmabuf.Error{Op: "open a fabric", Device: n.Name(), Detail: "the NIC is named twice", Err: unix.EINVAL}
+			err = &failure.Error{Op: "open a fabric", Device: n.Name(), Detail: "the NIC is named twice", Err: unix.EINVAL}
 		} else {
 			e, err = engine.NewEndpoint(n, engine.EndpointOptions{Background: true, MaxPeers: conns})
 		}
@@ -214,7 +214,7 @@ func (l *Listener) joined(group uint64, rail int, ec *engine.Conn) error {
 	}
 	c := l.set.conn(key{group, false})
 	if c == nil {
-		return &dmabuf.Error{Op: "add a rail", Detail: "the connection has ended", Err: engine.ErrNotConnected}
+		return &failure.Error{Op: "add a rail", Detail: "the connection has ended", Err: engine.ErrNotConnected}
 	}
 	return c.add(rail, ec)
 }

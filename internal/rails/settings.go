@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // Settings are fields of a program's Config: numbers from 0 to Most, of which 0 is the default.
@@ -23,7 +23,7 @@ type Wait struct {
 
 // Refuse returns the error for a field of a program's Config.
 func Refuse(detail, remedy string) error {
-	return &dmabuf.Error{Op: "use a Config", Detail: detail, Remedy: remedy, Err: dmabuf.ErrRange}
+	return &failure.Error{Op: "use a Config", Detail: detail, Remedy: remedy, Err: failure.ErrRange}
 }
 
 // CheckSettings refuses fields that are out of range.

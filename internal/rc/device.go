@@ -40,7 +40,7 @@ type Device interface {
 	// in the memory.
 	Removed() bool
 	// Close closes the device, or its protection domain if NewDomain made it. It returns
-	// dmabuf.ErrInUse while registrations, queues or links of it are open.
+	// failure.ErrInUse while registrations, queues or links of it are open.
 	Close() error
 	// Ended waits until all goroutines of a closed device have ended.
 	Ended()

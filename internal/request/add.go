@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -50,7 +50,7 @@ func (r *Request) AddWindow(w lower.Window) {
 // AddBytes makes p the bytes that a write or a message takes. They are copied at once.
 func (r *Request) AddBytes(p []byte) error {
 	if r.Kind != operation.Write {
-		return &dmabuf.Error{Op: r.Kind.String(), Detail: "only a write takes bytes", Err: unix.EOPNOTSUPP}
+		return &failure.Error{Op: r.Kind.String(), Detail: "only a write takes bytes", Err: unix.EOPNOTSUPP}
 	}
 	return r.inject(int64(len(p)), func(slot []byte) error { copy(slot, p); return nil })
 }
@@ -59,7 +59,7 @@ func (r *Request) AddBytes(p []byte) error {
 // the copy.
 func (r *Request) Inject() error {
 	if len(r.ready) > 0 {
-		return &dmabuf.Error{
+		return &failure.Error{
 			Op: r.Kind.String(), Detail: operation.FlagInject.String() + " of a buffer with SetReady", Err: unix.EOPNOTSUPP,
 			Remedy: "post it without inject, which would read the bytes before they are ready",
 		}
@@ -132,7 +132,7 @@ func (r *Request) AddRemote(s *memory.RemoteSpan) error {
 	r.there += s.Length
 	several := len(r.bufs) > 0 && r.bufs[0] != s.Buf || s.Buf.Layout().DistinctSources() > 1
 	if readBack && several {
-		return &dmabuf.Error{
+		return &failure.Error{
 			Op: r.Kind.String(), Detail: "delivered, to several buffers of the peer", Err: unix.EOPNOTSUPP,
 			Remedy: "write to one at a time: reading back from one says nothing of the others",
 		}
@@ -151,7 +151,7 @@ func (r *Request) SetData(data uint64) error {
 		return nil
 	}
 	if data > math.MaxUint32 {
-		return &dmabuf.Error{Op: r.Kind.String(), Detail: fmt.Sprintf("data %#x", data), Remedy: "immediate data of a work request has 32 bits", Err: dmabuf.ErrRange}
+		return &failure.Error{Op: r.Kind.String(), Detail: fmt.Sprintf("data %#x", data), Remedy: "immediate data of a work request has 32 bits", Err: failure.ErrRange}
 	}
 	r.Data = uint32(data)
 	return nil
@@ -205,8 +205,8 @@ func (r *Request) matched() error {
 	if r.there == r.Length {
 		return nil
 	}
-	return &dmabuf.Error{
-		Op: r.Kind.String(), Err: dmabuf.ErrRange,
+	return &failure.Error{
+		Op: r.Kind.String(), Err: failure.ErrRange,
 		Detail: fmt.Sprintf("%d bytes here, %d at the peer", r.Length, r.there), Remedy: "both must be equal",
 	}
 }
@@ -217,19 +217,19 @@ func (r *Request) checkAtomic() error {
 		return err
 	}
 	if r.Length != slab.ResultSize || r.there != slab.ResultSize {
-		return &dmabuf.Error{
-			Op: r.Kind.String(), Err: dmabuf.ErrRange,
+		return &failure.Error{
+			Op: r.Kind.String(), Err: failure.ErrRange,
 			Detail: fmt.Sprintf("%d bytes here, %d at the peer", r.Length, r.there), Remedy: "atomics have 8",
 		}
 	}
 	x := lower.PiecesOf(r.remote)
 	switch p, _ := x.Next(); {
 	case p.Length != slab.ResultSize:
-		return &dmabuf.Error{Op: r.Kind.String(), Detail: "the peer's 8 bytes are not contiguous", Err: unix.EINVAL}
+		return &failure.Error{Op: r.Kind.String(), Detail: "the peer's 8 bytes are not contiguous", Err: unix.EINVAL}
 	case p.Addr%slab.ResultSize != 0:
-		return &dmabuf.Error{Op: r.Kind.String(), Device: r.bufs[0].String(), Detail: fmt.Sprintf("the 8 bytes are at the peer's address %#x", p.Addr), Remedy: "take 8 bytes whose address is a multiple of 8", Err: unix.EINVAL}
+		return &failure.Error{Op: r.Kind.String(), Device: r.bufs[0].String(), Detail: fmt.Sprintf("the 8 bytes are at the peer's address %#x", p.Addr), Remedy: "take 8 bytes whose address is a multiple of 8", Err: unix.EINVAL}
 	case r.pieces() != 1:
-		return &dmabuf.Error{Op: r.Kind.String(), Detail: "the result's 8 bytes are not contiguous", Err: unix.EINVAL}
+		return &failure.Error{Op: r.Kind.String(), Detail: "the result's 8 bytes are not contiguous", Err: unix.EINVAL}
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
@@ -30,7 +30,7 @@ func (r *Request) Stage() error {
 // request of the connection may have. It returns an error if it cannot be packed.
 func (r *Request) packs(a *rc.Attr) (bool, error) {
 	if r.Length > a.MaxMsg {
-		return false, &dmabuf.Error{
+		return false, &failure.Error{
 			Op: r.Kind.String(), Err: memory.ErrTooLong,
 			Detail: fmt.Sprintf("%d bytes; a message of this connection has at most %d", r.Length, a.MaxMsg), Remedy: "write it, or send parts",
 		}
@@ -40,7 +40,7 @@ func (r *Request) packs(a *rc.Attr) (bool, error) {
 		return false, nil
 	}
 	if b := r.refusesPack(); b != nil {
-		return false, &dmabuf.Error{
+		return false, &failure.Error{
 			Op: r.Kind.String(), Device: b.String(), Err: unix.EOPNOTSUPP,
 			Detail: fmt.Sprintf("%d pieces; a work request of this connection has at most %d, and the buffer is DirectOnly, so that the CPU packs none", n, a.SGE),
 			Remedy: "allow more pieces (IOVLimit), send and receive parts, read or write instead, or register it with PreferDirect",

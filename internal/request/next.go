@@ -5,7 +5,7 @@ package request
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/internal/operation"
@@ -16,7 +16,7 @@ import (
 // run before the first one is made.
 func (r *Request) Begin(a *rc.Attr) (pack bool, err error) {
 	if a.ReadsOut == 0 && r.reads() { // otherwise the request would wait for ever, or end the connection
-		return false, &dmabuf.Error{
+		return false, &failure.Error{
 			Op: r.Kind.String(), Detail: "no READs or atomics may be on their way", Err: unix.EOPNOTSUPP,
 			Remedy: "leave the number of READs at its default, here and at the peer (MaxRead)",
 		}

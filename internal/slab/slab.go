@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -154,7 +154,7 @@ func (s *Slab) Fits(what string, n int64) error {
 	if n <= s.inject {
 		return nil
 	}
-	return &dmabuf.Error{
+	return &failure.Error{
 		Op: what, Detail: fmt.Sprintf("inject of %d bytes", n), Err: memory.ErrTooLong,
 		Remedy: fmt.Sprintf("inject takes %d at most: raise InjectSize", s.inject),
 	}

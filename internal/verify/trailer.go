@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/wire"
 	"github.com/gpurdma/gpurdma/layout"
 	"golang.org/x/sys/unix"
@@ -111,7 +111,7 @@ func (c *Choice) append(b []byte, src Source) ([]byte, error) {
 // appendPieces appends the pieces of an operation, and refuses those that cannot be checked.
 func appendPieces(b []byte, what string, pieces []Piece) ([]byte, error) {
 	refuse := func(detail, remedy string, err error) ([]byte, error) {
-		return nil, &dmabuf.Error{Op: what, Detail: detail, Remedy: remedy, Err: err}
+		return nil, &failure.Error{Op: what, Detail: detail, Remedy: remedy, Err: err}
 	}
 	pieces = joined(pieces)
 	if m, twice := repeated(pieces, func(p *Piece) int64 { return p.Size }); twice {
@@ -135,7 +135,7 @@ func appendPieces(b []byte, what string, pieces []Piece) ([]byte, error) {
 		b = binary.AppendUvarint(b, uint64(p.Len))
 	}
 	if most := Room - leastSums; len(b) > most {
-		return refuse(fmt.Sprintf("Config.Verify, and a destination that takes %d bytes to describe; %d fit into a notification", len(b), most), "write to fewer pieces of memory or through a shorter layout, or use a connection without Verify", dmabuf.ErrLimit)
+		return refuse(fmt.Sprintf("Config.Verify, and a destination that takes %d bytes to describe; %d fit into a notification", len(b), most), "write to fewer pieces of memory or through a shorter layout, or use a connection without Verify", failure.ErrLimit)
 	}
 	return b, nil
 }

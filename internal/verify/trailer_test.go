@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/internal/wire"
 	"github.com/gpurdma/gpurdma/layout"
@@ -34,7 +34,7 @@ type memory []byte
 
 func (m memory) Each(off, n int64, f func([]byte)) error {
 	if off < 0 || n < 0 || off+n > int64(len(m)) {
-		return dmabuf.ErrRange
+		return failure.ErrRange
 	}
 	for n > 0 {
 		k := 1 + rand.Int64N(n)
@@ -177,8 +177,8 @@ func TestMakeRefuses(t *testing.T) {
 		want   error
 		word   string
 	}{
-		"a long layout": {[]Piece{{Own: true, Layout: long, Len: 10, Size: 1 << 20}}, dmabuf.ErrLimit, "shorter layout"},
-		"many pieces":   {many, dmabuf.ErrLimit, "fewer pieces"},
+		"a long layout": {[]Piece{{Own: true, Layout: long, Len: 10, Size: 1 << 20}}, failure.ErrLimit, "shorter layout"},
+		"many pieces":   {many, failure.ErrLimit, "fewer pieces"},
 		"twice":         {[]Piece{{Memory: 1, Len: 10, Size: 15}, {Memory: 2, Len: 9, Size: 15}, {Memory: 1, Len: 6, Size: 15}}, nil, "twice"},
 	} {
 		for _, mode := range []Mode{All, Sampled} {

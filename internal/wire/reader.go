@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // ErrMalformed: a peer sent bytes that no encoder makes.
@@ -32,7 +32,7 @@ func (r *Reader) Rest() []byte { return r.b }
 // first one.
 func (r *Reader) Fail(format string, args ...any) error {
 	if r.Err == nil {
-		r.Err = &dmabuf.Error{Op: "decode a " + r.what, Detail: fmt.Sprintf(format, args...), Err: ErrMalformed}
+		r.Err = &failure.Error{Op: "decode a " + r.what, Detail: fmt.Sprintf(format, args...), Err: ErrMalformed}
 	}
 	return r.Err
 }

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/fifo"
 	"github.com/gpurdma/gpurdma/internal/mailbox"
 	"github.com/gpurdma/gpurdma/internal/memory"
@@ -229,7 +229,7 @@ func (q *Queue) permits(rb *memory.RemoteBuffer) error {
 	if q.state == connecting && !q.begun.Load() || rb.Token() == q.tokens[0] || rb.Token() == q.tokens[1] {
 		return nil
 	}
-	return &dmabuf.Error{
+	return &failure.Error{
 		Op: "use remote memory", Device: rb.String(), Err: operation.ErrStaleKey,
 		Remedy: "keys end with the connection that they were given for: ask the peer for new ones",
 	}

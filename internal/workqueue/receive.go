@@ -3,7 +3,7 @@
 package workqueue
 
 import (
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/cqueue"
 	"github.com/gpurdma/gpurdma/internal/fifo"
@@ -76,7 +76,7 @@ func (r *receiver) completed(wc *ibvfd.WC, failed error) error {
 	r.first++
 	if o.letter.IsReceive() {
 		if wc.Opcode != ibvfd.WCOpRecv {
-			return &dmabuf.Error{Op: "receive", Detail: "data that is no message", Err: wire.ErrMalformed}
+			return &failure.Error{Op: "receive", Detail: "data that is no message", Err: wire.ErrMalformed}
 		}
 		if err := q.mail.Arrived(&o.letter, int(wc.ByteLen)); err != nil {
 			return err

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/operation"
@@ -91,7 +91,7 @@ func (l *Link) Unlink() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if l.stuck {
-		return &dmabuf.Error{Op: "close the queue pairs", Detail: "the NIC may still use their memory", Err: rc.ErrNotConnected}
+		return &failure.Error{Op: "close the queue pairs", Detail: "the NIC may still use their memory", Err: rc.ErrNotConnected}
 	}
 	l.pairs, l.cq = nil, nil
 	if q.state == dead { // Finish ends the works
@@ -399,7 +399,7 @@ func (g Removed) of(o *Work) bool {
 // settle ends the works that the peer has received, and those whose outcome is not known.
 func (s *sender) settle(received uint64, gone Removed) error {
 	if received > s.messages || received < s.confirmed {
-		return &dmabuf.Error{Op: "connect again", Detail: fmt.Sprintf("the peer's program has got %d messages; its NIC has acknowledged %d, and %d were sent", received, s.confirmed, s.messages), Err: wire.ErrMalformed}
+		return &failure.Error{Op: "connect again", Detail: fmt.Sprintf("the peer's program has got %d messages; its NIC has acknowledged %d, and %d were sent", received, s.confirmed, s.messages), Err: wire.ErrMalformed}
 	}
 	known := 0 // the peer has received all works of the write queue before this one
 	for i := range s.pending.Len() {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/canary"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/p2p"
@@ -94,10 +94,10 @@ func (c *climb) refusedMemory(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if ctx.Err() != nil || errors.Is(err, gpualloc.ErrUnavailable) || errors.Is(err, fs.ErrPermission) || errors.Is(err, dmabuf.ErrLimit) {
+	if ctx.Err() != nil || errors.Is(err, gpualloc.ErrUnavailable) || errors.Is(err, fs.ErrPermission) || errors.Is(err, failure.ErrLimit) {
 		result = p2p.ResultUnknown
 	}
-	var op *dmabuf.Error
+	var op *failure.Error
 	if errors.As(err, &op) && exports[op.Op] {
 		c.step(p2p.RungAllocate, p2p.ResultPass, "the driver gave memory")
 		c.open(p2p.RungExport, result, err)

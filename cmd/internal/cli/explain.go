@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/canary"
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
@@ -116,7 +117,7 @@ func explain(err error) Error {
 		accepted *canary.AcceptedError
 		transfer *canary.TransferError
 		mismatch *canary.Mismatch
-		op       *dmabuf.Error
+		op       *failure.Error
 	)
 	var program *Exit
 	// The outermost kinds first: they say most.
@@ -156,13 +157,13 @@ func explain(err error) Error {
 // beforehand says what this module refused without asking the kernel.
 func beforehand(err error) string {
 	switch {
-	case errors.Is(err, dmabuf.ErrLimit):
+	case errors.Is(err, failure.ErrLimit):
 		return "over the limit: refused beforehand, the kernel was not asked"
-	case errors.Is(err, dmabuf.ErrRange):
+	case errors.Is(err, failure.ErrRange):
 		return "out of range: refused beforehand, the kernel was not asked"
 	case errors.Is(err, dmabuf.ErrNotDMABuf):
 		return "not a dma-buf"
-	case errors.Is(err, dmabuf.ErrInUse):
+	case errors.Is(err, failure.ErrInUse):
 		return "still in use"
 	case errors.Is(err, gid.ErrNone):
 		return noGID(err)

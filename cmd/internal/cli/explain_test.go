@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/canary"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
@@ -32,13 +32,13 @@ func TestPrintErrors(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"operation", &dmabuf.Error{Op: "UDMABUF_CREATE", Device: "/dev/udmabuf", Detail: "2048 ranges", Remedy: "use at most 1024", Err: unix.EINVAL}, `
+		{"operation", &failure.Error{Op: "UDMABUF_CREATE", Device: "/dev/udmabuf", Detail: "2048 ranges", Remedy: "use at most 1024", Err: unix.EINVAL}, `
 prog: UDMABUF_CREATE on /dev/udmabuf failed
   what:    2048 ranges
   errno:   EINVAL (22: invalid argument)
   remedy:  use at most 1024
 `},
-		{"operation with a sentinel", &dmabuf.Error{Op: "alloc", Device: "/dev/udmabuf", Detail: "1 GiB", Remedy: "raise it", Err: dmabuf.ErrLimit}, `
+		{"operation with a sentinel", &failure.Error{Op: "alloc", Device: "/dev/udmabuf", Detail: "1 GiB", Remedy: "raise it", Err: failure.ErrLimit}, `
 prog: alloc on /dev/udmabuf failed
   what:    1 GiB
   cause:   over the limit: refused beforehand, the kernel was not asked
@@ -75,13 +75,13 @@ prog: a: one
 prog: a: two
 prog: three
 `},
-		{"no GID", &dmabuf.Error{Op: "connect", Device: "node2:7471", Remedy: "ask for another", Err: fmt.Errorf("rxe0 port 1: %w: %w: 2 of another family", gid.ErrNone, unix.EADDRNOTAVAIL)}, `
+		{"no GID", &failure.Error{Op: "connect", Device: "node2:7471", Remedy: "ask for another", Err: fmt.Errorf("rxe0 port 1: %w: %w: 2 of another family", gid.ErrNone, unix.EADDRNOTAVAIL)}, `
 prog: connect on node2:7471 failed
   cause:   no usable GID: 2 of another family
   errno:   EADDRNOTAVAIL (99: cannot assign requested address)
   remedy:  ask for another
 `},
-		{"joined below", &dmabuf.Error{Op: "connect", Device: "node2:7471", Err: errors.Join(errors.New("no answer"), context.DeadlineExceeded)}, `
+		{"joined below", &failure.Error{Op: "connect", Device: "node2:7471", Err: errors.Join(errors.New("no answer"), context.DeadlineExceeded)}, `
 prog: connect on node2:7471 failed
   cause:   no answer; context deadline exceeded
 `},
@@ -107,7 +107,7 @@ func TestKindsAndStatus(t *testing.T) {
 		status int
 	}{
 		{&UsageError{errors.New("x")}, KindUsage, ExitUsage},
-		{&Unavailable{&dmabuf.Error{Op: "open", Err: unix.ENOENT}}, KindUnavailable, ExitUnavailable},
+		{&Unavailable{&failure.Error{Op: "open", Err: unix.ENOENT}}, KindUnavailable, ExitUnavailable},
 		{&On{"x", &Unavailable{ibvfd.ErrNotBuilt}}, KindUnavailable, ExitUnavailable},
 		{ErrInterrupted, KindInterrupted, ExitInterrupted},
 		{errors.Join(ErrInterrupted, context.Canceled), KindInterrupted, ExitInterrupted},
@@ -115,7 +115,7 @@ func TestKindsAndStatus(t *testing.T) {
 		{&canary.Failure{Report: &canary.Report{}, Err: mismatch}, KindMismatch, ExitFailed},
 		{&canary.Failure{Report: &canary.Report{}, Err: &canary.AcceptedError{Op: "RDMA WRITE"}}, KindAccepted, ExitFailed},
 		{&canary.TransferError{Err: canary.ErrStalled}, KindTransfer, ExitFailed},
-		{&dmabuf.Error{Op: "x", Err: os.ErrClosed}, KindOperation, ExitFailed},
+		{&failure.Error{Op: "x", Err: os.ErrClosed}, KindOperation, ExitFailed},
 		{errors.New("x"), KindOther, ExitFailed},
 	} {
 		list := Explain(tt.err)

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/wholefile"
 )
@@ -127,7 +127,7 @@ func umask() fs.FileMode {
 // Unwritten is the error of an output that could not be written to path. Its remedy says
 // which value flag needs. The output's name, what, is in words: "the report".
 func Unwritten(what, flag, path string, err error) error {
-	e := &dmabuf.Error{Op: "write " + what, Device: path, Err: err}
+	e := &failure.Error{Op: "write " + what, Device: path, Err: err}
 	if n, ok := errno.Of(err); ok {
 		e.Err = n
 	}

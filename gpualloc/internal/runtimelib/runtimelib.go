@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 )
 
@@ -49,9 +49,9 @@ func (s Spec) Key() string { return strings.Join(s.candidates(), ":") }
 func (s Spec) missing() error {
 	name := s.candidates()[0]
 	if os.Getenv(s.Env) != "" {
-		return &dmabuf.Error{Op: "dlopen", Device: name, Remedy: s.correct(), Err: fs.ErrNotExist}
+		return &failure.Error{Op: "dlopen", Device: name, Remedy: s.correct(), Err: fs.ErrNotExist}
 	}
-	return &notInstalled{dmabuf.Error{Op: "dlopen", Device: name, Remedy: s.Install, Err: gpualloc.ErrNotInstalled}}
+	return &notInstalled{failure.Error{Op: "dlopen", Device: name, Remedy: s.Install, Err: gpualloc.ErrNotInstalled}}
 }
 
 // broken is the error when a candidate is there and does not load. reason is the
@@ -60,7 +60,7 @@ func (s Spec) broken(name, reason, remedy string) error {
 	if os.Getenv(s.Env) != "" {
 		remedy = s.correct()
 	}
-	return &dmabuf.Error{Op: "dlopen", Device: name, Detail: reason, Remedy: remedy, Err: ErrBroken}
+	return &failure.Error{Op: "dlopen", Device: name, Detail: reason, Remedy: remedy, Err: ErrBroken}
 }
 
 // correct is the remedy for what the variable names.
@@ -69,7 +69,7 @@ func (s Spec) correct() string {
 }
 
 // notInstalled says in fewer words that a library is missing.
-type notInstalled struct{ is dmabuf.Error }
+type notInstalled struct{ is failure.Error }
 
 func (e *notInstalled) Error() string {
 	text := fmt.Sprintf("%s %v", e.is.Device, e.is.Err)
@@ -83,5 +83,5 @@ func (e *notInstalled) Unwrap() error { return &e.is }
 
 // TooOld is the error about a function that the library lacks.
 func (l *Library) TooOld(function, remedy string) error {
-	return &dmabuf.Error{Op: "dlsym", Device: l.Path(), Detail: "it has no function " + function, Remedy: remedy, Err: ErrTooOld}
+	return &failure.Error{Op: "dlsym", Device: l.Path(), Detail: "it has no function " + function, Remedy: remedy, Err: ErrTooOld}
 }

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/align"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
@@ -76,8 +76,8 @@ func (v *View) WriteAt(p []byte, off int64) (int, error) {
 }
 
 func (v *View) rangeError(op string, n int, off int64) error {
-	return &dmabuf.Error{
-		Op: op, Device: v.On, Err: dmabuf.ErrRange,
+	return &failure.Error{
+		Op: op, Device: v.On, Err: failure.ErrRange,
 		Detail: fmt.Sprintf("offset %#x, length %#x of %#x bytes", off, n, v.Size),
 	}
 }
@@ -92,8 +92,8 @@ func RoomForFDs(on string, need int64) error {
 	if err1 != nil || err2 != nil || need <= limit-open {
 		return nil
 	}
-	return &dmabuf.Error{
-		Op: "export", Device: on, Err: dmabuf.ErrLimit,
+	return &failure.Error{
+		Op: "export", Device: on, Err: failure.ErrLimit,
 		Detail: fmt.Sprintf("%d exports need as many file descriptors, and %d of %d are taken", need, open, limit),
 		Remedy: "raise RLIMIT_NOFILE (ulimit -n), or allow longer pieces",
 	}
@@ -123,8 +123,8 @@ func beyond(on string, length int64, what, otherwise string, l gpualloc.Limit) e
 	if length <= l.Bytes {
 		return nil
 	}
-	return &dmabuf.Error{
-		Op: "export", Device: on, Err: dmabuf.ErrLimit,
+	return &failure.Error{
+		Op: "export", Device: on, Err: failure.ErrLimit,
 		Detail: fmt.Sprintf("%s, where %s has %s", what, l.Name, bytesize.Format(l.Bytes)),
 		Remedy: "enable resizable BAR (and Above 4G Decoding) in the firmware, or " + otherwise,
 	}

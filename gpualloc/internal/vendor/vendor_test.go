@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/align"
 )
@@ -85,14 +85,14 @@ func TestView(t *testing.T) {
 		t.Errorf("at the end: got %d, %v", n, err)
 	}
 	for _, off := range []int64{-1, 11, 1 << 62} {
-		if _, err := v.ReadAt(p, off); !errors.Is(err, dmabuf.ErrRange) {
+		if _, err := v.ReadAt(p, off); !errors.Is(err, failure.ErrRange) {
 			t.Errorf("read at %d: got %v, want ErrRange", off, err)
 		}
-		if _, err := v.WriteAt(p, off); !errors.Is(err, dmabuf.ErrRange) {
+		if _, err := v.WriteAt(p, off); !errors.Is(err, failure.ErrRange) {
 			t.Errorf("write at %d: got %v, want ErrRange", off, err)
 		}
 	}
-	if n, err := v.WriteAt(p, 6); n != 0 || !errors.Is(err, dmabuf.ErrRange) {
+	if n, err := v.WriteAt(p, 6); n != 0 || !errors.Is(err, failure.ErrRange) {
 		t.Errorf("over the end: got %d, %v, want ErrRange and nothing written", n, err)
 	}
 }
@@ -106,7 +106,7 @@ func TestRoomForFDs(t *testing.T) {
 		t.Error(err)
 	}
 	err := RoomForFDs("test", int64(was.Cur)+1)
-	if !errors.Is(err, dmabuf.ErrLimit) {
+	if !errors.Is(err, failure.ErrLimit) {
 		t.Errorf("got %v, want ErrLimit", err)
 	}
 }
@@ -117,7 +117,7 @@ func TestBeyond(t *testing.T) {
 		t.Error(err)
 	}
 	err := Beyond("cuda:0", l.Bytes+1, l)
-	if !errors.Is(err, dmabuf.ErrLimit) || !strings.Contains(err.Error(), "BAR 1 of 0000:03:00.0 has 256 MiB") || !strings.Contains(err.Error(), "a part at a time") {
+	if !errors.Is(err, failure.ErrLimit) || !strings.Contains(err.Error(), "BAR 1 of 0000:03:00.0 has 256 MiB") || !strings.Contains(err.Error(), "a part at a time") {
 		t.Error(err)
 	}
 }
@@ -141,7 +141,7 @@ func TestWholeBeyond(t *testing.T) {
 		{[]align.Range{{Length: math.MaxInt64}, {Length: math.MaxUint64}, half}, "3 whole allocations, 8388608.0 TiB, 9223372036854775807 bytes"},
 	} {
 		err := WholeBeyond("rocm:0", c.held, l)
-		if !errors.Is(err, dmabuf.ErrLimit) || !strings.Contains(err.Error(), c.words) || !strings.Contains(err.Error(), "allocate less") {
+		if !errors.Is(err, failure.ErrLimit) || !strings.Contains(err.Error(), c.words) || !strings.Contains(err.Error(), "allocate less") {
 			t.Error(err)
 		}
 	}

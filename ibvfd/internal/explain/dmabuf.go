@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/refusal"
@@ -294,7 +295,7 @@ func LookAt(fd int) Buffer {
 	_, ferr := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	ev := Buffer{Open: ferr == nil}
 	ev.Other = errors.Is(err, dmabuf.ErrNotDMABuf)
-	if e := (*dmabuf.Error)(nil); ev.Other && errors.As(err, &e) {
+	if e := (*failure.Error)(nil); ev.Other && errors.As(err, &e) {
 		ev.What = e.Detail
 	}
 	return ev

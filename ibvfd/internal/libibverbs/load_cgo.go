@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/dl"
 )
@@ -52,13 +52,13 @@ func loadFrom(name string) (*libibverbs, error) {
 	}
 	c := (*C.struct_vb_lib)(C.calloc(1, C.sizeof_struct_vb_lib))
 	if c == nil {
-		return nil, &dmabuf.Error{Op: "load", Device: soname, Err: unix.ENOMEM}
+		return nil, &failure.Error{Op: "load", Device: soname, Err: unix.ENOMEM}
 	}
 	for _, s := range symbols(c) {
 		addr, err := lib.Sym(s.name, s.version)
 		if err != nil && !s.optional {
 			C.free(unsafe.Pointer(c))
-			return nil, &dmabuf.Error{
+			return nil, &failure.Error{
 				Op: "load", Device: soname, Detail: fmt.Sprintf("it has no %s@%s", s.name, s.version), Err: err,
 				Remedy: "install libibverbs of rdma-core 16 or newer",
 			}
@@ -70,7 +70,7 @@ func loadFrom(name string) (*libibverbs, error) {
 
 // notLoaded tells a library that is not installed from one that does not load.
 func notLoaded(err error) error {
-	e := &dmabuf.Error{
+	e := &failure.Error{
 		Op: "load", Device: soname, Err: ErrNoLibrary,
 		Remedy: "install it (Debian: apt-get install libibverbs1 ibverbs-providers)",
 	}

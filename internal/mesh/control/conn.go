@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/exchange"
 )
 
@@ -123,7 +123,7 @@ func (c *Conn) Receive(limit time.Duration) (*Message, error) {
 }
 
 func malformed(detail, remedy string) error {
-	return &dmabuf.Error{Op: "read a message of the mesh", Detail: detail, Remedy: remedy, Err: ErrMalformed}
+	return &failure.Error{Op: "read a message of the mesh", Detail: detail, Remedy: remedy, Err: ErrMalformed}
 }
 
 // Same refuses a side that speaks another protocol or version.

@@ -10,13 +10,13 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // New is an error of tracing: device names the part of the system that refused, detail has the
 // reason and remedy the change that would help, both in words.
 func New(device, detail, remedy string, err error) error {
-	return &dmabuf.Error{Op: "trace", Device: device, Detail: detail, Remedy: remedy, Err: err}
+	return &failure.Error{Op: "trace", Device: device, Detail: detail, Remedy: remedy, Err: err}
 }
 
 // Errno returns the errno that err wraps, or err if it wraps none.

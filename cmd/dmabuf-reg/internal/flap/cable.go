@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/link"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/netdev"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
@@ -72,7 +72,7 @@ func FindCables(rails []link.RailState, server net.Addr) (_ *Cables, err error) 
 
 // uncut is the error of a link that cannot be cut.
 func uncut(nic, detail, remedy string, err error) error {
-	return &dmabuf.Error{Op: "cut the link", Device: nic, Detail: detail + "; nothing was cut", Remedy: remedy, Err: err}
+	return &failure.Error{Op: "cut the link", Device: nic, Detail: detail + "; nothing was cut", Remedy: remedy, Err: err}
 }
 
 // netdevOf returns the network device whose GID a rail has.
@@ -145,7 +145,7 @@ func (n *Cables) prepare(nic, name string) (Cable, error) {
 				}
 			}
 			if err != nil {
-				err = &dmabuf.Error{Op: "put the link back", Device: nic, Remedy: "see `ip link show " + name + "`, `ip route` and `ip neighbour`, and put back what is missing", Err: err}
+				err = &failure.Error{Op: "put the link back", Device: nic, Remedy: "see `ip link show " + name + "`, `ip route` and `ip neighbour`, and put back what is missing", Err: err}
 			}
 			return err
 		},

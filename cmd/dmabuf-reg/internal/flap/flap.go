@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/link"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // Cut describes one cut of a link.
@@ -151,7 +151,7 @@ func (f *Flapper) wait(ctx context.Context, what string, so func() (bool, error)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			return &dmabuf.Error{Op: what, Detail: fmt.Sprintf("it has no link after %v", limit), Remedy: "see stderr and the kernel's log for why, or give a longer --timeout", Err: limited.Err()}
+			return &failure.Error{Op: what, Detail: fmt.Sprintf("it has no link after %v", limit), Remedy: "see stderr and the kernel's log for why, or give a longer --timeout", Err: limited.Err()}
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/mesh"
 	"github.com/gpurdma/gpurdma/internal/mesh/control"
 	"github.com/gpurdma/gpurdma/internal/mesh/nodelist"
@@ -87,7 +87,7 @@ func (f *params) list(args []string, stdin io.Reader) ([]nodelist.Node, error) {
 		if f.nodes != "-" {
 			file, err := os.Open(f.nodes)
 			if err != nil {
-				return nil, &dmabuf.Error{Op: "read the list of nodes", Device: f.nodes, Remedy: "give --nodes a file that this user may read, or - for stdin", Err: err}
+				return nil, &failure.Error{Op: "read the list of nodes", Device: f.nodes, Remedy: "give --nodes a file that this user may read, or - for stdin", Err: err}
 			}
 			defer file.Close()
 			in = file

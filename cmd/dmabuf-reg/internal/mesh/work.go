@@ -16,7 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/nics"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/station"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/internal/mesh/control"
@@ -54,7 +54,7 @@ func (f *params) doWork(ctx context.Context, a *app.App) (_ app.Result, err erro
 	}
 	l, err := (&net.ListenConfig{KeepAliveConfig: control.KeepAlive}).Listen(ctx, "tcp", f.listen)
 	if err != nil {
-		return nil, &dmabuf.Error{Op: "listen", Device: f.listen, Remedy: "choose another --listen HOST:PORT; port 0 chooses one that is free", Err: err}
+		return nil, &failure.Error{Op: "listen", Device: f.listen, Remedy: "choose another --listen HOST:PORT; port 0 chooses one that is free", Err: err}
 	}
 	defer l.Close()
 	protect := control.Protection{TLS: t, AllowPlaintext: f.Plaintext}
@@ -136,7 +136,7 @@ func (f *params) names() ([]string, error) {
 	case len(names) > control.MaxNICs:
 		return nil, usage("--nic all is %d NICs, of at most %d: name them", len(names), control.MaxNICs)
 	case len(names) == 0 && len(down) > 0:
-		return nil, &cli.Unavailable{Err: &dmabuf.Error{
+		return nil, &cli.Unavailable{Err: &failure.Error{
 			Op: "find a NIC", Device: human.First(down, 8), Detail: "no port is active", Err: errors.ErrUnsupported,
 			Remedy: "see why the links are down (ibstat, ip link), or name a NIC with --nic",
 		}}

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
@@ -108,7 +108,7 @@ func (f *GID) Granted(nic string, port int) error {
 		}
 	}
 	if err != nil {
-		err = &dmabuf.Error{
+		err = &failure.Error{
 			Op: "choose a GID", Device: nic, Detail: "--gid " + f.Text, Err: err,
 			Remedy: fmt.Sprintf("ask for one that is there: /sys/class/infiniband/%s/ports/*/gids has them", nic),
 		}

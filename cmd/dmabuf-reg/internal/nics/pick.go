@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/rails"
@@ -58,7 +58,7 @@ func PickAmong(nics []Device, name string, pci string) ([]Choice, error) {
 		return nil, &cli.UsageError{Err: fmt.Errorf("--nic %s: this command takes one NIC; serve, connect and bench take several", name)}
 	}
 	if len(nics) == 0 {
-		return nil, &cli.Unavailable{Err: &dmabuf.Error{
+		return nil, &cli.Unavailable{Err: &failure.Error{
 			Op: "open", Device: "NIC " + name, Detail: "no RDMA device", Err: unix.ENODEV,
 			Remedy: "load the NIC's driver and ib_uverbs, or make a software one: rdma link add rxe0 type rxe netdev eth0",
 		}}
@@ -73,7 +73,7 @@ func PickAmong(nics []Device, name string, pci string) ([]Choice, error) {
 	case "auto":
 		return nearest(nics, pci)
 	}
-	return nil, &cli.Unavailable{Err: &dmabuf.Error{
+	return nil, &cli.Unavailable{Err: &failure.Error{
 		Op: "open", Device: "NIC " + name, Detail: "no such RDMA device", Err: unix.ENODEV,
 		Remedy: "there are: " + strings.Join(names, ", "),
 	}}

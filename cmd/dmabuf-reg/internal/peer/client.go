@@ -17,7 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/station"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/operation"
@@ -97,11 +97,11 @@ func unconnected(addr string, err error) error {
 		return err
 	}
 	// The library's own error would say the same twice.
-	var inner *dmabuf.Error
+	var inner *failure.Error
 	if errors.As(err, &inner) && inner.Op == "connect" {
 		err = inner.Err
 	}
-	return &dmabuf.Error{Op: "connect", Device: addr, Remedy: remedy, Err: err}
+	return &failure.Error{Op: "connect", Device: addr, Remedy: remedy, Err: err}
 }
 
 // refusedByPeer reports whether the other side ended a TLS handshake by an alert.
@@ -126,7 +126,7 @@ func (c *Client) Ask(ctx context.Context, q talk.Request) (a talk.Answer, err er
 		return a, err
 	}
 	refused := func(detail, remedy string, err error) error {
-		return &dmabuf.Error{Op: q.Kind.String(), Device: c.Addr, Detail: detail, Remedy: remedy, Err: err}
+		return &failure.Error{Op: q.Kind.String(), Device: c.Addr, Detail: detail, Remedy: remedy, Err: err}
 	}
 	switch err := a.Decode(data); {
 	case errors.Is(err, talk.ErrVersion):

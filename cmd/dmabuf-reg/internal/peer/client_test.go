@@ -14,7 +14,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/operation"
 )
@@ -22,19 +22,19 @@ import (
 // Each way in which a connection does not come about says what to change.
 func TestUnconnected(t *testing.T) {
 	const addr = "10.0.0.1:7471"
-	inner := func(err error) error { return &dmabuf.Error{Op: "connect", Device: addr, Err: err} }
+	inner := func(err error) error { return &failure.Error{Op: "connect", Device: addr, Err: err} }
 	for _, tt := range []struct {
 		err    error
 		remedy string
 	}{
 		{inner(&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}), "start `dmabuf-reg serve --listen " + addr + "`"},
 		{inner(&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.EHOSTUNREACH)}), "ip route get"},
-		{inner(&dmabuf.Error{Op: "rdma_resolve_addr", Err: syscall.ENETUNREACH}), "ip route get"},
+		{inner(&failure.Error{Op: "rdma_resolve_addr", Err: syscall.ENETUNREACH}), "ip route get"},
 		{inner(&net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "gpu-7", IsNotFound: true}}), "the host's address"},
 		{inner(&net.DNSError{Err: "timed out", Name: "gpu-7", IsTimeout: true}), "the host's address"},
 		{inner(engine.ErrUnsafe), "--plaintext"},
 		{inner(context.DeadlineExceeded), "firewalls"},
-		{inner(&dmabuf.Error{Op: "read an exchange", Err: engine.ErrMalformed}), "same version"},
+		{inner(&failure.Error{Op: "read an exchange", Err: engine.ErrMalformed}), "same version"},
 		{inner(syscall.ECONNRESET), "TLS"},
 		{inner(&tls.CertificateVerificationError{Err: errors.New("unknown authority")}), "--tls-ca"},
 	} {

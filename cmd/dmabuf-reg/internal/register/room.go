@@ -9,7 +9,7 @@ import (
 	"os"
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/buffer"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/region"
@@ -72,10 +72,10 @@ func overlapping(segments []region.Segment, offset, length uint64) int {
 // checkDevice refuses more MRs than the device can have; 0 is not known.
 func (r *Room) checkDevice(most int) error {
 	if need := times(uint64(r.MRs), r.Count); most > 0 && need > int64(most) {
-		return &dmabuf.Error{
+		return &failure.Error{
 			Op: "register MRs", Device: r.NIC,
 			Detail: fmt.Sprintf("%d MRs, where the device has %d at most (max_mr)", need, most),
-			Remedy: "lower --count", Err: dmabuf.ErrLimit,
+			Remedy: "lower --count", Err: failure.ErrLimit,
 		}
 	}
 	return nil
@@ -105,11 +105,11 @@ func (r *Room) look(done int) error {
 	}
 	for _, l := range gpualloc.MemoryLimits(r.Env) {
 		if need > l.Bytes {
-			return &dmabuf.Error{
+			return &failure.Error{
 				Op: "register MRs", Device: r.NIC,
 				Detail: fmt.Sprintf("%s about %s of system memory for what driver and libraries keep of them, where %s leaves %s",
 					what, bytesize.Format(need), l.Name, bytesize.Format(l.Bytes)),
-				Remedy: "lower --count, or force it with --force (the kernel may then kill processes)", Err: dmabuf.ErrLimit,
+				Remedy: "lower --count, or force it with --force (the kernel may then kill processes)", Err: failure.ErrLimit,
 			}
 		}
 	}

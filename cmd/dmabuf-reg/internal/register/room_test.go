@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd/region"
 )
@@ -53,7 +53,7 @@ func TestRoom(t *testing.T) {
 				}
 				return
 			}
-			if !errors.Is(err, dmabuf.ErrLimit) || !strings.Contains(err.Error(), c.refused) ||
+			if !errors.Is(err, failure.ErrLimit) || !strings.Contains(err.Error(), c.refused) ||
 				!strings.Contains(err.Error(), "lower --count") || !strings.Contains(err.Error(), "--force") {
 				t.Errorf("%v, want %q and what to change", err, c.refused)
 			}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/station"
 	"github.com/gpurdma/gpurdma/cmd/internal/agent"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 )
 
 // metricsAt returns where metrics are served. Without a host it is on this machine only.
@@ -27,7 +27,7 @@ func metricsAt(addr string) string {
 func listenMetrics(ctx context.Context, addr string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", metricsAt(addr))
 	if err != nil {
-		return nil, &dmabuf.Error{Op: "listen", Device: addr, Remedy: "choose another --metrics HOST:PORT; port 0 chooses one that is free", Err: err}
+		return nil, &failure.Error{Op: "listen", Device: addr, Remedy: "choose another --metrics HOST:PORT; port 0 chooses one that is free", Err: err}
 	}
 	return l, nil
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/peer"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/station"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/internal/operation"
@@ -162,11 +162,11 @@ func listening(addr string, err error) error {
 	if errors.Is(err, engine.ErrUnsafe) {
 		return station.Unprotected(addr, err)
 	}
-	var known *dmabuf.Error
+	var known *failure.Error
 	if errors.As(err, &known) {
 		return err
 	}
-	return &dmabuf.Error{Op: "listen", Device: addr, Remedy: "choose another --listen HOST:PORT; port 0 chooses one that is free", Err: err}
+	return &failure.Error{Op: "listen", Device: addr, Remedy: "choose another --listen HOST:PORT; port 0 chooses one that is free", Err: err}
 }
 
 // Text implements app.Result.

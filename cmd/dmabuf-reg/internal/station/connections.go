@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/link"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/engine"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/rails"
@@ -60,7 +60,7 @@ const railsWait = 5 * time.Second
 // over makes a link of a connection of several NICs.
 func (s *Station) over(c *rails.Conn) (*link.OverRails, error) {
 	if c.One() != nil {
-		return nil, errors.Join(&dmabuf.Error{
+		return nil, errors.Join(&failure.Error{
 			Op: "connect", Device: s.NIC, Detail: "the other side has one rail only", Remedy: "give both sides one NIC, or both several", Err: engine.ErrMalformed,
 		}, c.Close())
 	}

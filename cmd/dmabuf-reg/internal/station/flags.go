@@ -17,7 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/nics"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/options"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/memory"
 )
 
@@ -95,7 +95,7 @@ func (f *Flags) tls() (*tls.Config, error) {
 		return nil, nil
 	}
 	refused := func(file string, err error) error {
-		return &dmabuf.Error{Op: "load a certificate", Device: file, Remedy: "give PEM files that this user may read: --tls-cert and its --tls-key, and --tls-ca", Err: err}
+		return &failure.Error{Op: "load a certificate", Device: file, Remedy: "give PEM files that this user may read: --tls-cert and its --tls-key, and --tls-ca", Err: err}
 	}
 	pair, err := tls.LoadX509KeyPair(f.Cert, f.key)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/buffer"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/link"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/nics"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/engine"
@@ -97,7 +97,7 @@ func (f *Flags) OnNICs(ctx context.Context, nics []*memory.NIC, opt engine.Endpo
 
 // orHost names the host's memory in the remedy of a spec that this machine does not have.
 func orHost(err error) error {
-	var e *dmabuf.Error
+	var e *failure.Error
 	const also = "; or use " + Host + ", for memory of the host"
 	missing := errors.Is(err, gpualloc.ErrUnknownSpec) || errors.Is(err, gpualloc.ErrUnavailable)
 	if missing && errors.As(err, &e) && !strings.HasSuffix(e.Remedy, also) { // a library's error is kept, and told again
@@ -210,7 +210,7 @@ func Unprotected(addr string, err error) error {
 	if !errors.Is(err, engine.ErrUnsafe) {
 		return err
 	}
-	return &dmabuf.Error{
+	return &failure.Error{
 		Op: "protect the exchange", Device: addr, Detail: "the address is not a loopback address, and there is no TLS",
 		Remedy: "give --tls-cert, --tls-key and --tls-ca, or --plaintext on a network that only trusted machines use", Err: engine.ErrUnsafe,
 	}
@@ -222,7 +222,7 @@ func (s *Station) Within(ctx context.Context, what string, step func(context.Con
 	defer cancel()
 	err := step(limited)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return &dmabuf.Error{
+		return &failure.Error{
 			Op: what, Device: s.NIC, Detail: fmt.Sprintf("not done within %v", s.timeout),
 			Remedy: "see whether the other side still runs, or give a longer --timeout", Err: err,
 		}

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
@@ -50,7 +50,7 @@ func noProcess(pid int, err error) error {
 	e, _ := errno.Of(err)
 	switch e {
 	case unix.ESRCH:
-		return &cli.Unavailable{Err: &dmabuf.Error{
+		return &cli.Unavailable{Err: &failure.Error{
 			Op: "trace", Device: fmt.Sprintf("process %d", pid), Remedy: "name one that runs, in this PID namespace", Err: unix.ESRCH,
 		}}
 	case unix.EINVAL, unix.ENOENT: // by the kernel's age

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
@@ -63,7 +63,7 @@ func locate(ctx context.Context, program string, nonce []byte, pci string) (*loc
 		if n, ok := errno.Of(err); ok {
 			err = n // the program is named already
 		}
-		return nil, &dmabuf.Error{Op: "run", Device: program, Remedy: "name a program to --locate that this machine can run", Err: err}
+		return nil, &failure.Error{Op: "run", Device: program, Remedy: "name a program to --locate that this machine can run", Err: err}
 	case status.ExitCode() != 1:
 		says := ""
 		if text := strings.TrimSpace(stderr.String()); text != "" {

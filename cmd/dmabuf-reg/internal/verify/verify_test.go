@@ -12,7 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/canary"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/buffer"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/gpualloc"
 )
 
@@ -47,9 +47,9 @@ func TestVerifySizes(t *testing.T) {
 // does not exist is none.
 func TestNothingToVerify(t *testing.T) {
 	answers := map[string]error{
-		"udmabuf":     &dmabuf.Error{Op: "open", Device: "/dev/udmabuf", Err: unix.EACCES, Remedy: "run as root"},
-		"cuda":        &dmabuf.Error{Op: "cuInit", Device: "cuda", Err: unix.EPERM},
-		"heap:system": &dmabuf.Error{Op: "open", Device: "/dev/dma_heap/system", Err: unix.ENOENT},
+		"udmabuf":     &failure.Error{Op: "open", Device: "/dev/udmabuf", Err: unix.EACCES, Remedy: "run as root"},
+		"cuda":        &failure.Error{Op: "cuInit", Device: "cuda", Err: unix.EPERM},
+		"heap:system": &failure.Error{Op: "open", Device: "/dev/dma_heap/system", Err: unix.ENOENT},
 	}
 	open := func(spec string) (gpualloc.Allocator, error) { return nil, answers[spec] }
 	for _, c := range []struct {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package dmabuf
+package failure
 
 import (
 	"errors"
@@ -11,33 +11,6 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
-
-// The errors that callers test for by errors.Is, each with its errno. Use after
-// Close returns [os.ErrClosed]. An error of the kernel keeps its errno, which
-// errors.Is and errors.As find.
-var (
-	// ErrInUse (EBUSY) means that something still uses the memory. Nothing was
-	// freed.
-	ErrInUse error = &refusal{"still in use", unix.EBUSY}
-	// ErrNotDMABuf (EINVAL) means that the descriptor is open, and is no dma-buf.
-	ErrNotDMABuf error = &refusal{"not a dma-buf", unix.EINVAL}
-	// ErrRange (EINVAL) means that an offset, a length or another argument is out
-	// of range.
-	ErrRange error = &refusal{"out of range", unix.EINVAL}
-	// ErrLimit (ENOMEM) means that the call would exceed a limit of the exporter,
-	// of the memory or of the process. Nothing was attempted.
-	ErrLimit error = &refusal{"over the limit", unix.ENOMEM}
-)
-
-// refusal is what this module refuses by itself, with the errno that the kernel has
-// for it: errors.Is and errors.As find that, too.
-type refusal struct {
-	text  string
-	errno unix.Errno
-}
-
-func (r *refusal) Error() string { return r.text + " (" + errno.Name(r.errno) + ")" }
-func (r *refusal) Unwrap() error { return r.errno }
 
 // Error is a failed operation: its name, its object, the reason of the failure and
 // the remedy. All packages of this module use it.
@@ -96,12 +69,4 @@ func (e *Error) Is(target error) bool {
 		return target == fs.ErrNotExist
 	}
 	return false
-}
-
-// Holder is memory that must not be freed while something uses it: an MR holds
-// the buffer that it was registered on.
-type Holder interface {
-	// Hold keeps the memory until release is called. A second call of release does
-	// nothing. After the memory was freed, Hold returns os.ErrClosed.
-	Hold() (release func(), err error)
 }
