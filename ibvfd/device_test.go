@@ -39,7 +39,7 @@ func TestProbe(t *testing.T) {
 		providerMentions string
 	}{
 		{"both", always(0), unix.EBADF, Yes, Yes, unix.EBADF, "reached the driver"},
-		{"kernel only", always(0), unix.EOPNOTSUPP, Yes, No, unix.EBADF, "lacks the op"},
+		{"kernel only", always(0), unix.EOPNOTSUPP, Yes, No, unix.EBADF, "the kernel registers dma-bufs for this NIC"},
 		{"old library", always(0), explain.NoSymbol, Yes, No, unix.EBADF, "rdma-core 34"},
 		{"no driver op", func(int32) unix.Errno { return unix.EOPNOTSUPP }, unix.EOPNOTSUPP, No, Unknown, unix.EOPNOTSUPP, "cannot be distinguished"},
 		{"no method", func(int32) unix.Errno { return unix.EPROTONOSUPPORT }, unix.EPROTONOSUPPORT, No, Unknown, unix.EPROTONOSUPPORT, "cannot be distinguished"},

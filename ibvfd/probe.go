@@ -200,7 +200,7 @@ func (s *Support) throughLibrary(v libibverbs.Library, name string, sys sysfs.FS
 	case s.DMABufProvider == Yes:
 		s.ProviderReason = "ibv_reg_dmabuf_mr reached the driver"
 	case s.DMABufProvider == No:
-		s.ProviderReason = "ibv_reg_dmabuf_mr answers EOPNOTSUPP, and the kernel itself does not: the provider lacks the op"
+		s.ProviderReason = "the kernel registers dma-bufs for this NIC, and libibverbs' provider does not: ibv_reg_dmabuf_mr answers EOPNOTSUPP before the kernel is asked"
 	default:
 		s.ProviderReason = "cannot be distinguished from the kernel's own answer"
 		if ask.Provider != ask.Kernel {

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
@@ -52,13 +54,22 @@ interrupted by Ctrl-C, SIGTERM or SIGHUP, after closing everything.`,
 		SilenceUsage:  true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return cli.Given(cmd, needs) },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return errors.Join(cli.Given(cmd, needs), cli.Apart(cmd, outputs, inputs))
+		},
 	}
+	cli.FoldFlags(root)
 	root.PersistentFlags().BoolVar(&a.JSON, "json", false, "print one JSON document (schema "+app.Schema+") instead of tables")
 	root.PersistentFlags().BoolVar(&a.Wide, "wide", false, "show all columns of a table, and fold no line; without it they fit 100 columns")
 	root.AddCommand(devices.Command(a), register.Command(a), verify.Command(a), inspect.Command(a), tracing.Trace(a), tracing.Explain(a), serve.Command(a), connect.Command(a), bench.Command(a), mesh.Command(a))
 	return root
 }
+
+// The flags that name files: those that are written, and those that are read.
+var (
+	outputs = []string{"output", "report", "csv", "svg", "html"}
+	inputs  = []string{"nodes", "tls-cert", "tls-key", "tls-ca", "locate"}
+)
 
 // needs is what a flag is given, and not left empty.
 var needs = map[string]string{

@@ -18,7 +18,7 @@ var flagsOf = map[string][]string{
 	"topo":     {"json", "output", "root", "sysfs", "proc", "kernel", "config", "gpu", "nic", "skip", "snapshot", "lspci", "lspci-tree"}, // it has no checks: all are left out
 	"why":      {"json", "output", "root", "sysfs", "proc", "kernel", "config", "snapshot", "lspci", "lspci-tree"},                       // GPU and NIC are its arguments
 	"explain":  {"json", "output"},
-	"snapshot": {"json", "root", "sysfs", "proc", "kernel", "config"}, // but for root it says why not
+	"snapshot": {"json", "output", "root", "sysfs", "proc", "kernel", "config"}, // but for root it says why not
 	"diff":     {"json", "output"},
 	"report":   {"json", "output"},
 	"serve":    {"root", "sysfs", "proc", "kernel", "config", "gpu", "nic", "skip", "snapshot"},
@@ -52,7 +52,7 @@ var needs = map[string]string{
 }
 
 // usesFlags refuses flags that the command does not use.
-func usesFlags(cmd *cobra.Command, _ []string) (err error) {
+func usesFlags(cmd *cobra.Command) (err error) {
 	if err := cli.Given(cmd, needs); err != nil {
 		return err
 	}

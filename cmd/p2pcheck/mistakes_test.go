@@ -74,7 +74,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"--live", "--size", "much"}, "is not a number of bytes"},
 		{[]string{"--live", "--size", "0xffffffffffffffff"}, "no GPU has so much memory"},
 		{[]string{"topo", "--svg", "--json", "--root", root}, "one or the other"},
-		{[]string{"snapshot", "-o", "x", "y"}, "snapshot has no --output"},
+		{[]string{"snapshot", "-o", "x", "y"}, "the archive is one file"},
 		{[]string{"snapshot", "-", "--json", "--root", root}, "--json"},
 		{[]string{"diff", "-", "-"}, "one file"},
 		{[]string{"--snapshot", "-", "--baseline", "-"}, "can read the standard input"},

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -114,6 +116,9 @@ func earlier(m *fleet.Merge, nodes []string, from string) error {
 	for i, name := range fleet.Names(files) {
 		same = same || slices.Contains(nodes, name)
 		f, err := openListed(files[i], []string{from})
+		if errors.Is(err, fs.ErrNotExist) && files[i] == filepath.Clean(from) {
+			return badFile{err}
+		}
 		if err != nil {
 			m.SinceUnread(name, err)
 			continue

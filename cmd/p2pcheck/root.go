@@ -4,6 +4,7 @@ package main
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p/terminal"
 )
 
@@ -36,6 +36,9 @@ func (a *app) run(args []string) int {
 	// front of the wrong one.
 	a.format = formatAsked(args)
 	a.json = a.json || slices.Contains(args, "--json") || a.format == "json"
+	if cli.NamedTwice(a.output, args) {
+		a.output = "" // it may be an input
+	}
 	return a.finish("", nil, &cli.UsageError{Err: err})
 }
 
@@ -94,8 +97,7 @@ more than warn.`,
 		SilenceUsage:  true,
 		RunE:          a.action("check", a.check),
 	}
-	// A flag's text is folded, as all text is.
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", fmt.Sprintf("Flags.FlagUsagesWrapped %d ", human.Columns)))
+	cli.FoldFlags(root)
 	flags := root.PersistentFlags()
 	flags.BoolVar(&a.json, "json", false, "print one JSON document (schema "+schema+")")
 	flags.StringVar(&a.source.Root, "root", "", "read the machine whose sys, proc and boot are below this directory")
@@ -121,7 +123,9 @@ more than warn.`,
 	flags.StringVar(&a.lspciFile, "lspci", "", "analyse the machine in this output of lspci -vvvnn -D as root (-: standard input); values that lspci does not print are unknown")
 	flags.StringVar(&a.lspciTree, "lspci-tree", "", "with --lspci: the output of lspci -tv, which names the root buses (-: standard input)")
 	a.completeFlags(root)
-	root.PersistentPreRunE = usesFlags
+	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		return errors.Join(usesFlags(cmd), a.apart(cmd, args))
+	}
 	root.AddCommand(a.whyCommand(), a.explain(), a.snapshot(), a.diff(), a.report(), a.serve())
 	draw := &cobra.Command{
 		Use:   "topo",

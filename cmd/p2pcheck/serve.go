@@ -38,7 +38,7 @@ that cannot be written, ends serve at its start with status 2. A device that is
 missing may come later: serve goes on, and the metrics report it.
 The metrics count what cannot be read, and serve says why on its standard error, once
 for each change. SIGTERM ends it with status 0, SIGINT with 130.`,
-		Args: cobra.NoArgs,
+		Args: cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			a.reached = true
 			ctx, cancel := cli.Context()

@@ -61,10 +61,14 @@ has the values that a check reads, and nothing else of these files. It has other
 addresses, and other names for what an administrator has named. It marks files that
 cannot be read (without root: most of the configuration space, the kernel's log),
 and the analysis takes them as unknown. With - for FILE it goes to the standard
-output. With --show p2pcheck prints what the archive would have, file by file, and
-writes none.`,
+output. --output FILE names the archive, too. With --show p2pcheck prints what the
+archive would have, file by file, and writes none.`,
 		Args: func(c *cobra.Command, args []string) error {
 			switch {
+			case !show && a.output != "" && len(args) > 0:
+				return fmt.Errorf("%q and --output %s: the archive is one file, give one of them", args[0], a.output)
+			case !show && a.output != "":
+				return nil
 			case show && len(args) > 0:
 				return fmt.Errorf("--show writes no file: leave out %q", args[0])
 			case show:
@@ -78,11 +82,16 @@ writes none.`,
 				found, err := a.show()
 				return a.end("snapshot", found, err)
 			}
-			found, err := a.take(args[0])
+			name, flag := a.output, "--output"
+			if name == "" {
+				name, flag = args[0], "FILE"
+			}
+			a.output = "" // the archive has it
+			found, err := a.take(name, flag)
 			if err != nil {
 				return a.end("snapshot", nil, err)
 			}
-			if args[0] == standard {
+			if name == standard {
 				a.stdout = a.stderr // the archive has the other
 			}
 			return a.end("snapshot", found, nil)
@@ -108,7 +117,7 @@ func (a *app) gather(options ...snapshot.Option) (*snapshot.Snapshot, error) {
 	return taken, nil
 }
 
-func (a *app) take(name string) (output, error) {
+func (a *app) take(name, flag string) (output, error) {
 	if name == standard {
 		if err := a.binary(); err != nil {
 			return nil, &cli.UsageError{Err: err}
@@ -128,7 +137,7 @@ func (a *app) take(name string) (output, error) {
 		r.File = "standard output"
 		_, err = a.stdout.Write(packed.Bytes())
 	} else {
-		err = writeWhole("the snapshot", "FILE", name, packed.Bytes(), 0o600)
+		err = writeWhole("the snapshot", flag, name, packed.Bytes(), 0o600)
 	}
 	if err != nil {
 		return nil, &cli.UsageError{Err: err}

@@ -3,7 +3,9 @@
 package fleet
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -61,10 +63,22 @@ func whole(r io.Reader) ([]byte, error) {
 		return nil, err
 	case len(data) == 0:
 		return nil, errors.New("it is empty")
+	case isSnapshot(data):
+		return nil, errors.New("it is a snapshot, and no run: `p2pcheck --snapshot FILE --json -o RUN.json` makes a run of it")
 	case len(data) > MaxBytes:
 		return nil, fmt.Errorf("it is longer than %d MiB, and no run is", MaxBytes>>20)
 	}
 	return data, nil
+}
+
+// isSnapshot reports a compressed tar archive, as `p2pcheck snapshot` writes.
+func isSnapshot(data []byte) bool {
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return false
+	}
+	_, err = tar.NewReader(z).Next()
+	return err == nil
 }
 
 // decoding accepts what encoding/json accepts, as earlier versions did, and bounds each list.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/gpurdma/gpurdma/internal/human"
 )
 
 // Strict makes Cobra's own commands refuse what they do not know: they would print
@@ -44,6 +46,19 @@ func Strict(root *cobra.Command) {
 			c.RunE = func(*cobra.Command, []string) error { return nil }
 		}
 	}
+}
+
+// FoldFlags folds the texts of a command's flags, and of its subcommands', as all text is folded.
+func FoldFlags(root *cobra.Command) {
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", fmt.Sprintf("Flags.FlagUsagesWrapped %d ", human.Columns)))
+}
+
+// NoArgs refuses arguments of a command that takes none.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%q: %s takes no argument", args[0], cmd.Name())
+	}
+	return nil
 }
 
 // takes says what flags of pflag's own types take, by their type's name.

@@ -3,6 +3,7 @@
 package manual
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -75,7 +76,13 @@ func manPages(c *cobra.Command, header doc.GenManHeader, dir string) error {
 	}
 	defer cli.HideUnused(c)()
 	return writeFile(filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "-")+".1"), func(w io.Writer) error {
-		return doc.GenMan(c, &header, w)
+		var page bytes.Buffer
+		if err := doc.GenMan(c, &header, &page); err != nil {
+			return err
+		}
+		// Cobra shows the default of a flag that needs no value: "--help[=false]" does not say what it takes.
+		_, err := strings.NewReplacer("[=false]", "[=true|false]", "[=true]", "[=true|false]").WriteString(w, page.String())
+		return err
 	})
 }
 

@@ -60,7 +60,7 @@ func TestPages(t *testing.T) {
 	}
 	for file, wants := range map[string][]string{
 		"prog.1": {`.TH "PROG" "1" "Nov 2023" "prog 1.2" "User Commands"`, "Do it_all *now*", "prog does <all> of mlx5_0 and mlx5_1:",
-			".EX\n  one    a row\n  two    another row\n.EE", "and [ends].", `read FILE_A or <FILE_B>`, "prog-sub(1)"},
+			".EX\n  one    a row\n  two    another row\n.EE", "and [ends].", `read FILE_A or <FILE_B>`, "prog-sub(1)", `--unused\fP[=true|false]`, `--help\fP[=true|false]`},
 		"prog-sub.1": {`prog sub A_B|C_D...`, "prog(1)", `read FILE_A or <FILE_B>`},
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, "man/man1", file))

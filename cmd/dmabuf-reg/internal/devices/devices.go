@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/app"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/nics"
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/nvml"
 	"github.com/gpurdma/gpurdma/ibvfd"
@@ -40,7 +41,7 @@ with what works here and, where something does not, why and what to change.
 An allocator's SPEC is what --gpu takes. For a NIC, "kernel" says whether its
 driver registers dma-bufs, "library" whether its libibverbs provider does;
 where only the kernel does, this program calls it directly.`,
-		Args: cobra.NoArgs,
+		Args: cli.NoArgs,
 		RunE: a.Action(func(context.Context) (app.Result, error) { return Find() }),
 	}
 }

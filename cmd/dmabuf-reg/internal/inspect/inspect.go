@@ -51,7 +51,7 @@ closed after it was registered, and the devices attached to each.
 
 An ordinary user can look at his own processes only. The output lists processes that
 could not be read. If --pid names such a process, the command fails.`,
-		Args: cobra.NoArgs,
+		Args: cli.NoArgs,
 	}
 	cmd.Flags().IntVar(&pid, "pid", 0, "this process only (default: all)")
 	cmd.RunE = a.Action(func(context.Context) (app.Result, error) {

@@ -99,7 +99,7 @@ to the kernel, to see what it says.`,
   dmabuf-reg register --gpu udmabuf --offset 0x1000 --length 64KiB --iova 0x1000
   dmabuf-reg register --count 1000            # p50 and p99 of the registration
   dmabuf-reg register --hold 1m --json &      # keep it, for other tools to use`,
-		Args: cobra.NoArgs,
+		Args: cli.NoArgs,
 	}
 	flags := cmd.Flags()
 	cli.OnceVar(cmd, &f.gpu, "gpu", "SPEC", "auto", "allocator: a spec that dmabuf-reg devices lists, or auto")

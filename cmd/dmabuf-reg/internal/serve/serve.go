@@ -67,7 +67,7 @@ client; every program that reaches ADDR can read them.`,
   dmabuf-reg serve --policy staged --once
   dmabuf-reg serve --nic mlx5_0,mlx5_1 --listen :7471 --plaintext
   dmabuf-reg serve --metrics :9839`,
-		Args: cobra.NoArgs,
+		Args: cli.NoArgs,
 	}
 	f.Add(cmd)
 	f.AddPolicy(cmd)

@@ -67,7 +67,7 @@ func (f *Flags) OnFabric(ctx context.Context, fab *gpurdma.Fabric) (b *gpurdma.B
 	}
 	src, err := buffer.Allocate(ctx, f.GPU, int64(f.Size), f.force)
 	if err != nil {
-		return nil, d, func() error { return nil }, err
+		return nil, d, func() error { return nil }, orHost(err)
 	}
 	var opts []gpurdma.BufferOption
 	switch memory.Policy(f.Policy) {

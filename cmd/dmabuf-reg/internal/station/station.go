@@ -65,7 +65,7 @@ func (f *Flags) Open(ctx context.Context, opt engine.EndpointOptions) (_ *Statio
 		s.Memory = hostMemory(int64(f.Size))
 	} else {
 		if s.src, err = buffer.Allocate(ctx, f.GPU, int64(f.Size), f.force); err != nil {
-			return nil, err
+			return nil, orHost(err)
 		}
 		s.Memory = s.src.Description
 	}
@@ -93,6 +93,17 @@ func (f *Flags) OnNICs(ctx context.Context, nics []*memory.NIC, opt engine.Endpo
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// orHost names the host's memory in the remedy of a spec that this machine does not have.
+func orHost(err error) error {
+	var e *failure.Error
+	const also = "; or use " + Host + ", for memory of the host"
+	missing := errors.Is(err, gpualloc.ErrUnknownSpec) || errors.Is(err, gpualloc.ErrUnavailable)
+	if missing && errors.As(err, &e) && !strings.HasSuffix(e.Remedy, also) { // a library's error is kept, and told again
+		e.Remedy += also
+	}
+	return err
 }
 
 // hostMemory describes memory of the host.

@@ -37,6 +37,7 @@ type params struct {
 	force    bool
 	trace    bool
 	locate   string
+	direct   bool // --require-direct
 	allPairs bool
 	report   string
 }
@@ -48,6 +49,8 @@ type Result struct {
 	Rows     []Row             `json:"rows"` // one per allocator and NIC
 	NotTried []buffer.NotTried `json:"not_tried"`
 	Untraced string            `json:"untraced"` // why --all-pairs did not trace; "" otherwise
+	// RequireDirect is --require-direct: a row whose bytes are not proven to be in the GPU's memory is not OK.
+	RequireDirect bool `json:"require_direct"`
 	// Unlocated is why the program of --locate was never run; "" otherwise.
 	Unlocated string        `json:"unlocated"`
 	Elapsed   time.Duration `json:"elapsed_ns"`
@@ -88,12 +91,15 @@ Unaligned ranges, first and last byte, page-crossing ranges and registrations of
 a part of the buffer are tried as well, and accesses that a registration does
 not allow must be refused and change nothing.
 
-The exit status is 0 only if everything that could be tried passed.`,
+The exit status is 0 only if everything that could be tried passed. Bytes that are
+right may be in another place than the GPU: --require-direct makes that a failure,
+and also memory of a GPU of which nothing proves where its bytes are.`,
 		Example: `  dmabuf-reg verify
   dmabuf-reg verify --gpu drm:renderD128 --nic mlx5_0 --size 1GiB
   dmabuf-reg verify --seed 42 --json
+  dmabuf-reg verify --gpu drm:renderD128 --require-direct
   dmabuf-reg verify --all-pairs --report machine.json`,
-		Args: cobra.NoArgs,
+		Args: cli.NoArgs,
 	}
 	flags := cmd.Flags()
 	cli.OnceVar(cmd, &f.gpu, "gpu", "SPEC", "all", "allocator: a spec that dmabuf-reg devices lists, auto, or all")
@@ -104,6 +110,7 @@ The exit status is 0 only if everything that could be tried passed.`,
 	flags.Var(&f.route, "route", "how to register: auto, provider (ibv_reg_dmabuf_mr), ioctl (REG_DMABUF_MR), or peer-direct (as auto; where no dma-buf can be, by device pointer)")
 	flags.BoolVar(&f.force, "force", false, "allocate even if the memory seems not to be there; the kernel's OOM killer may disagree")
 	flags.BoolVar(&f.trace, "trace", false, "trace the kernel and say where the bytes are, or which function refused (needs root)")
+	flags.BoolVar(&f.direct, "require-direct", false, "fail where memory that was allocated on a GPU is not proven to be there; it traces as --trace does (needs root)")
 	flags.StringVar(&f.locate, "locate", "", "run PROGRAM NONCE PCI while the PCI device's memory should hold a nonce that the NIC wrote; status 0: found, 1: not")
 	flags.BoolVar(&f.allPairs, "all-pairs", false, "every memory with every NIC, traced where this user may trace")
 	flags.StringVar(&f.report, "report", "", "write machine and results to FILE, without serial numbers, UUIDs, addresses and host names, to be sent to others")
@@ -143,6 +150,7 @@ func doVerify(ctx context.Context, a *app.App, f params) (found app.Result, err 
 	if f.allPairs {
 		f.gpu, f.nic = "all", "all"
 	}
+	f.trace = f.trace || f.direct
 	size, err := f.size.Int64()
 	if err != nil {
 		return nil, &cli.UsageError{Err: err}
@@ -161,7 +169,7 @@ func doVerify(ctx context.Context, a *app.App, f params) (found app.Result, err 
 	for f.seed == 0 {
 		f.seed = rand.Uint64()
 	}
-	r := &Result{Seed: f.seed, Size: size, Rows: []Row{}, NotTried: []buffer.NotTried{}}
+	r := &Result{Seed: f.seed, Size: size, RequireDirect: f.direct, Rows: []Row{}, NotTried: []buffer.NotTried{}}
 	start := time.Now()
 	v := &verification{params: f, app: a, opened: map[string]*ibvfd.Context{}, found: r}
 	if v.nics, err = nics.Candidates(f.nic); err != nil {
@@ -314,7 +322,26 @@ func (v *verification) pair(ctx context.Context, src *buffer.Source, c nics.Choi
 	if err != nil && row.Report.MRs == 0 {
 		row.refused(ctx, v.seen, err)
 	}
-	return row, errors.Join(err, blind, lost)
+	err = errors.Join(err, blind, lost)
+	if v.direct && err == nil && src.Alloc.Kind() == gpualloc.KindVRAM {
+		err = row.direct(src.PCI)
+	}
+	return row, err
+}
+
+// direct fails unless it is proven that the bytes are in the memory of the GPU at a PCI address.
+func (row *Row) direct(gpu string) error {
+	switch {
+	case row.Staged != "":
+		return fmt.Errorf("--require-direct: the bytes are not in the GPU's memory: %s", row.Staged)
+	case row.Placement == nil:
+		return errors.New("--require-direct: it is not known whether the bytes are in the GPU's memory: the trace has no place of them")
+	case row.Placement.Direct() != placement.Yes || slices.ContainsFunc(row.Placement.Places, func(p placement.Place) bool {
+		return p.Kind == placement.KindBAR && !p.GPU && p.Device != gpu
+	}):
+		return fmt.Errorf("--require-direct: it is not known whether the bytes are in the GPU's memory: the trace has %s", row.Placement)
+	}
+	return nil
 }
 
 // refused says which function refused the registration, in the case that failed of it,

@@ -30,7 +30,7 @@ func TestVerifySizes(t *testing.T) {
 	} {
 		r := &Result{Size: c.asked}
 		for _, n := range c.sizes {
-			row := Row{}
+			row := Row{NIC: "rxe0"}
 			if n > 0 {
 				row.Report = &canary.Report{Size: n}
 			}
