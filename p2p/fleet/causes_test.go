@@ -39,6 +39,12 @@ func TestMendedWith(t *testing.T) {
 			t.Errorf("%+v: not %v", c.with, c.want)
 		}
 	}
+	// A reason behind a colon makes no other change of it, and what is before a colon is a change only if it stands alone.
+	newer := of("KRN-VERSION: x", "run a newer kernel", "", "n1")
+	why := of("pairs: x", "run a newer kernel: 5.12 can", "", "n2")
+	if !together(newer, why) || together(of("NV-X: x", "nothing: one", "", "n1"), of("NV-Y: y", "nothing: two", "", "n1")) {
+		t.Error("reasons of changes")
+	}
 	// A command that looks at a device is the same for others; one that changes it is not.
 	look := func(device string) Cause {
 		return of("P2P-NV-GATE: x", "prove it", "p2pcheck --live --gpu "+device, "n1")

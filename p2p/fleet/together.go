@@ -25,12 +25,19 @@ type told struct {
 func (r Report) together() []*told {
 	var proposed []*told
 	by := map[string]*told{} // by their proposal
+	bare := map[string]bool{}
+	for _, c := range r.Causes {
+		bare[c.change().proposal] = true
+	}
 	for _, rank := range result.Ranks {
 		for at, c := range r.Causes {
 			if c.Result != rank {
 				continue
 			}
 			its := c.change()
+			if plain := its.plain(); bare[plain] {
+				its.proposal = plain
+			}
 			if t := by[its.proposal]; t != nil && its.proposal != "" {
 				t.with, t.changes, t.at = append(t.with, c), append(t.changes, its), append(t.at, at)
 				continue
@@ -112,6 +119,17 @@ func (c Cause) change() change {
 		}
 	}
 	return x
+}
+
+// plain is the proposal without the reason that follows a colon: "run a newer kernel" of "run a newer kernel: 5.12 is
+// the first that can". Another cause may propose just that.
+func (c change) plain() string {
+	words, command, _ := strings.Cut(c.proposal, "\n")
+	before, _, found := strings.Cut(words, ": ")
+	if !found || command != "" {
+		return c.proposal
+	}
+	return before + "\n"
 }
 
 // mends reports that the remedy of one cause names the check of the other.
