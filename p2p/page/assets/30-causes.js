@@ -20,7 +20,7 @@ class Cards {
       this.show(this.most);
       this.list.children[first].querySelector("button, h3").focus();
     } } });
-    this.element = el("section", { "aria-labelledby": "what-to-change" }, el("h2", { id: "what-to-change" }, "What to change"), this.list, this.more);
+    this.element = el("section", { "aria-labelledby": "what-to-change" }, el("h2", { id: "what-to-change" }, "What to change"), this.list);
     if (D.groups.length === 0) this.list.replaceWith(el("p", {}, "Nothing: no pair and no check asks for a change."));
     this.show(this.most);
     if (D.left.causes > 0) this.element.append(el("p", { class: "note" }, "The page has no room for " + plural(D.left.causes, "more cause") + ", which fewer nodes have: p2pcheck report prints them."));
@@ -37,7 +37,8 @@ class Cards {
       this.list.lastChild.remove();
       this.buttons.delete(this.list.children.length);
     }
-    this.more.hidden = shown === D.groups.length;
+    if (shown === D.groups.length) this.more.remove();
+    else this.list.after(this.more);
     this.more.textContent = "Show more changes (" + (D.groups.length - shown).toLocaleString("en") + " left)";
   }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/page/browser/tab"
 )
 
-// translating are nodes of several kinds whose IOMMU translates. What is read on them differs.
+// translating has nodes of several kinds. The IOMMU of two of them translates, and their evidence differs.
 func translating(t *testing.T) *page.Page {
 	g := gather()
 	g.add("good", 4, good(t, "dgx-h100"))
@@ -26,7 +26,7 @@ func translating(t *testing.T) *page.Page {
 // A change stands on one card, with all nodes that need it, however different their evidence is.
 func TestEachChangeOnce(t *testing.T) {
 	b := tab.Open(t, html(t, translating(t)))
-	tab.Eval[bool](b, "(() => { for (let e; (e = document.querySelector('section > .more:not([hidden])')); ) e.click(); return true; })()")
+	tab.Eval[bool](b, "(() => { for (let e; (e = document.querySelector('section > .more')); ) e.click(); return true; })()")
 	cards := tab.Eval[[]string](b, "[...document.querySelectorAll('.card')].filter((c) => [...c.querySelectorAll('pre')].some((e) => e.textContent === 'iommu=pt')).map((c) => c.innerText)")
 	if len(cards) != 1 {
 		t.Fatalf("iommu=pt is on %d cards: %q", len(cards), cards)
