@@ -26,7 +26,7 @@ func Place(command string) string {
 // placed is a remedy's change with the place of its command, unless the change names a place itself.
 func placed(change, command string) string {
 	if place := PlaceOf(change, command); place != "" {
-		return change + ": " + place
+		return change + "; put this " + place + ":"
 	}
 	return change
 }
