@@ -53,7 +53,7 @@ func TestCausesNamePairs(t *testing.T) {
 	text := command("report", dir).out
 	for _, want := range []string{
 		"\nFAIL     pairs: the registration fails (REFUSED by export)\n  on 1 node: bad\n  0000:13:00.0 -> mlx5_0, 0000:13:00.0 -> mlx5_1, 0000:15:00.0 -> mlx5_0, 0000:15:00.0 -> mlx5_1\n",
-		"  the same for: NV-MODTYPE (fail), NV-PEERMEM (fail), GPU-DRIVER (unknown)\n",
+		"  these checks say the same of the pairs: GPU-EXPORTER-OPS\n  by this change, too: what fails in NV-MODTYPE, NV-PEERMEM\n  by this change, too: what is unknown in GPU-DRIVER\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q: %s", want, text)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -66,7 +67,28 @@ func (a *app) machinePage(m *machine.Machine, gpus []drivers.GPU, nics []drivers
 	for _, err := range unread {
 		run.Unread = append(run.Unread, terminal.Line(a.unmasked(err.Error())))
 	}
-	return page.Machine(run, tree)
+	return page.Machine(a.subject(), run, tree)
+}
+
+// subject names the machine, or the file that it was read from; "" if the name is not known.
+func (a *app) subject() string {
+	for _, file := range []string{a.snapshotFile, a.lspciFile} {
+		switch file {
+		case "":
+		case standard:
+			return "the standard input"
+		default:
+			return terminal.Line(filepath.Base(file))
+		}
+	}
+	if a.source.Root != "" && a.source.Root != "/" {
+		return terminal.Line(a.source.Root)
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return terminal.Line(name)
 }
 
 // named gives the functions of a tree their names.

@@ -43,7 +43,7 @@ func TestHTML(t *testing.T) {
 	if r.out != plain.out || r.status != plain.status || r.err != plain.err {
 		t.Errorf("%+v, without --html %+v", r, plain)
 	}
-	if text := fileText(t, file); !isPage(text, "0000:13:00.0", "mlx5_0", "GPUs and NICs of one machine", "pairs direct") {
+	if text := fileText(t, file); !isPage(text, "0000:13:00.0", "mlx5_0", "GPUs and NICs of ROOT", "pairs direct") {
 		t.Errorf("%.2000s", text)
 	}
 	if r := run(tree, t, "--root", "ROOT", "--html", "-"); !isPage(r.out) || r.status != plain.status {

@@ -18,6 +18,9 @@ type Cause struct {
 	Scope  []string    `json:"scope"` // the devices, on the first of Nodes
 	Why    []string    `json:"why"`
 	Remedy *result.Fix `json:"remedy"`
+
+	// Repeat are the checks that say the same of a cause of pairs.
+	Repeat []string `json:"-"`
 }
 
 // ofPairs is the id of causes about pairs, which belong to no check.
@@ -66,6 +69,15 @@ func (cs *causes) explain(name string, run result.Run) []*Cause {
 	if slices.ContainsFunc(run.Drift, result.Drift.Worse) {
 		cs.add(Cause{Result: "fail", What: "worse than its baseline", Why: []string{"p2pcheck diff " + run.Baseline + " names them"}})
 	}
+	told := run.Told()
+	repeat := map[string][]string{} // checks, by what they are about
+	for i, f := range run.Checks {
+		if told[i] && (f.Result == "fail" || f.Result == "unknown" && f.Decides) {
+			for _, name := range f.Scope {
+				repeat[name] = append(repeat[name], f.ID)
+			}
+		}
+	}
 	for _, p := range run.Pairs {
 		if !p.Counts || p.Outcome == "direct" {
 			continue
@@ -77,10 +89,12 @@ func (cs *causes) explain(name string, run result.Run) []*Cause {
 		if p.Remedy != nil {
 			c.Remedy = &result.Fix{Change: p.Remedy.Change, Command: p.Remedy.Command, Weakens: p.Remedy.Weakens}
 		}
-		cs.add(c)
+		x := cs.add(c)
+		for _, name := range []string{p.GPU, p.GPU + " -> " + p.NIC} {
+			x.repeats(repeat[name])
+		}
 	}
 	warned := result.Verdict(&run, run.Status()) == "warn" // by nothing else
-	told := run.Told()
 	for i, f := range run.Checks {
 		if !told[i] && (f.Result == "fail" || f.Result == "unknown" && f.Decides || f.Result == "warn" && warned) {
 			cs.add(Cause{Result: f.Result, What: f.ID + ": " + f.Title, Scope: f.Scope, Why: []string{f.Read}, Remedy: f.Remedy})
@@ -89,8 +103,17 @@ func (cs *causes) explain(name string, run result.Run) []*Cause {
 	return cs.had
 }
 
-// add counts the node to a cause. Findings that differ only in the names of devices have one cause.
-func (cs *causes) add(c Cause) {
+// repeats adds checks to those that say the same.
+func (c *Cause) repeats(ids []string) {
+	for _, id := range ids {
+		if !slices.Contains(c.Repeat, id) {
+			c.Repeat = append(c.Repeat, strings.Clone(id))
+		}
+	}
+}
+
+// add counts the node to a cause, and returns it. Findings that differ only in the names of devices have one cause.
+func (cs *causes) add(c Cause) *Cause {
 	key := c.key()
 	x := cs.byKey[key]
 	if x == nil {
@@ -105,7 +128,7 @@ func (cs *causes) add(c Cause) {
 	}
 	seen, first := cs.scope[x]
 	if !first {
-		return
+		return x
 	}
 	for _, s := range c.Scope {
 		if !seen[s] {
@@ -113,6 +136,7 @@ func (cs *causes) add(c Cause) {
 			x.Scope = append(x.Scope, strings.Clone(s))
 		}
 	}
+	return x
 }
 
 // own is a copy without scope that keeps nothing of the document that the cause was read from.

@@ -29,7 +29,8 @@ func TestMendedWith(t *testing.T) {
 	}{
 		{of("GPU-DRIVER: x", "install the open modules, or take MLNX_OFED", "", "n1", "n2"), true},
 		{of("pairs: x", "another change: see NV-MODTYPE", "", "n1", "n2"), true},
-		{of("GPU-DRIVER: x", "install the open modules", "", "n1"), false},
+		{of("GPU-DRIVER: x", "install the open modules", "", "n1"), true},
+		{of("pairs: x", "another change: see NV-MODTYPE", "", "n1"), false},
 		{of("GPU-DRIVER: x", "install the open modules", "apt install", "n1", "n2"), false},
 		{of("KRN-KMSG: x", "see what the line says", "", "n1", "n2"), false},
 		{Cause{What: "not all could be looked at", Nodes: []string{"n1", "n2"}}, false},
@@ -37,6 +38,12 @@ func TestMendedWith(t *testing.T) {
 		if together(a, c.with) != c.want || together(c.with, a) != c.want {
 			t.Errorf("%+v: not %v", c.with, c.want)
 		}
+	}
+	// A reason behind a colon makes no other change of it, and what is before a colon is a change only if it stands alone.
+	newer := of("KRN-VERSION: x", "run a newer kernel", "", "n1")
+	why := of("pairs: x", "run a newer kernel: 5.12 can", "", "n2")
+	if !together(newer, why) || together(of("NV-X: x", "nothing: one", "", "n1"), of("NV-Y: y", "nothing: two", "", "n1")) {
+		t.Error("reasons of changes")
 	}
 	// A command that looks at a device is the same for others; one that changes it is not.
 	look := func(device string) Cause {
@@ -62,9 +69,9 @@ func TestCausesNamePairs(t *testing.T) {
 		pairs []int // of causes
 		want  string
 	}{
-		{[]string{"a"}, []int{1}, "  the same for 1 pair (fail): g0 -> n\n"},
-		{[]string{"a"}, []int{4}, "  the same for 4 pairs (fail): g0 -> n, g1 -> n, g2 -> n, g3 -> n\n"},
-		{[]string{"a", "b"}, []int{3, 4}, "  the same for 7 pairs (fail), on a: g0 -> n, g1 -> n, g2 -> n, g0 -> n and 3 more\n"},
+		{[]string{"a"}, []int{1}, "  by this change, too: 1 pair that fails: g0 -> n\n"},
+		{[]string{"a"}, []int{4}, "  by this change, too: 4 pairs that fail: g0 -> n, g1 -> n, g2 -> n, g3 -> n\n"},
+		{[]string{"a", "b"}, []int{3, 4}, "  by this change, too: 7 pairs that fail: g0 -> n on a, g1 -> n on a, g2 -> n on a, g0 -> n on a and\n    3 more\n"},
 	} {
 		r := Report{Causes: []Cause{{Result: "fail", What: "ISO-X: x", Nodes: c.nodes, Remedy: mend}}}
 		for _, n := range c.pairs {
@@ -75,6 +82,21 @@ func TestCausesNamePairs(t *testing.T) {
 		if !strings.HasSuffix(b.String(), "  change: mend it\n"+c.want) {
 			t.Errorf("%v: %s", c.pairs, b.String())
 		}
+	}
+	// A change stands once, with all its nodes, whatever is read on them.
+	mend.Command = "iommu=pt"
+	r := Report{Causes: []Cause{
+		{Result: "fail", What: "ISO-X: x", Nodes: []string{"a", "b"}, Why: []string{"blocked in 7 pairs"}, Remedy: mend},
+		{Result: "fail", What: "ISO-X: x", Nodes: []string{"c"}, Why: []string{"blocked in 3 pairs"}, Remedy: mend},
+		{Result: "unknown", What: "NV-Y: y", Nodes: []string{"d"}, Remedy: &result.Fix{Change: "mend it; prove the pair", Command: "iommu=pt"}},
+	}}
+	var b strings.Builder
+	for _, rank := range result.Ranks {
+		causesText(&b, render.Style{}, r.together(), rank, map[result.Remedy]bool{})
+	}
+	if want := "\nFAIL     ISO-X: x\n  on 4 nodes: a, b, c, d\n  blocked in 7 pairs\n  change: mend it; put this on the kernel's command line:\n          iommu=pt\n" +
+		"  by this change, too: ISO-X fails for 1 more: c\n  by this change, too: what is unknown in NV-Y (on d)\n"; b.String() != want {
+		t.Errorf("%s, want %s", b.String(), want)
 	}
 	// Ten are told, and what is left out is counted and named.
 	for _, c := range []struct {
@@ -90,7 +112,7 @@ func TestCausesNamePairs(t *testing.T) {
 	} {
 		var r Report
 		for i := range shownCauses {
-			r.Causes = append(r.Causes, Cause{Result: "fail", What: fmt.Sprintf("NET-%d: x", i), Nodes: []string{"a"}})
+			r.Causes = append(r.Causes, Cause{Result: "fail", What: fmt.Sprintf("NET-%d: x", i), Nodes: []string{"a", "d"}})
 		}
 		for _, x := range c.rest {
 			x.Result = "fail"

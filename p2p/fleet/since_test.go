@@ -108,14 +108,14 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// ByRemedy has each cause once.
+// ByRemedy has each cause once, and each change, whatever nodes it is for.
 func TestByRemedy(t *testing.T) {
 	mend := func(change string) *result.Fix { return &result.Fix{Change: change} }
 	r := Report{Causes: []Cause{
 		{Result: "fail", What: "A-1: x", Nodes: []string{"a"}, Remedy: mend("one")}, {Result: "fail", What: "A-2: x", Nodes: []string{"b"}, Remedy: mend("one")},
 		{Result: "unknown", What: "A-3: x", Nodes: []string{"a"}, Remedy: mend("one")}, {Result: "warn", What: "A-4: x", Nodes: []string{"a"}},
 	}}
-	if got := fmt.Sprint(r.ByRemedy()); got != "[[0 2] [1] [3]]" {
+	if got := fmt.Sprint(r.ByRemedy()); got != "[[0 1 2] [3]]" {
 		t.Error(got)
 	}
 }

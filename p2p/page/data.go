@@ -17,7 +17,7 @@ type data struct {
 	Changes  []drift  `json:"changes"` // differences from another run
 	Drifts   []drifts `json:"drifts"`
 	Causes   []cause  `json:"causes"`
-	Groups   [][]int  `json:"groups"` // of causes that one change mends
+	Groups   [][]int  `json:"groups"` // of causes that one change mends, the worst first
 	Left     left     `json:"left"`
 
 	Sorts   []sort   `json:"sorts"`        // of rows
@@ -43,6 +43,7 @@ type claim struct {
 type remedy struct {
 	Change  text `json:"change"`
 	Command text `json:"command"`
+	Place   text `json:"place"` // of the command, if it is no command to type
 	Weakens text `json:"weakens"`
 	Direct  bool `json:"direct"`
 }
@@ -129,6 +130,7 @@ type cause struct {
 	Scopes int    `json:"scopes"`
 	Why    []text `json:"why"`
 	Remedy int    `json:"remedy"`
+	Repeat []text `json:"repeat"` // checks that say the same
 }
 
 // row is one node, or several that are alike.
@@ -180,6 +182,7 @@ type left struct {
 
 // machine is one machine.
 type machine struct {
+	Name     text       `json:"name"` // "" if it is not known
 	Facts    []fact     `json:"facts"`
 	Result   string     `json:"result"`
 	Headline text       `json:"headline"`

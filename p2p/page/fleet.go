@@ -63,7 +63,7 @@ func (f *Fleet) Page(r fleet.Report) *Page {
 func (p *pool) cause(c fleet.Cause) cause {
 	return cause{
 		Result: c.Result, What: p.text(c.What), Nodes: len(c.Nodes), Scope: p.list(c.Scope, maxNames), Scopes: len(c.Scope),
-		Why: p.list(c.Why, maxWhy), Remedy: p.fix(c.Remedy),
+		Why: p.list(c.Why, maxWhy), Remedy: p.fix(c.Remedy), Repeat: p.list(c.Repeat, maxNames),
 	}
 }
 

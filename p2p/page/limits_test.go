@@ -89,7 +89,7 @@ func TestManyPairsOfAMachine(t *testing.T) {
 		tree.Functions = append(tree.Functions, topo.Function{})
 	}
 	run.Checks = make([]result.Finding, maxChecks+5)
-	p := Machine(run, tree)
+	p := Machine("machine0", run, tree)
 	d := p.data
 	if d.Left.Pairs != 6000-66*60 || d.Left.Tree != 7 || d.Left.Checks != 5 {
 		t.Errorf("%+v", d.Left)

@@ -11,14 +11,16 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Machine returns the page of one machine: its run, and its PCI tree with the same devices.
-func Machine(run result.Run, tree topo.Topology) *Page {
+// Machine returns the page of one machine: its run, and its PCI tree with the same devices. The name is that of the
+// machine or of the file that it was read from; "" leaves it out.
+func Machine(name string, run result.Run, tree topo.Topology) *Page {
 	p := newPool("machine")
 	status := run.Status()
 	if len(run.Unread) > 0 {
 		status = result.Worse(status, result.StatusUnknown)
 	}
 	m := &machine{
+		Name:   p.text(name),
 		Result: result.Verdict(&run, status), Headline: p.text(run.Headline()), Summary: counts(run.Summary),
 		Unread: p.list(run.Unread, maxNames), Since: -1, Baseline: p.text(run.Baseline), Tree: []function{}, Checks: []finding{}, Ways: []way{},
 	}

@@ -96,7 +96,10 @@ func (p *Page) Write(w io.Writer) error {
 }
 
 func (p *Page) title() string {
-	if p.data.Machine != nil {
+	if m := p.data.Machine; m != nil {
+		if m.Name != none {
+			return fmt.Sprintf("GPUs and NICs of %s - p2pcheck", p.data.Texts[m.Name])
+		}
 		return "GPUs and NICs of one machine - p2pcheck"
 	}
 	return fmt.Sprintf("GPUs and NICs of %d nodes - p2pcheck", p.nodes())

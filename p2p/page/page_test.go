@@ -59,7 +59,7 @@ func dataOf(t *testing.T, text string) data {
 // The policy names the style and the script that the page has, and lets nothing else pass.
 func TestPolicy(t *testing.T) {
 	run, tree := looked(t, "small-hgx")
-	text := written(t, Machine(run, tree))
+	text := written(t, Machine("machine0", run, tree))
 	m := parts.FindStringSubmatch(text)
 	policy := regexp.MustCompile(`http-equiv="Content-Security-Policy" content="([^"]*)"`).FindStringSubmatch(text)
 	if m == nil || policy == nil {
@@ -186,7 +186,7 @@ func TestPlaces(t *testing.T) {
 		merge.Add(fmt.Sprint("n", i), x)
 		seen.Observe(i, &x, i)
 	}
-	for _, p := range []*Page{Machine(run, tree), seen.Page(merge.Report())} {
+	for _, p := range []*Page{Machine("machine0", run, tree), seen.Page(merge.Report())} {
 		d := dataOf(t, written(t, p))
 		var walk func(v reflect.Value)
 		n := 0
@@ -231,8 +231,8 @@ func TestPlaces(t *testing.T) {
 // The page has a label, and no time unless one is given.
 func TestLabel(t *testing.T) {
 	run, tree := looked(t, "small-hgx")
-	p := Machine(run, tree)
-	if a, b := written(t, p), written(t, Machine(run, tree)); a != b {
+	p := Machine("machine0", run, tree)
+	if a, b := written(t, p), written(t, Machine("machine0", run, tree)); a != b {
 		t.Error("the same run has two pages")
 	}
 	p.Label("v1", time.Date(2026, 11, 29, 10, 0, 0, 0, time.UTC))

@@ -3,10 +3,8 @@
 package page
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -109,7 +107,7 @@ func (p *pool) remedy(r *result.Remedy) int {
 	if r == nil {
 		return -1
 	}
-	x := remedy{p.text(r.Change), p.text(r.Command), p.text(r.Weakens), r.Direct}
+	x := remedy{p.text(r.Change), p.text(r.Command), p.text(render.PlaceOf(r.Change, r.Command)), p.text(r.Weakens), r.Direct}
 	at, ok := p.remedies[x]
 	if !ok {
 		at = len(p.out.Remedies)
@@ -300,14 +298,6 @@ func (p *pool) change(d drift) int {
 	return at
 }
 
-// lacks is 1 for a cause without a remedy: of two that as many nodes have it comes last.
-func lacks(c cause) int {
-	if c.Remedy < 0 {
-		return 1
-	}
-	return 0
-}
-
 // causes writes the causes of a report, and the groups that one change mends.
 func (p *pool) causes(all []cause, groups [][]int) {
 	most := min(len(all), maxCauses)
@@ -323,9 +313,4 @@ func (p *pool) causes(all []cause, groups [][]int) {
 			p.out.Groups = append(p.out.Groups, its)
 		}
 	}
-	first := func(g []int) cause { return p.out.Causes[g[0]] }
-	slices.SortStableFunc(p.out.Groups, func(x, y []int) int {
-		a, b := first(x), first(y)
-		return cmp.Or(cmp.Compare(slices.Index(result.Ranks, a.Result), slices.Index(result.Ranks, b.Result)), cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(lacks(a), lacks(b)))
-	})
 }

@@ -47,7 +47,7 @@ func Remedy(b *strings.Builder, s Style, r *result.Remedy, told map[result.Remed
 	if told != nil && r.Command != "" && (r.Weakens != "" || len(r.Change) > longChange) {
 		told[whole] = true
 	}
-	s.label(b, "change: ", r.Change)
+	s.label(b, "change: ", placed(r.Change, r.Command))
 	if r.Command != "" {
 		fmt.Fprintf(b, "          %s\n", s.command(r.Command))
 	}

@@ -84,7 +84,7 @@ func whyLink(b *strings.Builder, s Style, link result.Link, decides bool) {
 		}
 	}
 	if r := link.Remedy; r != nil && (s.Verbose || decides || link.State == chain.Costs.String()) {
-		s.fold(b, margin+"change: ", margin+"        ", r.Change)
+		s.fold(b, margin+"change: ", margin+"        ", placed(r.Change, r.Command))
 		if r.Command != "" {
 			fmt.Fprintf(b, "%s        %s\n", margin, s.command(r.Command))
 		}

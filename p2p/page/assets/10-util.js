@@ -111,7 +111,7 @@ function remedyBox(at) {
   if (at < 0) return null;
   const r = D.remedies[at];
   return el("div", { class: "remedy" },
-    el("p", {}, el("strong", {}, "Change: "), text(r.change)),
+    el("p", {}, el("strong", {}, "Change: "), text(r.change), r.place < 0 ? "" : "; put this " + text(r.place) + ":"),
     r.command < 0 ? null : el("pre", { tabindex: 0, role: "group", "aria-label": "command" }, text(r.command)),
     r.weakens < 0 ? null : el("p", { class: "weakens" }, el("strong", {}, "This gives up: "), text(r.weakens)));
 }

@@ -101,7 +101,8 @@ class Matrix {
       this.grid.push(line);
       body.append(row);
     }
-    this.element = el("div", { class: "scroll", role: "region", tabindex: 0, "aria-label": "GPUs by NICs" }, el("table", { class: words ? "matrix words" : "matrix" }, el("caption", {}, "Each GPU with each NIC. Choose a pair to see its links."), el("thead", {}, head), body));
+    this.element = el("div", { class: "pairs" }, el("p", { class: "note" }, "Each GPU with each NIC. Choose a pair to see its links."),
+      el("div", { class: "scroll", role: "region", tabindex: 0, "aria-label": "GPUs by NICs" }, el("table", { class: words ? "matrix words" : "matrix" }, el("thead", {}, head), body)));
     this.element.addEventListener("keydown", (e) => this.key(e));
   }
 
@@ -122,10 +123,12 @@ class Matrix {
     return names.indexOf(worst(names));
   }
 
+  // select chooses a pair; -1 chooses none.
   select(place, byUser) {
     if (this.at >= 0) this.buttons[this.at].setAttribute("aria-pressed", "false");
-    for (const b of this.buttons) b.tabIndex = -1;
     this.at = place;
+    if (place < 0) return; // none
+    for (const b of this.buttons) b.tabIndex = -1;
     this.buttons[place].setAttribute("aria-pressed", "true");
     this.buttons[place].tabIndex = 0;
     this.choose(place, byUser);

@@ -6,6 +6,7 @@ const CELL = 15; // pixels, with what is between two cells
 const LINE = 19;
 const GAP = 8; // between two GPUs
 const FIXED = 510; // of a row, without its cells
+const NARROW = 640; // below this width the cells of a row stand below its name
 const HEAD = 27;
 const MANY_PAIRS = 256; // a node with more has a cell for each GPU
 const MANY_GPUS = 256; // and one with more of these has none
@@ -62,18 +63,19 @@ class Grid {
     matchMedia("print").addEventListener("change", (e) => this.print(e.matches));
   }
 
-  // set shows these rows: {row, names}. A head comes before the rows of each layout.
+  // set shows these rows: {row, names}, in their order. A head comes before each row with another layout than the one
+  // above it.
   set(rows) {
-    const parts = new Map();
+    this.items = [];
+    let head = null;
     for (const r of rows) {
       const layout = r.row.kind < 0 ? -1 : D.kinds[r.row.kind].layout;
-      if (!parts.has(layout)) parts.set(layout, []);
-      parts.get(layout).push(r);
-    }
-    this.items = [];
-    for (const [layout, its] of parts) {
-      this.items.push({ layout, nodes: its.reduce((n, r) => n + r.names.length, 0), kind: its[0].row.kind });
-      for (const r of its) this.items.push(r);
+      if (!head || head.layout !== layout) {
+        head = { layout, nodes: 0, kind: r.row.kind };
+        this.items.push(head);
+      }
+      head.nodes += r.names.length;
+      this.items.push(r);
     }
     for (const e of this.drawn.values()) e.remove();
     this.drawn.clear();
@@ -87,7 +89,7 @@ class Grid {
   lines(kind) {
     if (kind < 0) return 1;
     const groups = strip(kind);
-    const room = Math.max(CELL * 8, this.element.clientWidth - FIXED);
+    const room = Math.max(CELL * 8, this.element.clientWidth - (this.narrow ? 24 : FIXED));
     let lines = 1;
     let used = 0;
     for (const g of groups) {
@@ -104,13 +106,15 @@ class Grid {
 
   measure() {
     if (this.printing) return;
+    this.narrow = this.element.clientWidth < NARROW;
+    this.element.classList.toggle("narrow", this.narrow);
     this.tops = [];
     let top = 0;
     const known = new Map();
     for (const item of this.items) {
       this.tops.push(top);
       const kind = item.row ? item.row.kind : -1;
-      if (!known.has(kind)) known.set(kind, 10 + this.lines(kind) * LINE);
+      if (!known.has(kind)) known.set(kind, (this.narrow ? 42 : 10) + this.lines(kind) * LINE);
       top += item.row ? Math.max(30, known.get(kind)) : HEAD;
     }
     this.tops.push(top);

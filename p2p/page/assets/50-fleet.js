@@ -5,18 +5,18 @@
 class FleetPage {
   constructor() {
     this.filter = { name: "", result: "", outcome: "", cause: -1, drift: "" };
-    this.groupRows = D.groups.map(() => []);
+    this.causeRows = D.causes.map(() => []);
     const groupOf = new Map();
     D.groups.forEach((its, g) => its.forEach((c) => groupOf.set(c, g)));
     this.groupsOf = D.rows.map((r) => {
       const its = new Set();
       for (const c of r.causes) {
+        this.causeRows[c].push(r);
         if (groupOf.has(c)) its.add(groupOf.get(c));
       }
-      for (const g of its) this.groupRows[g].push(r);
       return its;
     });
-    this.cards = new Cards((g) => this.chooseCause(g), (g) => this.groupRows[g].flatMap((r) => r.nodes.map(text)));
+    this.cards = new Cards((g) => this.chooseCause(g), (causes) => [...new Set(causes.flatMap((c) => this.causeRows[c]))].flatMap((r) => r.nodes.map(text)));
     this.grid = new Grid((item, cell, follow) => this.choose(item, cell, follow));
     this.count = el("p", { class: "count", id: "count" });
     this.panel = el("section", { class: "panel", "aria-label": "The chosen node" });
@@ -24,7 +24,6 @@ class FleetPage {
       el("section", { "aria-labelledby": "nodes" }, el("h2", { id: "nodes" }, "Nodes by pairs, the worst first"), this.toolbar(), legend(),
         el("p", { id: "grid-help", class: "note" }, "Arrow keys move between nodes and pairs, Enter shows what is chosen below."), this.count, this.grid.element), this.panel);
     this.apply();
-    if (this.grid.items.length > 1) this.grid.select(1, -1, false);
   }
 
   header() {
@@ -51,9 +50,8 @@ class FleetPage {
     }
     tiles.append(el("li", { class: "tile" }, el("b", {}, pairs.all === 0 ? "0" : (Math.floor((1000 * pairs.direct) / pairs.all) / 10) + " %"), " of " + plural(pairs.all, "pair") + " direct"));
     if (since.nodes > 0) tiles.append(el("li", { class: "tile" + (since.worse ? " r-fail" : "") }, el("b", {}, since.worse.toLocaleString("en")), " worse than in the earlier run" + (since.unknown ? ", " + since.unknown + " not known any more" : "") + (since.better ? ", " + since.better + " better" : "")));
-    const told = [plural(D.rows.length, "row") + " of alike nodes", plural(D.kindsOfNodes, "kind") + " of nodes"];
-    if (D.like >= 0) told.push("compared with " + text(D.like));
-    const out = el("header", {}, el("h1", {}, "GPUs and NICs of " + plural(all, "node")), tiles, el("p", { class: "note" }, told.join(", ") + "."));
+    const out = el("header", {}, el("h1", {}, "GPUs and NICs of " + plural(all, "node")), tiles);
+    if (D.like >= 0) out.append(el("p", { class: "note" }, "Each node is compared with " + text(D.like) + (D.kindsOfNodes === 1 ? ", and none differs from it." : ". The details of a node say in what it differs.")));
     if (D.gone.length) out.append(el("p", { class: "gone" }, el("strong", {}, plural(D.gone.length, "node") + " of the earlier run without a run now: "), names(D.gone.map(text), 16)));
     return out;
   }
@@ -125,10 +123,26 @@ class FleetPage {
     const words = n === all ? plural(all, "node") + " in " + plural(rows.length, "row") : n.toLocaleString("en") + " of " + plural(all, "node") + " in " + plural(rows.length, "row");
     this.count.textContent = words;
     say(words);
+    this.follow();
+  }
+
+  // follow keeps the details on a node that the filters leave: the chosen one, or else the first.
+  follow() {
+    const items = this.grid.items;
+    const at = items.findIndex((x) => x.row && x.row === this.grid.selected);
+    if (items.length === 0) {
+      this.grid.selected = null;
+      clear(this.panel, el("p", { class: "note" }, "The filters leave no node, and there are no details."));
+    } else if (at < 0) {
+      this.grid.select(1, -1, false);
+    } else if (items[at].names.join() !== this.shown) {
+      this.grid.select(at, -1, false);
+    }
   }
 
   choose(item, cell, follow) {
     const r = item.row;
+    this.shown = item.names.join();
     const head = el("h2", { tabindex: -1 }, badge(r.result), " ", names(item.names, 4));
     const facts = el("dl", { class: "facts" });
     const fact = (name, value) => facts.append(el("div", {}, el("dt", {}, name), el("dd", {}, value)));

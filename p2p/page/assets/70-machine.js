@@ -37,7 +37,7 @@ class MachinePage {
     const s = this.m.summary;
     const tiles = el("ul", { class: "tiles" }, el("li", { class: "tile r-" + this.m.result }, el("b", {}, RESULTS[this.m.result].word), " ", text(this.m.headline)));
     for (const o of ORDER) if (s[o] > 0) tiles.append(el("li", { class: "tile" }, el("b", {}, String(s[o])), " ", o));
-    const out = el("header", {}, el("h1", {}, "GPUs and NICs of one machine"), tiles, facts);
+    const out = el("header", {}, el("h1", {}, "GPUs and NICs of " + (this.m.name < 0 ? "one machine" : text(this.m.name))), tiles, facts);
     if (this.m.unread.length) out.append(el("p", { class: "note" }, "Not all could be read: " + this.m.unread.map(text).join("; ")));
     return out;
   }
@@ -73,7 +73,7 @@ class MachinePage {
       let scope = f.cause < 0 ? null : D.groups[f.cause].flatMap((c) => D.causes[c].scope.map(text));
       if (scope && scope.some((name) => name.includes(" -> "))) scope = scope.filter((name) => name.includes(" -> ")); // pairs say more than devices
       if (scope) scope = new Set(scope);
-      let n = 0;
+      const left = [];
       this.matrix.dim((place) => {
         const { gpu, nic } = this.matrix.devices(place);
         const d = D.details[this.matrix.kind.cells[place]];
@@ -81,12 +81,22 @@ class MachinePage {
         const c = text(nic.name);
         const keep = (!f.outcome || d.outcome === f.outcome) && (!f.device || (g + " " + c + " " + text(nic.pci)).toLowerCase().includes(f.device)) &&
           (!scope || scope.has(g + " -> " + c) || scope.has(g) || scope.has(c));
-        n += keep ? 1 : 0;
+        if (keep) left.push(place);
         return keep;
       });
+      const n = left.length;
       const words = n === this.matrix.buttons.length ? plural(n, "pair") : n + " of " + plural(this.matrix.buttons.length, "pair");
       this.pairCount.textContent = words;
       say(words);
+      // The details are those of a pair that the filters leave.
+      if (n === 0) {
+        this.matrix.select(-1, false);
+        this.tree.draw(null);
+        clear(this.detail, el("p", { class: "note" }, "The filters leave no pair, and there are no details."));
+      } else if (!left.includes(this.matrix.at)) {
+        const names = left.map((place) => D.details[this.matrix.kind.cells[place]].outcome);
+        this.matrix.select(left[names.indexOf(worst(names))], false);
+      }
     }
     this.applyChecks();
   }

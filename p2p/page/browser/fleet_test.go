@@ -16,7 +16,7 @@ import (
 func TestFleet(t *testing.T) {
 	b := tab.Open(t, html(t, fleets["few-bad"](t)))
 	b.Has("header", "5 nodes fail", "380 nodes pass", "2 worse than in the earlier run", "compared with gpu-a00000")
-	b.Has(".cards", "REFUSED with EPROTONOSUPPORT", "gpu-b00000, gpu-b00001, gpu-b00002", "run a newer kernel", "gpu-c00000, gpu-c00001", "iommu=pt", "a device can reach all memory of the host")
+	b.Has(".cards", "REFUSED with EPROTONOSUPPORT", "gpu-b00000, gpu-b00001, gpu-b00002", "Run a newer kernel", "gpu-c00000, gpu-c00001", "iommu=pt", "a device can reach all memory of the host")
 	b.Has("#count", "385 nodes in 3 rows")
 	b.Has(".grow[data-at='1']", "FAIL", "gpu-c00000", "+ 1 alike", "0/64 direct", "▼ 185 worse")
 	b.Has(".grow[data-at='3']", "PASS", "gpu-a00000", "+ 379 alike", "64/64 direct")

@@ -77,7 +77,7 @@ func all(t *testing.T) map[string]string {
 	}
 	for _, name := range machines {
 		l := corpus(t, name)
-		out["machine-"+name] = html(t, page.Machine(l.Run, l.Tree))
+		out["machine-"+name] = html(t, page.Machine("machine0", l.Run, l.Tree))
 	}
 	return out
 }

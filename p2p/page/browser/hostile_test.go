@@ -79,7 +79,7 @@ func TestHostileTexts(t *testing.T) {
 	other.Baseline = attacks[3]
 	g.add("a", 2, other)
 	g.merge.AddUnread(attacks[3], fmt.Errorf("%s", attacks[1]))
-	for name, text := range map[string]string{"fleet": html(t, g.page()), "machine": html(t, page.Machine(run, plain.Tree))} {
+	for name, text := range map[string]string{"fleet": html(t, g.page()), "machine": html(t, page.Machine("machine0", run, plain.Tree))} {
 		t.Run(name, func(t *testing.T) {
 			b := tab.Open(t, text)
 			if n := b.Count("main img, main svg, main style, main script, main meta, main base, main link, main iframe"); n != 0 {

@@ -47,7 +47,7 @@ func TestMachine(t *testing.T) {
 	for _, name := range []string{"hgx-6.14-translating-no-acs", "wrong-socket", "case-07-gb300-data-direct", "rccl-mi250-16p1h"} {
 		t.Run(name, func(t *testing.T) {
 			l := corpus(t, name)
-			b := tab.Open(t, html(t, page.Machine(l.Run, l.Tree)))
+			b := tab.Open(t, html(t, page.Machine("machine0", l.Run, l.Tree)))
 			b.Has("header", l.Run.Headline(), l.Run.Machine.Kernel)
 			nics := map[string]pciaddr.Addr{}
 			for _, n := range l.Run.NICs {
@@ -80,7 +80,7 @@ func TestMachine(t *testing.T) {
 // The filters of a machine make the other pairs pale, and leave out findings.
 func TestMachineFilters(t *testing.T) {
 	l := corpus(t, "hgx-6.14-translating-no-acs")
-	b := tab.Open(t, html(t, page.Machine(l.Run, l.Tree)))
+	b := tab.Open(t, html(t, page.Machine("machine0", l.Run, l.Tree)))
 	lit := func(want int) {
 		t.Helper()
 		b.Settle()
@@ -101,7 +101,7 @@ func TestMachineFilters(t *testing.T) {
 	b.Press("mlx5_0")
 	lit(len(l.Run.GPUs))
 	tab.Eval[bool](b, "(() => { const e = document.querySelector('#f-device'); e.value = ''; e.dispatchEvent(new Event('input')); return true; })()")
-	card := tab.Eval[int](b, "[...document.querySelectorAll('.card')].findIndex((c) => c.querySelector('h3').textContent.includes('(LOST)')) + 1")
+	card := tab.Eval[int](b, "[...document.querySelectorAll('.card')].findIndex((c) => c.textContent.includes('(LOST)')) + 1")
 	b.Click(fmt.Sprintf(".card:nth-child(%d) .filter", card))
 	n := b.Count(".matrix .cell:not(.dim)")
 	if n == 0 || n == s.Total() {
@@ -139,7 +139,7 @@ func TestMachineFilters(t *testing.T) {
 // The matrix is one stop of Tab, with arrow keys inside.
 func TestMachineKeyboard(t *testing.T) {
 	l := corpus(t, "hgx-6.14-translating-no-acs")
-	b := tab.Open(t, html(t, page.Machine(l.Run, l.Tree)))
+	b := tab.Open(t, html(t, page.Machine("machine0", l.Run, l.Tree)))
 	tab.Eval[bool](b, "(() => { document.querySelector('.matrix .cell[tabindex=\"0\"]').focus(); return true; })()")
 	at := func() string { return tab.Eval[string](b, "document.activeElement.getAttribute('aria-label')") }
 	first := at()
@@ -165,6 +165,6 @@ func TestMachineKeyboard(t *testing.T) {
 // A machine without a pair says so.
 func TestMachineWithoutPairs(t *testing.T) {
 	l := corpus(t, "h100-guest")
-	b := tab.Open(t, html(t, page.Machine(l.Run, l.Tree)))
+	b := tab.Open(t, html(t, page.Machine("machine0", l.Run, l.Tree)))
 	b.Has("main", "no pair to check", "has no pair of a GPU with memory of its own and an RDMA device", "PCI tree")
 }
