@@ -73,6 +73,8 @@ func (s *served) client(t *testing.T, call []string, more ...string) int {
 }
 
 // docs/how-to/tls.md: the certificates of its commands protect a connection, and a client without one is refused.
+//
+//testbed:kernel 7.2 6.12
 func TestVMTLSPage(t *testing.T) {
 	testenv.VM(t)
 	dir := certificates(t)
