@@ -22,7 +22,7 @@ var modules = []string{".", "testbed", "deploy", "deploy/dra", "metrics/spans"}
 
 // testHelpers are packages that only tests import.
 var testHelpers = []string{
-	"internal/testenv", "internal/abicheck", "internal/layouttest", "internal/exampletest", "internal/ioctl/ioctltest", "gpualloc/internal/doubles",
+	"internal/testenv", "internal/abicheck", "internal/layouttest", "internal/exampletest", "internal/looktest", "internal/pagetest", "cmd/internal/referencetest", "internal/ioctl/ioctltest", "gpualloc/internal/doubles",
 	"p2p/internal/machinetest", "cmd/dmabuf-reg/internal/golden", "cmd/dmabuf-reg/internal/stationtest", "cmd/internal/fields",
 	"ibvfd/internal/verbsstub", "deploy/dra/clustertest", "deploy/slurm/slurmtest",
 }
