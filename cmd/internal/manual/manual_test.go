@@ -98,25 +98,3 @@ func TestMainRefuses(t *testing.T) {
 		}
 	}
 }
-
-// The pages of Markdown have the texts as they are, and the flags in blocks.
-func TestMarkdown(t *testing.T) {
-	pages, err := Pages(tree())
-	if err != nil || len(pages) != 2 {
-		t.Fatal(len(pages), err)
-	}
-	for name, wants := range map[string][]string{
-		"prog.md":     {"# prog\n", "prog does \\<all\\> of mlx5\\_0", "      one    a row\n", "--file FILE_A", "of prog alone", "* [prog sub](prog_sub.md): A subcommand\n"},
-		"prog_sub.md": {"# prog sub\n", "```\nprog sub A_B|C_D... [flags]\n```", "--file FILE_A"},
-	} {
-		page := string(pages[name])
-		for _, want := range wants {
-			if !strings.Contains(page, want) {
-				t.Errorf("%s does not have %q:\n%s", name, want, page)
-			}
-		}
-		if strings.Contains(page, "\n\n\n") || strings.Contains(page, " \n") || name == "prog_sub.md" && strings.Contains(page, "of prog alone") {
-			t.Errorf("%s:\n%s", name, page)
-		}
-	}
-}

@@ -11,10 +11,10 @@ import (
 
 // prepare makes the texts of a command and its subcommands Markdown, which pages are made from.
 func prepare(c *cobra.Command) {
-	c.Short = escape(c.Short)
-	c.Long = markdown(c.Long)
+	c.Short = Escape(c.Short)
+	c.Long = Markdown(c.Long)
 	if name, args, ok := strings.Cut(c.Use, " "); ok {
-		c.Use = name + " " + escape(args)
+		c.Use = name + " " + Escape(args)
 	}
 	c.InitDefaultHelpFlag()
 	c.InitDefaultVersionFlag()
@@ -22,7 +22,7 @@ func prepare(c *cobra.Command) {
 	for _, flags := range []*pflag.FlagSet{c.PersistentFlags(), c.LocalNonPersistentFlags()} {
 		flags.VisitAll(func(f *pflag.Flag) {
 			_, usage := pflag.UnquoteUsage(f)
-			f.Usage = escape(usage)
+			f.Usage = Escape(usage)
 		})
 	}
 	for _, sub := range c.Commands() {
@@ -33,8 +33,8 @@ func prepare(c *cobra.Command) {
 // special are the characters that mean something in Markdown.
 const special = "\\`*_[]<>|~"
 
-// escape makes text Markdown that shows it as it is.
-func escape(text string) string {
+// Escape makes text Markdown that shows it as it is.
+func Escape(text string) string {
 	var b strings.Builder
 	for _, r := range text {
 		if strings.ContainsRune(special, r) {
@@ -45,9 +45,9 @@ func escape(text string) string {
 	return b.String()
 }
 
-// markdown makes help text Markdown: a line that is indented is a row of a table or an example, and stays as
+// Markdown makes help text Markdown: a line that is indented is a row of a table or an example, and stays as
 // it is.
-func markdown(text string) string {
+func Markdown(text string) string {
 	var b strings.Builder
 	was := false // in rows
 	for line := range strings.Lines(text) {
@@ -63,7 +63,7 @@ func markdown(text string) string {
 		case row:
 			b.WriteString("    " + line)
 		default:
-			b.WriteString(escape(line))
+			b.WriteString(Escape(line))
 		}
 		b.WriteByte('\n')
 	}

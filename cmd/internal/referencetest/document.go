@@ -12,8 +12,6 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
-
-	"github.com/gpurdma/gpurdma/cmd/internal/manual"
 )
 
 // Written is the head of a document that a test writes.
@@ -81,7 +79,7 @@ const commands = "docs/reference/commands"
 // Commands compares the pages of a command and its subcommands with the command.
 func Commands(t *testing.T, root *cobra.Command, update bool) {
 	t.Helper()
-	pages, err := manual.Pages(root)
+	pages, err := commandPages(root)
 	if err != nil {
 		t.Fatal(err)
 	}

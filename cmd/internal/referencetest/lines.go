@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gpurdma/gpurdma/internal/pagetest"
 )
 
 // Lines parses each line of the documents that calls the command: the subcommand is there, and takes these
@@ -174,14 +176,8 @@ func parses(root *cobra.Command, args []string) error {
 // Blocks are the blocks of shell commands in a document.
 func Blocks(t *testing.T, page string) (out []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(Root(t), page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, part := range strings.Split("\n"+string(text), "\n```") {
-		if block, ok := strings.CutPrefix(part, "sh\n"); ok && i%2 == 1 {
-			out = append(out, block+"\n")
-		}
+	for _, b := range pagetest.Read(t, filepath.Join(Root(t), page)).Of("sh") {
+		out = append(out, b.Text)
 	}
 	return out
 }

@@ -31,11 +31,11 @@ func InUse(text string) (func(int) bool, error) {
 	out := map[int]bool{}
 	kinds, all := 0, false
 	for rest := used; ; kinds++ {
-		at := ofGPU.FindStringSubmatchIndex(rest)
+		at := ofGPU.FindStringIndex(rest)
 		if at == nil {
 			break
 		}
-		m := ofGPU.FindStringSubmatch(rest)
+		m := ofGPU.FindStringSubmatch(rest[at[0]:at[1]])
 		rest = rest[at[1]:]
 		switch {
 		case m[1] == "0":

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package manual
+package referencetest
 
 import (
 	"bytes"
@@ -11,18 +11,19 @@ import (
 	"github.com/spf13/cobra/doc"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/cmd/internal/manual"
 )
 
-// Pages returns a page of Markdown for each command and subcommand, by file name: "prog_sub.md". It
+// commandPages returns a page of Markdown for each command and subcommand, by file name: "prog_sub.md". It
 // changes the texts of the commands.
-func Pages(root *cobra.Command) (map[string][]byte, error) {
+func commandPages(root *cobra.Command) (map[string][]byte, error) {
 	root.DisableAutoGenTag = true
 	shown(root)
 	pages := map[string][]byte{}
-	return pages, write(root, pages)
+	return pages, writePages(root, pages)
 }
 
-func write(c *cobra.Command, pages map[string][]byte) error {
+func writePages(c *cobra.Command, pages map[string][]byte) error {
 	var b bytes.Buffer
 	defer cli.HideUnused(c)()
 	if err := doc.GenMarkdownCustom(c, &b, func(name string) string { return name }); err != nil {
@@ -48,7 +49,7 @@ func write(c *cobra.Command, pages map[string][]byte) error {
 		if !sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand() {
 			continue
 		}
-		if err := write(sub, pages); err != nil {
+		if err := writePages(sub, pages); err != nil {
 			return err
 		}
 	}
@@ -57,7 +58,7 @@ func write(c *cobra.Command, pages map[string][]byte) error {
 
 // shown makes Markdown of the texts that a page shows outside of its blocks: flags and usage are in blocks.
 func shown(c *cobra.Command) {
-	c.Short, c.Long = escape(c.Short), markdown(c.Long)
+	c.Short, c.Long = manual.Escape(c.Short), manual.Markdown(c.Long)
 	c.InitDefaultHelpFlag()
 	c.InitDefaultVersionFlag()
 	for _, sub := range c.Commands() {
