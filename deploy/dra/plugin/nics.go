@@ -169,11 +169,9 @@ func (p *Plugin) refuse(n *node.Node, gpus []string, c *api.ResourceClaim) error
 		})
 	})
 	p.mu.Lock()
-	now := time.Now()
-	p.wait.refuse(gpus, p.place(c), now)
-	closed := p.wait.closed(now)
+	closes := p.wait.refuse(gpus, p.place(c), time.Now())
 	p.mu.Unlock()
-	if closed {
+	if closes {
 		time.AfterFunc(closedFor, p.Again) // which opens the NICs
 	}
 	p.Again()

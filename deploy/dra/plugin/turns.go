@@ -27,9 +27,8 @@ const (
 // turns are the GPUs whose claims were refused, since the claim had no partner of its GPU. The partners of the first one
 // are published first, then those of the second one, so that the scheduler takes them when the pods come again.
 type turns struct {
-	list   []turn
-	opens  time.Time // until then no claim gets a NIC
-	closes int       // how often that was so
+	list  []turn
+	opens time.Time // until then no claim gets a NIC
 }
 
 type turn struct {
@@ -43,8 +42,8 @@ type turn struct {
 // refusals and, of those that come together, by at, which is where the NIC stood that the claim had. If the scheduler
 // tries the pods in the same order again, each finds its own partner in its place. That does not help where two groups of pods hold each other's
 // partners, and one gives them back just after the other has taken NICs again. Then no claim gets a NIC for a
-// while, until all of them are free.
-func (t *turns) refuse(gpus []string, at int, now time.Time) {
+// while, until all of them are free. closes reports that this begins now.
+func (t *turns) refuse(gpus []string, at int, now time.Time) (closes bool) {
 	for _, g := range gpus {
 		x := turn{gpu: g}
 		if i := slices.IndexFunc(t.list, func(x turn) bool { return x.gpu == g }); i >= 0 {
@@ -58,8 +57,7 @@ func (t *turns) refuse(gpus []string, at int, now time.Time) {
 		}
 		t.list = slices.Insert(t.list, before, x)
 		if x.times >= closesAfter && !t.closed(now) {
-			t.opens = now.Add(closedFor)
-			t.closes++
+			t.opens, closes = now.Add(closedFor), true
 		}
 	}
 	if t.closed(now) {
@@ -68,6 +66,7 @@ func (t *turns) refuse(gpus []string, at int, now time.Time) {
 		}
 	}
 	t.list = t.list[max(0, len(t.list)-mostTurns):]
+	return closes
 }
 
 // closed reports that no claim gets a NIC now.
