@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # p2pcheck for Slurm: takes a node out of service when p2pcheck finds that a NIC does
-# not reach a GPU, says why, and takes it back when that is mended. docs/fleet.md has the
+# not reach a GPU, says why, and takes it back when that is mended. docs/how-to/slurm.md has the
 # lines for slurm.conf.
 #
 # As HealthCheckProgram it drains the node, and resumes it. As Prolog, where SLURM_JOB_ID is

@@ -3,7 +3,7 @@
 #
 # TaskProlog of Slurm: sets the variables by which NCCL, UCX and NVSHMEM use the NICs next to
 # the task's GPUs. slurm-p2p finds them in the plan that p2pcheck-health.sh writes.
-# docs/fleet.md has the lines for slurm.conf.
+# docs/how-to/slurm.md has the lines for slurm.conf.
 #
 # It runs as the job's user, and never fails: a task starts without these variables rather than
 # not at all. GPURDMA_NO_NICS says then why there are none: Slurm closes a TaskProlog's standard

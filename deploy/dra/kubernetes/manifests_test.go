@@ -189,7 +189,7 @@ func TestOverlay(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(above, "kubernetes"), os.DirFS(file("deploy/kubernetes"))); err != nil {
 		t.Fatal(err)
 	}
-	doc, err := os.ReadFile(file("docs/fleet.md"))
+	doc, err := os.ReadFile(file("docs/how-to/dra-pairs.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestOverlay(t *testing.T) {
 	_, text, _ := bytes.Cut(doc, []byte("<!-- overlay -->\n"))
 	text, _, found := bytes.Cut(text, []byte("\n<!-- -->"))
 	if !found {
-		t.Fatal("docs/fleet.md has no overlay")
+		t.Fatal("docs/how-to/dra-pairs.md has no overlay")
 	}
 	for _, name := range []string{"dra", "dra-nics", "dra-nics-lists"} {
 		dir := filepath.Join(above, "overlay-"+name)
@@ -216,18 +216,16 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
-// The driver's pod has the privileges and the paths that docs/fleet.md gives a reason for, and no others.
+// The driver's pod has the privileges and the paths that docs/how-to/dra-pairs.md gives a reason for, and no others.
 func TestLeastPrivilege(t *testing.T) {
-	doc, err := os.ReadFile(file("docs/fleet.md"))
+	doc, err := os.ReadFile(file("docs/how-to/dra-pairs.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	set := one[apps.DaemonSet](t, render(t, base), "DaemonSet", "dra-p2p")
-	_, section, _ := strings.Cut(string(doc), "\n### Pods placed by pairs\n")
-	section, _, _ = strings.Cut(section, "\n### ")
 	named := func(what string) {
-		if !strings.Contains(section, "`"+what+"`") {
-			t.Errorf("docs/fleet.md does not say what `%s` is for", what)
+		if !strings.Contains(string(doc), "`"+what+"`") {
+			t.Errorf("docs/how-to/dra-pairs.md does not say what `%s` is for", what)
 		}
 	}
 	pod := &set.Spec.Template.Spec

@@ -60,15 +60,14 @@ func one[T any](t *testing.T, list []*unstructured.Unstructured, kind, name stri
 	return x
 }
 
-// The driver's pod has the privileges of that for pairs, and of the API the rights that docs/fleet.md gives a reason for, and
+// The driver's pod has the privileges of that for pairs, and of the API the rights that docs/how-to/dra-nics.md gives a reason for, and
 // no others.
 func TestNICLeastPrivilege(t *testing.T) {
-	doc, err := os.ReadFile(file("docs/fleet.md"))
+	doc, err := os.ReadFile(file("docs/how-to/dra-nics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(doc), "\n### NICs beside a vendor's GPU driver\n")
-	section, _, _ = strings.Cut(section, "\n### ")
+	section := string(doc)
 	pairs, nics, lists := render(t, base), render(t, nicsBase), render(t, listsBase)
 	was := one[apps.DaemonSet](t, pairs, "DaemonSet", "dra-p2p")
 	for args, now := range map[string]apps.DaemonSet{
@@ -91,18 +90,18 @@ func TestNICLeastPrivilege(t *testing.T) {
 		for _, resource := range r.Resources {
 			row := "| `" + strings.Join(r.Verbs, "`, `") + "` of `" + resource + "` |"
 			if !strings.Contains(section, row) {
-				t.Errorf("docs/fleet.md does not say what this is for: %s", row)
+				t.Errorf("docs/how-to/dra-nics.md does not say what this is for: %s", row)
 			}
 		}
 	}
 	if rows := strings.Count(section, "` of `resourceclaims"); rows != 3 {
-		t.Errorf("docs/fleet.md has %d rights, want 3", rows)
+		t.Errorf("docs/how-to/dra-nics.md has %d rights, want 3", rows)
 	}
 	// The document has the claim of the example.
 	for _, line := range []string{"deviceClassName: nic.p2p.gpurdma.github.io", "matchAttribute: p2p.gpurdma.github.io/partners", "pciBusID'}"} {
 		text, err := os.ReadFile(filepath.Join(listExamples, "by-list.yaml"))
 		if err != nil || !strings.Contains(string(text), line) || !strings.Contains(section, line) {
-			t.Errorf("%q is not in the example and in docs/fleet.md; %v", line, err)
+			t.Errorf("%q is not in the example and in docs/how-to/dra-nics.md; %v", line, err)
 		}
 	}
 }

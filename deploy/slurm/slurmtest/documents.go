@@ -4,21 +4,25 @@ package slurmtest
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// Documented returns the lines that docs/fleet.md has for a file of the configuration: the block after the comment
-// <!-- FILE -->. The tests run these very lines.
-func Documented(t *testing.T, file string) (lines []string) {
+// howTo has the lines of the configuration.
+const howTo = "how-to/slurm.md"
+
+// Documented returns the lines that a document below docs has for a file of the configuration: the block after the
+// comment <!-- FILE -->. The tests run these very lines.
+func Documented(t *testing.T, document, file string) (lines []string) {
 	t.Helper()
-	text, err := os.ReadFile("/src/docs/fleet.md")
+	text, err := os.ReadFile(filepath.Join("/src/docs", document))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, ok := strings.Cut(string(text), "<!-- "+file+" -->\n")
 	if !ok {
-		t.Fatalf("docs/fleet.md has no block of %s", file)
+		t.Fatalf("docs/%s has no block of %s", document, file)
 	}
 	for line := range strings.Lines(strings.TrimLeft(rest, "\n")) {
 		code, ok := strings.CutPrefix(line, "    ")
@@ -28,7 +32,7 @@ func Documented(t *testing.T, file string) (lines []string) {
 		lines = append(lines, strings.TrimSpace(code))
 	}
 	if len(lines) == 0 {
-		t.Fatalf("docs/fleet.md has an empty block of %s", file)
+		t.Fatalf("docs/%s has an empty block of %s", document, file)
 	}
 	return lines
 }
@@ -38,7 +42,7 @@ func Documented(t *testing.T, file string) (lines []string) {
 func SlurmConf(t *testing.T, without ...string) (lines []string) {
 	t.Helper()
 	often := false
-	for _, line := range Documented(t, "slurm.conf") {
+	for _, line := range Documented(t, howTo, "slurm.conf") {
 		key, _, _ := strings.Cut(line, "=")
 		if key == "HealthCheckInterval" {
 			line, often = "HealthCheckInterval=2", true
@@ -61,5 +65,5 @@ func SlurmConf(t *testing.T, without ...string) (lines []string) {
 // /srv.
 func P2PCheckConf(t *testing.T, more ...string) []string {
 	t.Helper()
-	return append(append(Documented(t, "p2pcheck.conf"), `P2PCHECK_ARGS="--skip all --root /srv/$SLURMD_NODENAME"`, `P2PCHECK_ROOT=/srv/$SLURMD_NODENAME`), more...)
+	return append(append(Documented(t, howTo, "p2pcheck.conf"), `P2PCHECK_ARGS="--skip all --root /srv/$SLURMD_NODENAME"`, `P2PCHECK_ROOT=/srv/$SLURMD_NODENAME`), more...)
 }

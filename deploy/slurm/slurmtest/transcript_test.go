@@ -35,7 +35,7 @@ func TestTranscript(t *testing.T) {
 	}
 	k = Start(t, Config{Nodes: []string{"gpu07"}, Lines: SlurmConf(t), Gres: strings.Split(gres, "\n"), GPUs: 8, Conf: P2PCheckConf(t)})
 	k.Until("there is a plan", func() bool { _, err := os.Stat("/run/p2pcheck/gpu07.json"); return err == nil })
-	lines := Documented(t, "transcript")
+	lines := Documented(t, "fleet.md", "transcript")
 	for i := 0; i < len(lines); {
 		line := lines[i]
 		i++

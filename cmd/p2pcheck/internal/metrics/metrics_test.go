@@ -111,9 +111,9 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// docs/fleet.md has each metric with its labels, and no other.
+// docs/how-to/prometheus.md has each metric with its labels, and no other.
 func TestDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../../../../docs/fleet.md")
+	doc, err := os.ReadFile("../../../../docs/how-to/prometheus.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,11 +139,11 @@ func TestDocumented(t *testing.T) {
 			names = append(names, l.GetName())
 		}
 		if got, ok := documented[f.GetName()]; !ok || got != fmt.Sprint(names) {
-			t.Errorf("%s has labels %v; docs/fleet.md has %s", f.GetName(), names, got)
+			t.Errorf("%s has labels %v; docs/how-to/prometheus.md has %s", f.GetName(), names, got)
 		}
 		delete(documented, f.GetName())
 	}
 	for name := range documented {
-		t.Errorf("docs/fleet.md has %s, which p2pcheck does not have", name)
+		t.Errorf("docs/how-to/prometheus.md has %s, which p2pcheck does not have", name)
 	}
 }
