@@ -214,3 +214,12 @@ func TestVMVerifyNoSuchNIC(t *testing.T) {
 		t.Errorf("exit status %d, and on stdout:\n%s", status, &r.out)
 	}
 }
+
+// Host memory passes, and is no proof of a GPU's.
+func TestVMVerifyNoGPU(t *testing.T) {
+	testenv.VM(t)
+	r := command(t, "verify", "--gpu", "udmabuf", "--case", "whole buffer", "--require-direct")
+	if status := r.do(t); status != cli.ExitUnavailable || !strings.Contains(r.out.String(), "PASS: 1 of 1") || !strings.Contains(r.err.String(), "no memory of a GPU was tried") {
+		t.Errorf("exit status %d\n%s%s", status, &r.out, &r.err)
+	}
+}

@@ -37,7 +37,7 @@ func TestVMTutorialLie(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n != 9 {
+	if n != 10 {
 		t.Errorf("%d commands", n)
 	}
 }

@@ -3,16 +3,18 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 )
 
-// Apart refuses a command line of which an output is an input as well, through links, too: the output would
-// replace what the user wants to read. outputs and inputs are names of flags, of which a command need not have
+// Apart refuses a command line of which an output is an input as well, or two outputs are one file, through links, too:
+// the output would replace what the user wants to read, or the other output. outputs and inputs are names of flags, of which a command need not have
 // all. read are further files that it reads: its arguments, and files of directories. "-" among the inputs is the
 // standard input.
 func Apart(cmd *cobra.Command, outputs, inputs []string, read ...string) error {
@@ -32,10 +34,15 @@ func Apart(cmd *cobra.Command, outputs, inputs []string, read ...string) error {
 	for _, path := range read {
 		add(path, path)
 	}
-	for _, name := range outputs {
+	for i, name := range outputs {
 		path := valueOf(cmd, name)
-		if path == "-" {
+		if path == "" || path == "-" {
 			continue
+		}
+		for _, other := range outputs[:i] {
+			if twin := valueOf(cmd, other); twin != "" && twin != "-" && same(path, twin) {
+				return fmt.Errorf("--%s %s and --%s %s are one file: give each a file of its own", other, twin, name, path)
+			}
 		}
 		out := regular(path)
 		for _, in := range all {
@@ -45,6 +52,21 @@ func Apart(cmd *cobra.Command, outputs, inputs []string, read ...string) error {
 		}
 	}
 	return nil
+}
+
+// same reports that two paths are one regular file, or would be one that does not exist yet.
+func same(a, b string) bool {
+	if x, y := regular(a), regular(b); x != nil || y != nil {
+		return x != nil && y != nil && os.SameFile(x, y)
+	}
+	for _, path := range []string{a, b} {
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			return false // a device, or not known
+		}
+	}
+	x, err := os.Stat(filepath.Dir(a))
+	y, errY := os.Stat(filepath.Dir(b))
+	return err == nil && errY == nil && os.SameFile(x, y) && filepath.Base(a) == filepath.Base(b)
 }
 
 // valueOf is the value of a flag, "" if the command has none of that name.

@@ -44,12 +44,20 @@ func TestApart(t *testing.T) {
 		{[]string{"--in", "-", "--out", "-"}, nil, ""},
 		{[]string{"--in", "/dev/null", "--out", "/dev/null"}, nil, ""},
 		{[]string{"--out", at("in")}, nil, ""},
+		{[]string{"--out", at("in"), "--also", at("in")}, nil, "--out " + at("in") + " and --also " + at("in") + " are one file"},
+		{[]string{"--out", at("in"), "--also", at("soft")}, nil, "are one file"},
+		{[]string{"--out", at("none"), "--also", at("dir/none")}, nil, "are one file"},
+		{[]string{"--out", at("none"), "--also", at("in")}, nil, ""},
+		{[]string{"--out", at("no/dir"), "--also", at("no/dir")}, nil, ""}, // neither can be written
+		{[]string{"--out", "/dev/null", "--also", "/dev/null"}, nil, ""},
+		{[]string{"--out", "-", "--also", "-"}, nil, ""},
 	} {
 		cmd := &cobra.Command{}
 		cmd.Flags().String("in", "", "")
 		cmd.Flags().String("out", "", "")
+		cmd.Flags().String("also", "", "")
 		must(t, cmd.ParseFlags(c.flags))
-		err := Apart(cmd, []string{"out", "absent"}, []string{"absent", "in"}, c.read...)
+		err := Apart(cmd, []string{"out", "absent", "also"}, []string{"absent", "in"}, c.read...)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q %q: %v, want %q", c.flags, c.read, err, c.want)
 		}

@@ -93,7 +93,8 @@ not allow must be refused and change nothing.
 
 The exit status is 0 only if everything that could be tried passed. Bytes that are
 right may be in another place than the GPU: --require-direct makes that a failure,
-and also memory of a GPU of which nothing proves where its bytes are.`,
+and also memory of a GPU of which nothing proves where its bytes are. Where no
+memory of a GPU was tried, it ends with 3.`,
 		Example: `  dmabuf-reg verify
   dmabuf-reg verify --gpu drm:renderD128 --nic mlx5_0 --size 1GiB
   dmabuf-reg verify --seed 42 --json
@@ -133,6 +134,7 @@ type verification struct {
 	seen   *witness.Witness
 	tried  bool // some memory
 	onPCI  bool // some of it was on a PCI device
+	onGPU  bool // some of it was the memory of a GPU
 }
 
 func doVerify(ctx context.Context, a *app.App, f params) (found app.Result, err error) {
@@ -207,6 +209,9 @@ func doVerify(ctx context.Context, a *app.App, f params) (found app.Result, err 
 	if r.interrupted {
 		all = app.Ended(ctx, all)
 	}
+	if f.direct && all == nil && !v.onGPU {
+		all = &cli.Unavailable{Err: errors.New("--require-direct: no memory of a GPU was tried, so nothing is proven to be in one; `dmabuf-reg devices` lists the GPUs, and says why one cannot be used")}
+	}
 	if v.locate != "" && v.tried && !v.onPCI {
 		r.Unlocated = "no memory that was tried is on a PCI device, so there was nowhere to look"
 	}
@@ -273,6 +278,7 @@ func (v *verification) memory(ctx context.Context, spec string) (err error) {
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	v.tried, v.onPCI = true, v.onPCI || src.PCI != ""
+	v.onGPU = v.onGPU || src.Alloc.Kind() == gpualloc.KindVRAM
 	choices, err := nics.PickAmong(v.nics, v.nic, src.PCI)
 	if err != nil {
 		return add(Row{}, err)
