@@ -40,19 +40,20 @@ VM_CPUS ?= 1
 # instead of skipping.
 test: export GPURDMA_NEED_HEADERS := 1
 
+STEP := BUILD=$(BUILD) script/step
 .PHONY: test
 test: ## set up and run all the tests: host, cross builds, and each kernel's VM
-	@BUILD=$(BUILD) testbed/setup.sh test
-	@$(MAKE) --no-print-directory testbed
-	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory deadcode
-	@$(MAKE) --no-print-directory cross
-	@$(MAKE) --no-print-directory unit
-	@$(MAKE) --no-print-directory glibc-check
-	@$(MAKE) --no-print-directory checkpatch sparse
+	@rm -f $(BUILD)/steps
+	@$(STEP) set-up env BUILD=$(BUILD) testbed/setup.sh test
+	@$(STEP) testbed $(MAKE) --no-print-directory testbed
+	@$(STEP) lint $(MAKE) --no-print-directory lint
+	@$(STEP) 'dead functions' $(MAKE) --no-print-directory deadcode
+	@$(STEP) 'cross builds' $(MAKE) --no-print-directory cross
+	@$(STEP) 'unit tests' $(MAKE) --no-print-directory unit
+	@$(STEP) 'glibc and checkpatch and sparse' $(MAKE) --no-print-directory glibc-check checkpatch sparse
 	@rm -f $(BUILD)/testbed/*/tally* $(BUILD)/testbed/*/softgpu-vm.log
-	@$(MAKE) --no-print-directory cprog build doubles
-	@$(MAKE) --no-print-directory libfabric rxe-provider IF_AVAILABLE=yes
+	@$(STEP) 'programs and libraries' $(MAKE) --no-print-directory cprog build doubles
+	@$(STEP) 'libfabric and provider' $(MAKE) --no-print-directory libfabric rxe-provider IF_AVAILABLE=yes
 	@status=0; export GPURDMA_TEST_BUILD=$$$$-$$(date +%s); \
 		{ $(MAKE) --no-print-directory vm-selftest 2>&1 | sed -u "s/^/testbed: /"; } & selftest=$$!; \
 		{ $(MAKE) --no-print-directory arm64-boot IF_AVAILABLE=yes 2>&1 | sed -u "s/^/arm64: /"; } & arm64=$$!; \

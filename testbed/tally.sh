@@ -27,7 +27,7 @@ for tally in "${counts[@]}"; do
 done
 
 echo
-echo "before the virtual machines, passed: lint, dead functions, cross builds, unit tests, glibc, checkpatch, sparse"
+[ ! -s "$BUILD/steps" ] || echo "before the virtual machines, passed: $(paste -sd, "$BUILD/steps" | sed 's/,/, /g')"
 [ ${#counts[@]} -eq 0 ] || awk '/^(FAIL|SKIP|LEFT) / { next } { print }
 	{ for (i = 2; i <= NF; i++) n[$i] += $(i - 1) }
 	END { print n["boots:"] + n["boots,"] + n["boots"] " boots, " n["passed,"] + 0 " passed, " n["failed,"] + 0 " failed, " n["skipped"] + 0 " skipped" }' "${counts[@]}"

@@ -45,6 +45,9 @@ Linux 6.12.9, 3 boots, 1m0s, 4 left out by -skip: 1 passed, 1 failed, 3 skipped
 			t.Fatal(err)
 		}
 	}
+	if err := os.WriteFile(filepath.Join(build, "steps"), []byte("lint 63 s\nunit tests 601 s\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	end := func(args ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), "../../tally.sh", args...)
 		cmd.Env = append(os.Environ(), "BUILD="+build)
@@ -55,7 +58,7 @@ Linux 6.12.9, 3 boots, 1m0s, 4 left out by -skip: 1 passed, 1 failed, 3 skipped
 	if err == nil {
 		t.Error("a failure is no failure")
 	}
-	for _, words := range []string{"5 boots, 6 passed, 1 failed, 3 skipped\n", "6.12: needs a GPU: trace TestVMB\n", "6.12: drm: TestVMD, TestVMZ\n", "make test-whole", "unit tests", "FAIL 6.12: . TestVMC"} {
+	for _, words := range []string{"5 boots, 6 passed, 1 failed, 3 skipped\n", "6.12: needs a GPU: trace TestVMB\n", "6.12: drm: TestVMD, TestVMZ\n", "make test-whole", "passed: lint 63 s, unit tests 601 s\n", "FAIL 6.12: . TestVMC"} {
 		if !strings.Contains(out, words) {
 			t.Errorf("%q is not in\n%s", words, out)
 		}
