@@ -40,7 +40,7 @@ const (
 	OriginUnknown Origin = "unknown"  // bytes of no pattern of this run
 	OriginStale   Origin = "stale"    // the bytes from before the transfer, which did not reach them
 	OriginOlder   Origin = "older"    // bytes of an earlier pass of this run
-	OriginShifted Origin = "shifted"  // right bytes in the wrong place, by Shift
+	OriginShifted Origin = "shifted"  // right bytes in the wrong place, by the mismatch's shift
 	OriginSpilled Origin = "spilled"  // the transfer's bytes, past the end that it ought to keep
 	OriginZero    Origin = "zero"     // zeroes
 	OriginAllOnes Origin = "all ones" // a failed PCIe read returns this
@@ -49,17 +49,17 @@ const (
 // Mismatch describes bytes that differ from the expected ones.
 type Mismatch struct {
 	What     string   `json:"what"`     // the bytes that were compared, in words
-	Offset   int64    `json:"offset"`   // first wrong byte, from the start of the buffer
-	Last     int64    `json:"last"`     // last wrong byte
-	Count    int64    `json:"count"`    // wrong bytes in all
-	Expected HexBytes `json:"expected"` // up to 16 bytes from Offset on
-	Got      HexBytes `json:"got"`
-	Origin   Origin   `json:"origin"`
-	// Shift is the distance of the bytes at Offset from their right place:
-	// bytes for offset x are at x+Shift. It is set only with OriginShifted.
+	Offset   int64    `json:"offset"`   // the first wrong byte, from the start of the buffer
+	Last     int64    `json:"last"`     // the last wrong byte, from the start of the buffer
+	Count    int64    `json:"count"`    // how many bytes are wrong
+	Expected HexBytes `json:"expected"` // up to 16 bytes that belong at Offset, in hexadecimal
+	Got      HexBytes `json:"got"`      // up to 16 bytes that were found at Offset, in hexadecimal
+	Origin   Origin   `json:"origin"`   // where the bytes that were found probably come from
+	// Shift is how far the bytes at Offset are from their right place, of the origin "shifted" only:
+	// bytes for offset x are at x+Shift.
 	Shift int64 `json:"shift,omitempty"`
-	// LandedAt is the offset in the buffer at which the bytes for Offset were
-	// found, or -1.
+	// LandedAt is the offset in the buffer at which the bytes for Offset were found; -1 if they were
+	// found nowhere.
 	LandedAt int64 `json:"landed_at"`
 }
 

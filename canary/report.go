@@ -8,51 +8,52 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// Report is the result of Verify. Its JSON form is part of the commands'
-// documented output.
+// Report is the result of a verification ([Verify]).
+//
+// Its JSON form is part of the commands' documented output.
 type Report struct {
 	OK bool `json:"ok"` // each case has passed, or had nothing to check
 
-	Spec     string `json:"spec"`     // gpualloc spec of the allocator
+	Spec     string `json:"spec"`     // the name of the allocator (gpualloc)
 	Exporter string `json:"exporter"` // the dma-buf exporter's name
 	Driver   string `json:"driver"`   // the kernel driver behind it, such as vgem
-	Device   string `json:"device"`   // where the memory came from, such as /dev/dri/renderD128
-	NIC      string `json:"nic"`      // RDMA device
-	Size     int64  `json:"size"`     // bytes of the buffer
+	Device   string `json:"device"`   // the node that the memory comes from, such as /dev/dri/renderD128
+	NIC      string `json:"nic"`      // the name of the RDMA device
+	Size     int64  `json:"size"`     // the bytes of the buffer
 	Seed     uint64 `json:"seed"`     // with the same seed another run has the same bytes and ranges
 
-	// The registration of the whole buffer. A buffer of several segments has
-	// several MRs; keys and number are those of the first.
-	Inode   uint64        `json:"inode"`
-	Route   ibvfd.Route   `json:"route"`
-	MRs     int           `json:"mrs"`
-	MRN     *uint32       `json:"mrn"` // number in `rdma resource show mr`, null if unknown
-	LKey    uint32        `json:"lkey"`
-	RKey    uint32        `json:"rkey"`
-	RegTime time.Duration `json:"reg_ns"`
+	Inode   uint64        `json:"inode"`  // the inode of the dma-buf; of the first one of several segments
+	Route   ibvfd.Route   `json:"route"`  // the call that registered the whole buffer
+	MRs     int           `json:"mrs"`    // how many MRs that took, one for each segment
+	MRN     *uint32       `json:"mrn"`    // the number of the first MR in `rdma resource show mr`; null if unknown
+	LKey    uint32        `json:"lkey"`   // the first MR's key for work requests of this side
+	RKey    uint32        `json:"rkey"`   // the first MR's key for work requests of a peer
+	RegTime time.Duration `json:"reg_ns"` // the time that the registrations of the whole buffer took
 
-	// Bytes per second over the whole buffer, one transfer at a time: post to
-	// completion, without the time that making and comparing bytes takes.
+	// WriteRate is the rate of one WRITE at a time over the whole buffer, from posting to completion,
+	// without the time that making and comparing bytes takes.
 	WriteRate float64 `json:"write_bytes_per_s"`
-	ReadRate  float64 `json:"read_bytes_per_s"`
+	// ReadRate is the rate of one READ at a time over the whole buffer, measured as WriteRate is.
+	ReadRate float64 `json:"read_bytes_per_s"`
 
-	VerifiedBytes int64         `json:"verified_bytes"` // compared and found right, guards included
-	Elapsed       time.Duration `json:"elapsed_ns"`
-	Cases         []Case        `json:"cases"`
+	// VerifiedBytes are the bytes that were compared and found right, guards included. A byte counts
+	// each time.
+	VerifiedBytes int64         `json:"verified_bytes"`
+	Elapsed       time.Duration `json:"elapsed_ns"` // the time that the verification took
+	Cases         []Case        `json:"cases"`      // the results of the cases
 }
 
 // Case is the result of one check.
 type Case struct {
-	Name    string `json:"name"`
-	Offset  int64  `json:"offset"` // of the registered range
-	Length  int64  `json:"length"`
-	IOVA    uint64 `json:"iova"`
-	OK      bool   `json:"ok"`      // false also if Skipped or NotRun
-	Skipped bool   `json:"skipped"` // the buffer has nothing to check for this case; Detail says why
-	NotRun  bool   `json:"not_run"` // an earlier case has broken the link
-	// Detail describes the result, or says why the case was skipped or failed.
-	Detail   string    `json:"detail"`
-	Mismatch *Mismatch `json:"mismatch,omitempty"`
+	Name     string    `json:"name"`               // the name of the case
+	Offset   int64     `json:"offset"`             // where the registered range begins in the buffer, in bytes
+	Length   int64     `json:"length"`             // the length of the registered range in bytes
+	IOVA     uint64    `json:"iova"`               // the address by which work requests name the first byte of the registration
+	OK       bool      `json:"ok"`                 // the case has passed; false also if Skipped or NotRun
+	Skipped  bool      `json:"skipped"`            // the buffer has nothing to check for this case; Detail says why
+	NotRun   bool      `json:"not_run"`            // the case was not reached, after an earlier case had broken the link
+	Detail   string    `json:"detail"`             // the result in words, or why the case was skipped or failed
+	Mismatch *Mismatch `json:"mismatch,omitempty"` // the wrong bytes
 }
 
 // Failed lists the cases that have neither passed nor were skipped.

@@ -20,17 +20,17 @@ import (
 
 // Usage is one dma-buf and the processes that hold it.
 type Usage struct {
-	Inode    uint64  `json:"inode"`              // identity on this machine
-	Exporter string  `json:"exporter,omitempty"` // "" where only mappings are left
-	Name     string  `json:"name,omitempty"`     // set by SetName
-	Size     int64   `json:"size"`               // bytes; -1 where only mappings are left
-	Count    int64   `json:"count"`              // file references, the kernel's own among them; -1 unknown
-	Holders  []Owner `json:"holders"`            // by PID
+	Inode    uint64  `json:"inode"`              // the identity of the dma-buf on this machine
+	Exporter string  `json:"exporter,omitempty"` // the exporter's name, which is not known where only mappings are left
+	Name     string  `json:"name,omitempty"`     // the name that a program has given the dma-buf
+	Size     int64   `json:"size"`               // the bytes; -1 where only mappings are left
+	Count    int64   `json:"count"`              // how many references the kernel counts, its own among them; -1 if unknown
+	Holders  []Owner `json:"holders"`            // the processes that hold it, by PID; none if only the kernel does
 }
 
 // Owner is a process with descriptors or mappings of a dma-buf.
 type Owner struct {
-	PID  int      `json:"pid"`
+	PID  int      `json:"pid"`            // the number of the process
 	Comm string   `json:"comm"`           // the process's name, as /proc/PID/comm has it: at most 15 bytes
 	FDs  []int    `json:"fds,omitempty"`  // its descriptors of the dma-buf
 	Maps []Region `json:"maps,omitempty"` // its mappings of the dma-buf
@@ -38,10 +38,12 @@ type Owner struct {
 
 // Region is a range of a process's address space.
 type Region struct {
-	Start  uint64 `json:"start"`
-	End    uint64 `json:"end"`    // first address behind it
-	Offset uint64 `json:"offset"` // as maps shows it, in bytes; DRM drivers put the node's own offset there
-	Prot   string `json:"prot"`   // as in maps: "rw-s"
+	Start uint64 `json:"start"` // the first address
+	End   uint64 `json:"end"`   // the first address behind it
+	// Offset is the offset in the buffer in bytes, as /proc/PID/maps shows it. DRM drivers put the
+	// node's own offset there.
+	Offset uint64 `json:"offset"`
+	Prot   string `json:"prot"` // the protection as in /proc/PID/maps: "rw-s"
 }
 
 // Inventory lists the dma-bufs that processes hold by descriptor or mapping,

@@ -87,27 +87,29 @@ func (e Env) dev() string {
 // Limit is something that bounds an allocation.
 type Limit struct {
 	Name  string `json:"name"`  // "udmabuf.size_limit_mb", "MemAvailable"
-	Bytes int64  `json:"bytes"` // how much it allows now
+	Bytes int64  `json:"bytes"` // how many bytes it allows now
 	Where string `json:"where"` // the file that says so
-	Raise string `json:"raise"` // how to raise it, "" if that makes no sense
+	Raise string `json:"raise"` // how to raise it; "" if that makes no sense
 	Scope string `json:"scope"` // "segment": of one dma-buf; "total": of all memory
 }
 
 // Description is an allocator on this machine.
 type Description struct {
-	Spec      string        `json:"spec"`              // what Open takes: "drm:renderD128"
-	Aliases   []string      `json:"aliases,omitempty"` // other specs for the same: "drm:vgem"
-	Exporter  string        `json:"exporter"`          // the dma-buf's exporter as fdinfo shows it: "drm"
-	Driver    string        `json:"driver"`            // the kernel driver: "vgem"
-	Class     string        `json:"class,omitempty"`   // of a software GPU: the driver that it stands for
-	Device    string        `json:"device"`            // the node that is opened: "/dev/dri/card0"
-	PCI       *pciaddr.Addr `json:"pci,omitempty"`     // the PCI function behind it, if any
-	Kind      Kind          `json:"kind"`
-	Available bool          `json:"available"`
-	Why       string        `json:"why,omitempty"`    // why not available; of "auto": why this one
-	Remedy    string        `json:"remedy,omitempty"` // what to change
-	MaxSize   int64         `json:"max_size"`         // bytes of one segment that the exporter allows; 0: not known
-	Limits    []Limit       `json:"limits,omitempty"` // what bounds an allocation now
+	Spec     string        `json:"spec"`              // the name that --gpu and Open take: "drm:renderD128"
+	Aliases  []string      `json:"aliases,omitempty"` // other names of the same: "drm:vgem"
+	Exporter string        `json:"exporter"`          // the dma-buf's exporter as fdinfo shows it: "drm"
+	Driver   string        `json:"driver"`            // the kernel driver: "vgem"
+	Class    string        `json:"class,omitempty"`   // of a software GPU: the driver that it stands for
+	Device   string        `json:"device"`            // the node that is opened: "/dev/dri/card0"
+	PCI      *pciaddr.Addr `json:"pci,omitempty"`     // the PCI address of the function behind it
+	// Kind is the kind of memory that the program asks the driver for. It does not prove where the
+	// bytes are.
+	Kind      Kind    `json:"kind"`
+	Available bool    `json:"available"`        // the allocator can be used here
+	Why       string  `json:"why,omitempty"`    // why it is not available; of "auto": why this one
+	Remedy    string  `json:"remedy,omitempty"` // what to change
+	MaxSize   int64   `json:"max_size"`         // the bytes of one segment that the exporter allows; 0 if not known
+	Limits    []Limit `json:"limits,omitempty"` // what bounds an allocation now
 }
 
 // Options of an allocation.

@@ -56,7 +56,7 @@ type Route string
 // The routes.
 const (
 	RouteHost     Route = "host"                // ibv_reg_mr
-	RouteHostBuf  Route = "ibv_reg_buf_mr"      // of memory of PD.AllocHost that the provider allocated
+	RouteHostBuf  Route = "ibv_reg_buf_mr"      // of host memory that the provider allocated ([PD.AllocHost])
 	RouteProvider Route = "ibv_reg_dmabuf_mr"   // libibverbs and its provider
 	RouteRegMREx  Route = "ibv_reg_mr_ex"       // the same, by the newer call (rdma-core 59)
 	RouteIoctl    Route = "REG_DMABUF_MR ioctl" // the kernel's method, called directly

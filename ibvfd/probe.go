@@ -28,9 +28,9 @@ type Answer int
 
 // The answers.
 const (
-	Unknown Answer = iota
-	Yes
-	No
+	Unknown Answer = iota // nothing proves it
+	Yes                   // it is proven
+	No                    // the opposite is proven
 )
 
 var answerNames = [...]string{"unknown", "yes", "no"}
@@ -54,13 +54,13 @@ func answerOf(yes, no bool) Answer {
 
 // Support says whether a device registers dma-bufs.
 type Support struct {
-	DMABufKernel   Answer      `json:"dmabuf_kernel"`   // the kernel's driver does
-	DMABufProvider Answer      `json:"dmabuf_provider"` // libibverbs' ibv_reg_dmabuf_mr reaches it
-	Reason         string      `json:"reason"`          // the ground of the kernel's answer
-	ProviderReason string      `json:"provider_reason"` // the ground of the provider's answer
-	Errno          unix.Errno  `json:"errno"`           // the answer to the kernel's probe
-	Stage          fault.Stage `json:"stage"`           // which stage answered
-	Remedy         string      `json:"remedy,omitempty"`
+	DMABufKernel   Answer      `json:"dmabuf_kernel"`    // whether the kernel's driver registers dma-bufs
+	DMABufProvider Answer      `json:"dmabuf_provider"`  // whether libibverbs' ibv_reg_dmabuf_mr reaches the driver
+	Reason         string      `json:"reason"`           // the ground of the kernel's answer
+	ProviderReason string      `json:"provider_reason"`  // the ground of the provider's answer
+	Errno          unix.Errno  `json:"errno"`            // the error number with which the kernel answered the probe
+	Stage          fault.Stage `json:"stage"`            // the stage of a registration that answered the probe
+	Remedy         string      `json:"remedy,omitempty"` // what to change
 }
 
 // Probe finds out whether the device of that name registers dma-bufs, by

@@ -35,7 +35,7 @@ var rungNames = [rungs]string{"allocated", "exported", "registered", "placed", "
 // String returns the rung in one word: "registered".
 func (r Rung) String() string {
 	if r < 0 || r >= rungs {
-		return "invalid"
+		return fmt.Sprintf("invalid (%d)", int(r))
 	}
 	return rungNames[r]
 }

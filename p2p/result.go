@@ -13,9 +13,9 @@ type Result int
 const (
 	ResultUnknown Result = iota // the value that decides could not be read
 	ResultSkip                  // the check does not apply here, or was left out
-	ResultPass
-	ResultWarn
-	ResultFail
+	ResultPass                  // it is as expected
+	ResultWarn                  // it is slower than it could be, or may be in the way
+	ResultFail                  // it keeps a NIC from GPU memory, or data from being right
 )
 
 var resultNames = []string{"unknown", "skip", "pass", "warn", "fail"}

@@ -86,13 +86,14 @@ type Machine struct {
 
 // Place is a number of bytes in one kind of memory.
 type Place struct {
-	Kind   Kind   `json:"kind"`
-	Device string `json:"device,omitempty"` // the PCI function of a BAR, the name of coherent memory; "" if there are several
-	BAR    int    `json:"bar"`              // its index; of one BAR only
-	GPU    bool   `json:"gpu,omitempty"`
-	Bytes  uint64 `json:"bytes"`
-	Low    uint64 `json:"low"`  // lowest address
-	High   uint64 `json:"high"` // first address behind the highest
+	Kind Kind `json:"kind"` // the kind of memory
+	// Device is the PCI function of a BAR, or the name of coherent memory; "" if there are several.
+	Device string `json:"device,omitempty"`
+	BAR    int    `json:"bar"`           // the number of the BAR, if the place is one BAR
+	GPU    bool   `json:"gpu,omitempty"` // the BAR is one of a GPU
+	Bytes  uint64 `json:"bytes"`         // how many bytes lie there
+	Low    uint64 `json:"low"`           // the lowest of the CPU's addresses
+	High   uint64 `json:"high"`          // the first of the CPU's addresses behind the highest
 }
 
 // MarshalJSON leaves out the index unless the place is one BAR.

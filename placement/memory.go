@@ -13,7 +13,7 @@ type Memory int
 
 // The verdicts on memory.
 const (
-	Unknown           Memory = iota // not proven; Placement.Reason says why
+	Unknown           Memory = iota // not proven; the placement has the reason
 	NotMapped                       // the kernel has refused the mapping, or has not made it yet
 	SystemMemory                    // all bytes in the host's RAM
 	PeerToPeer                      // all bytes behind a PCI BAR
@@ -33,11 +33,11 @@ type Proof int
 
 // The kinds of evidence, strongest first.
 const (
-	NoProof         Proof = iota
-	PhysicalAddress       // given to dma_map_resource, or in the exporter's physical vector: holds under an IOMMU
-	BusAddress            // the kernel chose PCI bus addresses: below a common switch
-	StructPage            // the pages in the scatter list: holds under an IOMMU
-	DMAAddress            // the address given to the device, which nothing translates
+	NoProof         Proof = iota // nothing proves it
+	PhysicalAddress              // given to dma_map_resource, or in the exporter's physical vector: holds under an IOMMU
+	BusAddress                   // the kernel chose PCI bus addresses: below a common switch
+	StructPage                   // the pages in the scatter list: holds under an IOMMU
+	DMAAddress                   // the address given to the device, which nothing translates
 )
 
 var proofNames = []string{
@@ -49,9 +49,9 @@ type Route int
 
 // The routes.
 const (
-	RouteUnknown       Route = iota
-	BelowSwitch              // below a common PCIe switch
-	ThroughRootComplex       // up to the host bridge and down again
+	RouteUnknown       Route = iota // not known, or the bytes are behind no BAR
+	BelowSwitch                     // below a common PCIe switch
+	ThroughRootComplex              // up to the host bridge and down again
 )
 
 var routeNames = []string{"unknown", "below a common switch", "through the root complex"}
@@ -90,9 +90,9 @@ type Answer int
 
 // The answers.
 const (
-	AnswerUnknown Answer = iota
-	Yes
-	No
+	AnswerUnknown Answer = iota // it is not known, or not asked
+	Yes                         // it is so
+	No                          // it is not so
 )
 
 var answerNames = []string{"unknown", "yes", "no"}

@@ -9,17 +9,16 @@ import (
 
 // Placement is the verdict on one mapping.
 type Placement struct {
-	Memory Memory  `json:"memory"`
-	Proof  Proof   `json:"proof"`
-	Places []Place `json:"places,omitempty"` // the number of bytes in each place
-	Errno  int     `json:"errno,omitempty"`  // of NotMapped, positive
-	// Reason is why Memory is Unknown, Stale, Bounced or NotMapped.
-	Reason string `json:"reason,omitempty"`
-	// Likely is what the evidence of an Unknown suggests. It is never proof.
+	Memory Memory  `json:"memory"`           // where the bytes are
+	Proof  Proof   `json:"proof"`            // the kind of evidence for the verdict
+	Places []Place `json:"places,omitempty"` // how many bytes are in each place
+	Errno  int     `json:"errno,omitempty"`  // the error number of a mapping that was refused, positive
+	Reason string  `json:"reason,omitempty"` // why Memory is unknown, stale, bounced or not mapped
+	// Likely is the verdict that the evidence of an unknown placement suggests; it is never proof.
 	Likely Memory `json:"likely,omitzero"`
 
-	Route       Route  `json:"route"`
-	RouteReason string `json:"route_reason,omitempty"`
+	Route       Route  `json:"route"`                  // the way that DMA takes to the bytes
+	RouteReason string `json:"route_reason,omitempty"` // how the way is known
 
 	Evidence Inputs `json:"-"`
 }

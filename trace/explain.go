@@ -23,22 +23,26 @@ const (
 	StageUverbs Stage = "uverbs" // checks before the descriptor is looked at
 	StageGet    Stage = "get"    // the descriptor
 	StageRange  Stage = "range"  // offset and length against the buffer
-	StageAttach Stage = "attach"
-	StagePin    Stage = "pin"
-	StageMap    Stage = "map"
-	StageVmap   Stage = "vmap" // the CPU's mapping that a software device needs
-	StageDriver Stage = "driver"
+	StageAttach Stage = "attach" // the exporter's attach
+	StagePin    Stage = "pin"    // the exporter's pin
+	StageMap    Stage = "map"    // the mapping, which gives the DMA addresses
+	StageVmap   Stage = "vmap"   // the CPU's mapping that a software device needs
+	StageDriver Stage = "driver" // the driver of the NIC
 )
 
 // Failure says which kernel function refused a call.
 type Failure struct {
-	Stage    Stage      `json:"stage"`
-	Function string     `json:"function"` // the innermost one that was seen failing
-	Errno    unix.Errno `json:"errno"`
-	Detail   string     `json:"detail"` // in words, with the numbers that matter
-	Remedy   string     `json:"remedy,omitempty"`
-	Cause    string     `json:"cause,omitempty"` // as of ibvfd.RegError, where a rule of the exporter's driver picks one
-	Chain    []string   `json:"chain"`           // the functions that were entered, in the order of return
+	Stage Stage `json:"stage"` // the stage that refused; uverbs if no kernel function was seen failing
+	// Function is the kernel function that was the first to return the error number, or the call if
+	// none was seen failing.
+	Function string     `json:"function"`
+	Errno    unix.Errno `json:"errno"`            // the error number
+	Detail   string     `json:"detail"`           // the refusal in words, with the numbers that matter
+	Remedy   string     `json:"remedy,omitempty"` // what to change
+	Cause    string     `json:"cause,omitempty"`  // the cause, where a rule of the exporter's driver picks one
+	// Chain has the kernel functions that were entered, with their answers, in the order of their
+	// return.
+	Chain []string `json:"chain"`
 }
 
 // String is the explanation in one line.

@@ -16,12 +16,12 @@ type Loss struct {
 	// Events that did not fit the ring, by their kind: "records", "moves".
 	Events map[string]uint64 `json:"events,omitempty"`
 	// Missed is how often the kernel skipped a program, by the events that were
-	// not seen then: "mappings", "deregistrations" (Hook.What).
+	// not seen then: "mappings", "deregistrations" ([Hook.What]).
 	Missed map[string]uint64 `json:"missed,omitempty"`
-	// Dropped events waited too long for Tracer.Events; the records that they
+	// Dropped events waited too long for the program to take them ([Tracer.Events]); the records that they
 	// belong to are not harmed.
 	Dropped uint64 `json:"dropped"`
-	// Evicted records were given up because too many lived (Config.MaxRecords).
+	// Evicted records were given up because too many lived ([Config.MaxRecords]).
 	Evicted uint64 `json:"evicted"`
 	// Orphaned events belong to records that were never seen.
 	Orphaned uint64 `json:"orphaned"`

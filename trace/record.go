@@ -49,10 +49,10 @@ const (
 
 // Buffer is the dma-buf of a record.
 type Buffer struct {
-	Inode    uint64 `json:"inode"` // its identity until the machine reboots
-	Size     uint64 `json:"size"`  // bytes
-	Exporter string `json:"exporter"`
-	Driver   string `json:"driver,omitempty"` // the exporting module, "" for a built-in one
+	Inode    uint64 `json:"inode"`            // the identity of the dma-buf until the machine reboots
+	Size     uint64 `json:"size"`             // the bytes
+	Exporter string `json:"exporter"`         // the name of the exporter
+	Driver   string `json:"driver,omitempty"` // the exporting module; a built-in one has none
 	Movable  bool   `json:"movable"`          // the exporter has a pin operation, so it may move what is not pinned
 	NIC      bool   `json:"nic,omitempty"`    // memory of an RDMA device's own (UVERBS_OBJECT_DMABUF, Linux 7.0 and later)
 }
@@ -62,85 +62,98 @@ const nicExporter = "ib_uverbs"
 
 // Importer is the device that a buffer is attached to.
 type Importer struct {
-	Device      string           `json:"device"`         // "mlx5_core.rdma.0", "rxe_dmabuf"
-	Bus         string           `json:"bus,omitempty"`  // "pci", "platform"
-	PCI         string           `json:"pci,omitempty"`  // its function, or that of an ancestor
-	IsPCI       bool             `json:"is_pci"`         // the device itself is the function: only then the kernel considers peer-to-peer
-	Mode        Mode             `json:"mode,omitempty"` // pinned, dynamic, …
-	Operations  string           `json:"operations,omitempty"`
-	Module      string           `json:"module,omitempty"` // that the operations belong to
-	PeerAllowed placement.Answer `json:"peer2peer"`        // after the exporter's attach; never proof
-	PeerWanted  placement.Answer `json:"allow_peer2peer"`  // as the importer asked for
-	IOMMU       string           `json:"iommu"`            // "none", "IOMMU", "unknown"
+	Device string `json:"device"`        // the name of the device: "mlx5_core.rdma.0", "rxe_dmabuf"
+	Bus    string `json:"bus,omitempty"` // the bus of the device: "pci", "platform"
+	PCI    string `json:"pci,omitempty"` // the PCI address of its function, or of that of an ancestor
+	// IsPCI says that the device itself is the function: only then the kernel considers peer-to-peer.
+	IsPCI      bool   `json:"is_pci"`
+	Mode       Mode   `json:"mode,omitempty"`       // how the importer lets the exporter move the buffer
+	Operations string `json:"operations,omitempty"` // the kernel's name of the importer's operations
+	Module     string `json:"module,omitempty"`     // the kernel module of the operations
+	// PeerAllowed is whether the exporter leaves peer-to-peer allowed after its attach; never proof.
+	PeerAllowed placement.Answer `json:"peer2peer"`
+	PeerWanted  placement.Answer `json:"allow_peer2peer"` // whether the importer asks for peer-to-peer; never proof
+	// IOMMU says whether an IOMMU translates the device's addresses: "none", "IOMMU", "unknown".
+	IOMMU string `json:"iommu"`
 }
 
 // MR is the memory region that a registration made.
 type MR struct {
-	Number uint32 `json:"number"` // mrn of `rdma resource show mr`
-	LKey   uint32 `json:"lkey"`
-	RKey   uint32 `json:"rkey"`
-	IOVA   uint64 `json:"iova"`
-	Length uint64 `json:"length"`
-	PD     uint32 `json:"pd"` // pdn
+	Number uint32 `json:"number"` // the number in `rdma resource show mr` (mrn)
+	LKey   uint32 `json:"lkey"`   // the key for work requests of this side
+	RKey   uint32 `json:"rkey"`   // the key for work requests of a peer
+	IOVA   uint64 `json:"iova"`   // the address by which work requests name the first byte
+	Length uint64 `json:"length"` // the length in bytes
+	PD     uint32 `json:"pd"`     // the number of its protection domain (pdn)
 }
 
 // Step is the return of a kernel function in the call.
 type Step struct {
-	Function string        `json:"function"`
-	Err      unix.Errno    `json:"errno,omitempty"` // 0: it succeeded
-	At       time.Duration `json:"at_ns"`           // since the call began
-	Note     string        `json:"note,omitempty"`
+	Function string        `json:"function"`        // the kernel function
+	Err      unix.Errno    `json:"errno,omitempty"` // the error number that it returned
+	At       time.Duration `json:"at_ns"`           // when it returned, since the call began
+	Note     string        `json:"note,omitempty"`  // what else was seen there
 
 	stage uint8
 }
 
 // Record is one registration, or one attachment that no registration made.
+//
 // The values that a Tracer hands out are copies.
 type Record struct {
-	ID     uint64 `json:"id"`
-	Call   Call   `json:"call"`
-	Use    Use    `json:"use,omitempty"` // the purpose of the attachment
-	PID    int    `json:"pid"`           // in the initial PID namespace
-	TID    int    `json:"tid"`
-	Comm   string `json:"comm"`
-	Cgroup uint64 `json:"cgroup,omitempty"` // the cgroup's inode
+	ID   uint64 `json:"id"`   // the number of the record in this trace
+	Call Call   `json:"call"` // the call that made the record
+	// Use is the purpose of the attachment, if it was seen; only "MR" says where an MR's bytes are.
+	Use    Use    `json:"use,omitempty"`
+	PID    int    `json:"pid"`              // the number of the calling process in the initial PID namespace
+	TID    int    `json:"tid"`              // the number of the calling thread in the initial PID namespace
+	Comm   string `json:"comm"`             // the name of the calling thread
+	Cgroup uint64 `json:"cgroup,omitempty"` // the inode of the caller's cgroup
 
-	Start    time.Time     `json:"start"`
-	Duration time.Duration `json:"duration_ns"`
-	Errno    unix.Errno    `json:"errno,omitempty"` // 0: the call succeeded
+	Start    time.Time     `json:"start"`           // when the call began; of what existed before, when it was found
+	Duration time.Duration `json:"duration_ns"`     // the time that the call took; 0 of what existed before
+	Errno    unix.Errno    `json:"errno,omitempty"` // the error number of a call that failed
 
-	RDMADevice string `json:"rdma_device,omitempty"` // "rxe0"
-	FD         int    `json:"fd"`                    // -1: not known
-	Offset     uint64 `json:"offset"`                // asked for, in bytes
-	Length     uint64 `json:"length"`
-	IOVA       uint64 `json:"iova"`
-	Access     uint32 `json:"access"` // IBV_ACCESS_…
-	ArgsKnown  bool   `json:"args_known"`
+	RDMADevice string `json:"rdma_device,omitempty"` // the name of the RDMA device: "rxe0"
+	FD         int    `json:"fd"`                    // the descriptor in the call; -1 if not known
+	Offset     uint64 `json:"offset"`                // the offset in the buffer that the call asked for, in bytes
+	Length     uint64 `json:"length"`                // the length that the call asked for, in bytes
+	IOVA       uint64 `json:"iova"`                  // the IOVA that the call asked for
+	Access     uint32 `json:"access"`                // the access flags of the call, IBV_ACCESS_…
+	// ArgsKnown says that the arguments of the call were seen: RDMADevice, FD, Offset, Length, IOVA,
+	// Access.
+	ArgsKnown bool `json:"args_known"`
 
-	Buffer   *Buffer   `json:"buffer,omitempty"`
-	Importer *Importer `json:"importer,omitempty"`
-	MR       *MR       `json:"mr,omitempty"` // nil if there is none, or if it was not seen
+	Buffer   *Buffer   `json:"buffer,omitempty"`   // the dma-buf
+	Importer *Importer `json:"importer,omitempty"` // the device that the buffer is attached to
+	MR       *MR       `json:"mr,omitempty"`       // the memory region that was made, if it was seen
 
-	Placement placement.Placement `json:"placement"`
-	// Unreachable says that the kernel found no way for peer-to-peer between
-	// the two devices, "" if it was not seen looking or found one.
+	Placement placement.Placement `json:"placement"` // where the bytes are
+	// Unreachable says that the kernel found no way for peer-to-peer between the two devices. It is
+	// not there if the kernel found one, or was not seen looking.
 	Unreachable string `json:"unreachable,omitempty"`
-	// DemotedBy is the other importer of the buffer that may not use
-	// peer-to-peer, if the bytes are in system memory and this importer might
-	// have had them behind a BAR.
+	// DemotedBy is the other importer of the buffer that may not use peer-to-peer, so that the
+	// exporter keeps the buffer in system memory, though this importer might have had the bytes behind
+	// a BAR.
 	DemotedBy string `json:"demoted_by,omitempty"`
-	Entries   int    `json:"entries"` // of the scatter list
-	Ranges    int    `json:"ranges"`  // after merging neighbours
-	Steps     []Step `json:"steps"`
+	Entries   int    `json:"entries"` // how many entries the scatter list has
+	Ranges    int    `json:"ranges"`  // how many ranges the scatter list has, after neighbours are merged
+	Steps     []Step `json:"steps"`   // the kernel functions of the call, in the order of their return
 
-	Pinned     bool      `json:"pinned"`
-	CPUMapped  bool      `json:"cpu_mapped,omitempty"` // the importer reads by CPU (dma_buf_vmap)
-	Moves      int       `json:"moves,omitempty"`
-	Ended      string    `json:"ended,omitempty"` // "" while it lives; "deregistered", "process exit", …
-	EndedAt    time.Time `json:"ended_at,omitzero"`
-	Existed    bool      `json:"existed,omitempty"`    // before tracing began
-	Outside    bool      `json:"outside,omitempty"`    // by a process that the filters leave out: another importer of a buffer that is followed
-	Incomplete []string  `json:"incomplete,omitempty"` // the facts that are not known, and why
+	Pinned bool `json:"pinned"` // the buffer is held in place
+	// CPUMapped says that the importer reads the bytes by CPU (dma_buf_vmap), as a software device
+	// does.
+	CPUMapped bool `json:"cpu_mapped,omitempty"`
+	Moves     int  `json:"moves,omitempty"` // how often the buffer was moved
+	// Ended is how the record ended: "deregistered", "detached", "process exit", "buffer released". A
+	// record that lives has none.
+	Ended   string    `json:"ended,omitempty"`
+	EndedAt time.Time `json:"ended_at,omitzero"` // when the record ended
+	Existed bool      `json:"existed,omitempty"` // it existed before tracing began
+	// Outside says that a process made it that the filters leave out: another importer of a buffer
+	// that is followed. --all shows it.
+	Outside    bool     `json:"outside,omitempty"`
+	Incomplete []string `json:"incomplete,omitempty"` // the facts of the record that are not known, and why
 
 	driverOp placement.Answer // the driver has reg_user_mr_dmabuf
 	distance int32
@@ -216,22 +229,24 @@ type EventKind string
 const (
 	Registered EventKind = "registered"  // a registration succeeded
 	Refused    EventKind = "refused"     // a registration or attachment failed
-	Probed     EventKind = "probed"      // refused as the program expected: the descriptor was -1 ([Record.Probe])
+	Probed     EventKind = "probed"      // refused as the program expected: the descriptor was -1, which asks whether the driver registers dma-bufs ([Record.Probe])
 	Attached   EventKind = "attached"    // another importer attached
 	Mapped     EventKind = "mapped"      // mapped, or mapped again
-	MapRefused EventKind = "map refused" // Errno and Steps are that mapping's
+	MapRefused EventKind = "map refused" // the record's errno and steps are that mapping's
 	Moved      EventKind = "moved"       // the buffer's memory moved: the placement is stale
 	Unmapped   EventKind = "unmapped"    // outside of a deregistration
-	Revoked    EventKind = "revoked"
-	Released   EventKind = "released" // deregistered or detached
-	Exported   EventKind = "exported" // a dma-buf was made (Config.Exports)
-	Existing   EventKind = "existing" // found when tracing began
-	GivenUp    EventKind = "given up" // lives on, but the tracer follows it no longer: too many live (Config.MaxRecords)
+	Revoked    EventKind = "revoked"     // the exporter took the memory away
+	Released   EventKind = "released"    // deregistered or detached
+	Exported   EventKind = "exported"    // a dma-buf was made ([Config.Exports])
+	Existing   EventKind = "existing"    // found when tracing began
+	GivenUp    EventKind = "given up"    // lives on, but the tracer follows it no longer: too many live ([Config.MaxRecords])
 )
 
 // Event is a change of a record.
 type Event struct {
-	Time   time.Time `json:"time"`
-	Kind   EventKind `json:"event"`
-	Record Record    `json:"record"` // as it was then
+	Time time.Time `json:"time"`  // when it happened, with nanoseconds
+	Kind EventKind `json:"event"` // what happened
+	// Record is the record as it was then. After a refusal its errno and its steps are
+	// those of the call or the mapping that was refused.
+	Record Record `json:"record"`
 }

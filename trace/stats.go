@@ -25,35 +25,36 @@ type Stats struct {
 	nLeft    uint64
 }
 
-// Summary is what Stats has added up.
+// Summary is what a trace has counted ([Stats]).
 type Summary struct {
-	Events   map[EventKind]uint64 `json:"events"`   // by kind
-	Memory   map[string]uint64    `json:"memory"`   // registrations, by the verdict when they were made
-	Refusals map[string]uint64    `json:"refusals"` // refused calls, by stage and errno
-	// Latency has whole registrations first, then each function in them, whose
-	// time is that from the previous function's return to its own.
+	Events map[EventKind]uint64 `json:"events"` // how many events there were, by kind
+	// Memory is how many registrations there were, by the verdict on their memory when they were made.
+	Memory   map[string]uint64 `json:"memory"`
+	Refusals map[string]uint64 `json:"refusals"` // how many calls were refused, by stage and errno
+	// Latency has whole registrations first, then each function in them, whose time is that from the
+	// previous function's return to its own.
 	Latency []Latency `json:"latency"`
-	// Unreleased are registrations without a deregistration: they live still, or the
-	// kernel released them when their process ended. At most 64 of each are kept.
+	// Unreleased are registrations without a deregistration: they live still, or the kernel released
+	// them when their process ended. At most 64 of each are kept.
 	Unreleased  []Unreleased `json:"unreleased"`
-	NUnreleased uint64       `json:"unreleased_count"`
-	Loss        Loss         `json:"loss"`
+	NUnreleased uint64       `json:"unreleased_count"` // how many registrations have no deregistration
+	Loss        Loss         `json:"loss"`             // the events that the trace did not see
 }
 
 // Latency is how long something took, over all registrations that succeeded.
 // The quantiles may be too long by a 32nd.
 type Latency struct {
-	Function string        `json:"function"` // "" for the whole call
-	Count    uint64        `json:"count"`
-	P50      time.Duration `json:"p50_ns"`
-	P99      time.Duration `json:"p99_ns"`
-	Max      time.Duration `json:"max_ns"`
+	Function string        `json:"function"` // the kernel function; "" for the whole call
+	Count    uint64        `json:"count"`    // how often it was measured
+	P50      time.Duration `json:"p50_ns"`   // the median
+	P99      time.Duration `json:"p99_ns"`   // the 99th percentile
+	Max      time.Duration `json:"max_ns"`   // the longest time
 }
 
 // Unreleased is a registration without a deregistration.
 type Unreleased struct {
-	Record Record `json:"record"`
-	Lives  bool   `json:"lives"` // still registered; false: released by the end of its process
+	Record Record `json:"record"` // the registration
+	Lives  bool   `json:"lives"`  // it is still registered; false: the end of its process released it
 }
 
 // maxUnreleased bounds the registrations that are kept for the summary.

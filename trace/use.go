@@ -21,8 +21,8 @@ const (
 	UseDEVXUmem          Use = "DEVX umem"          // memory that a program hands to mlx5's firmware itself
 	UseRDMA              Use = "RDMA object"        // an object of the RDMA core that another call makes
 	UseIOMMUFD           Use = "iommufd"            // an address space of iommufd's: a virtual machine, or a driver in user space
-	UseVFIO              Use = "VFIO"
-	UseOther             Use = "other importer" // Importer.Module says which
+	UseVFIO              Use = "VFIO"               // a device of VFIO
+	UseOther             Use = "other importer"     // the importer's module says which
 )
 
 // Words are the use in a sentence: "attach for ...".

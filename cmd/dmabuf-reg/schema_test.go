@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -23,13 +24,15 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/verify"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/cmd/internal/referencetest"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/internal/mesh/control"
 	"github.com/gpurdma/gpurdma/trace"
 )
 
-// event is what trace.Event writes: the explanation of a record that failed is beside its fields.
+// event is what happened to a record. The explanation of a refusal is beside the fields of trace.Event.
 type event struct {
 	PlainEvent
-	Failure *trace.Failure `json:"failure,omitempty"`
+	Failure *trace.Failure `json:"failure,omitempty"` // why a registration or a mapping was refused
 }
 
 // PlainEvent is a trace.Event without the method by which it writes itself.
@@ -58,10 +61,12 @@ func documents() []referencetest.Of {
 // docs/reference/schema/dmabuf-reg has a JSON Schema for each document. `make reference` writes them.
 func TestSchemas(t *testing.T) {
 	types := referencetest.Types{
-		Enums: referencetest.Enums(), Own: referencetest.Own(),
+		Enums: referencetest.Enums(), Own: referencetest.Own(), Named: referencetest.Named(),
 		Words:    map[string][]string{"Error.kind": cli.Kinds},
 		Nullable: []string{"Buffer.attached"},
 	}
+	types.Named["Failure.cause"] = reflect.TypeFor[fault.Cause]()
+	types.Named["Fault.cause"] = reflect.TypeFor[control.Cause]()
 	var names []string
 	for _, d := range documents() {
 		referencetest.Document(t, filepath.Join(referencetest.Schemas, d.Name+".json"), d.Schema(t, types), *update)

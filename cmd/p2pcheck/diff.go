@@ -17,11 +17,14 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
+// diffResult is the output of diff.
 type diffResult struct {
-	Before     string         `json:"before"`
-	After      string         `json:"after"`
-	Drift      []result.Drift `json:"drift"`
-	Uncompared int            `json:"uncompared"` // checks
+	Before string         `json:"before"` // the file of the earlier run
+	After  string         `json:"after"`  // the file of the later run
+	Drift  []result.Drift `json:"drift"`  // what differs, the worst first
+	// Uncompared is how many checks are not compared, because only one of the two runs has their
+	// result.
+	Uncompared int `json:"uncompared"`
 }
 
 func (r diffResult) status() int { return driftStatus(r.Drift) }

@@ -21,16 +21,16 @@ import (
 
 // explanation describes a check, whatever it finds.
 type explanation struct {
-	ID       string      `json:"id"`
-	Title    string      `json:"title"`
-	Why      string      `json:"why"`
-	Expected string      `json:"expected"`
-	Worst    string      `json:"worst"`
-	Links    []string    `json:"links"` // of pairs, that it answers
-	Remedy   *result.Fix `json:"remedy"`
-	Ref      string      `json:"ref"`
-	ByHand   []string    `json:"by_hand"` // commands that read what the check reads
-	Page     string      `json:"page"`    // of the documents
+	ID       string      `json:"id"`       // the ID of the check: "KRN-NUMA-BAL"
+	Title    string      `json:"title"`    // what holds if the check passes
+	Why      string      `json:"why"`      // why that matters
+	Expected string      `json:"expected"` // the value or state that lets the check pass
+	Worst    string      `json:"worst"`    // the worst that the check finds: `fail` or `warn`
+	Links    []string    `json:"links"`    // the links of pairs that the check answers
+	Remedy   *result.Fix `json:"remedy"`   // what to change; null without a remedy
+	Ref      string      `json:"ref"`      // where the rule comes from
+	ByHand   []string    `json:"by_hand"`  // the commands by which a person reads what the check reads
+	Page     string      `json:"page"`     // the page of the documents that describes the check
 }
 
 // remedyPages is the directory of the documents that has a page for each check, which a test writes from
@@ -48,8 +48,9 @@ func byHand(c *check.Check) []string {
 	return strings.Split(c.ByHand, "\n")
 }
 
+// explainResult is the output of explain.
 type explainResult struct {
-	Checks []explanation `json:"checks"`
+	Checks []explanation `json:"checks"` // the checks that the command line names, or all
 }
 
 func (explainResult) status() int { return cli.ExitOK }

@@ -18,7 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/terminal"
 )
 
-// reportResult is what report prints.
+// reportResult is what report says of the nodes.
 type reportResult fleet.Report
 
 func (r reportResult) status() int { return fleet.Report(r).Status() }

@@ -8,8 +8,10 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +19,10 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/cmd/internal/referencetest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/p2pdma"
 	"github.com/gpurdma/gpurdma/p2p/proofs"
 	"github.com/gpurdma/gpurdma/p2p/result"
 	"github.com/gpurdma/gpurdma/p2p/topo"
@@ -24,9 +30,9 @@ import (
 
 // manifest is the first file of a snapshot, whose type package snapshot keeps to itself.
 type manifest struct {
-	Schema   string   `json:"schema"`
-	Version  string   `json:"version"`
-	LookedAt []string `json:"looked_at"`
+	Schema   string   `json:"schema"`    // "p2pcheck-snapshot/v1"
+	Version  string   `json:"version"`   // of the program that wrote the snapshot
+	LookedAt []string `json:"looked_at"` // patterns: a file that one matches and the archive lacks did not exist
 }
 
 // documents are the JSON documents that p2pcheck prints or reads.
@@ -50,18 +56,22 @@ func documents() []referencetest.Of {
 
 // docs/reference/schema/p2pcheck has a JSON Schema for each document. `make reference` writes them.
 func TestSchemas(t *testing.T) {
-	outcomes := []string{"direct", "staged", "refused", "lost", "broken", "unknown"}
+	outcome := reflect.TypeFor[chain.Outcome]()
 	types := referencetest.Types{
 		Enums: referencetest.Enums(), Own: referencetest.Own(),
+		Named: referencetest.Named(),
 		Words: map[string][]string{
-			"Pair.outcome": outcomes, "Pair.predicted": outcomes, "Registration.outcome": outcomes, "Proof.outcome": outcomes,
-			"Link.link":      {"library", "route", "attach", "decision", "addresses", "fabric", "log", "proof"},
-			"Link.state":     {"holds", "costs", "not asked", "unknown", "breaks"},
-			"Finding.result": result.Ranks, "Step.result": {"pass", "fail", "unknown", "skip"},
+			"Step.result":       {"pass", "fail", "unknown", "skip"},
 			"explanation.worst": {"fail", "warn"}, "Drift.change": result.Changes,
 			"Drift.what": {"machine", "gpu", "nic", "pair", "proof", "check"},
 		},
 	}
+	maps.Copy(types.Named, map[string]reflect.Type{
+		"Pair.outcome": outcome, "Pair.predicted": outcome, "Registration.outcome": outcome, "Proof.outcome": outcome, "Pair.address": reflect.TypeFor[drivers.Address](),
+		"Link.link": reflect.TypeFor[chain.Link](), "Link.state": reflect.TypeFor[chain.State](), "Decision.map_type": reflect.TypeFor[p2pdma.MapType](),
+		"GPU.exporter": reflect.TypeFor[drivers.Class](), "NIC.importer": reflect.TypeFor[drivers.Kind](),
+		"Finding.result": reflect.TypeFor[p2p.Result](), "Step.step": reflect.TypeFor[p2p.Rung](),
+	})
 	var names []string
 	for _, d := range documents() {
 		referencetest.Document(t, filepath.Join(referencetest.Schemas, d.Name+".json"), d.Schema(t, types), *update)

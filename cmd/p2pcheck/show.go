@@ -16,9 +16,8 @@ import (
 
 // shownResult is what a snapshot would have.
 type shownResult struct {
-	Files []snapshot.Shown `json:"files"`
-	// Replaced is how many names and texts the archive has others for.
-	Replaced int `json:"replaced"`
+	Files    []snapshot.Shown `json:"files"`    // the files that the archive would have
+	Replaced int              `json:"replaced"` // how many names and texts the archive has others for
 }
 
 func (shownResult) status() int { return cli.ExitOK }

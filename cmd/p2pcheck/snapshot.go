@@ -22,14 +22,14 @@ import (
 
 // snapshotResult describes the archive.
 type snapshotResult struct {
-	File       string `json:"file"`
-	Files      int    `json:"files"`
-	Bytes      int    `json:"bytes"`
-	Unreadable int    `json:"unreadable"`
-	// Cut is of how many functions the kernel showed the first 64 bytes of configuration space only.
-	Cut int `json:"cut_config"`
-	// Unread are the names of the files that could not be read, as they are on the machine.
-	Unread []string `json:"unreadable_files"`
+	File       string `json:"file"`       // the name of the archive
+	Files      int    `json:"files"`      // how many files the archive has
+	Bytes      int    `json:"bytes"`      // the size of the archive
+	Unreadable int    `json:"unreadable"` // how many files could not be read
+	// Cut is the number of functions of which the kernel showed only the first 64 bytes of
+	// configuration space.
+	Cut    int      `json:"cut_config"`
+	Unread []string `json:"unreadable_files"` // the names of the files that could not be read, as they are on the machine
 }
 
 func (snapshotResult) status() int { return cli.ExitOK }

@@ -55,7 +55,7 @@ func (a *app) why(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (o
 
 // whyOutput is the output of why.
 type whyOutput struct {
-	Pairs []result.Pair `json:"pairs"`
+	Pairs []result.Pair `json:"pairs"` // the pairs that the command line names
 }
 
 func (o whyOutput) text(w io.Writer, a *app) error {

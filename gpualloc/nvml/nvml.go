@@ -32,21 +32,20 @@ func (e *Error) Error() string { return fmt.Sprintf("%s (NVML %d)", e.Text, e.Co
 
 // GPU is a GPU in NVML's list.
 type GPU struct {
-	Index  int          `json:"index"` // NVML's number, in the order of PCI addresses
-	Name   string       `json:"name"`  // "NVIDIA H100 80GB HBM3"
-	UUID   string       `json:"uuid"`  // "GPU-…", as CUDA's, which is another for a MIG instance
-	PCI    pciaddr.Addr `json:"pci"`
-	Memory Usage        `json:"memory"`
-	// BAR1 is the window through which NICs reach the GPU's memory. The
-	// registrations of all processes take parts of it (Window). It is nil if the
-	// GPU has none, or the driver does not report it.
+	Index  int          `json:"index"`  // NVML's number, in the order of PCI addresses
+	Name   string       `json:"name"`   // the product: "NVIDIA H100 80GB HBM3"
+	UUID   string       `json:"uuid"`   // "GPU-…", as CUDA's, which is another for a MIG instance
+	PCI    pciaddr.Addr `json:"pci"`    // the PCI address
+	Memory Usage        `json:"memory"` // the GPU's memory
+	// BAR1 is the window through which NICs reach the GPU's memory. The registrations of all processes
+	// take parts of it ([Window]). There is none if the GPU has none, or the driver does not report it.
 	BAR1 *Usage `json:"bar1,omitempty"`
 }
 
 // Usage is the use of a memory by all processes, in bytes.
 type Usage struct {
-	Total int64 `json:"total"`
-	Used  int64 `json:"used"`
+	Total int64 `json:"total"` // the bytes that there are
+	Used  int64 `json:"used"`  // the bytes that processes use
 }
 
 // Free is Total less Used, in bytes.

@@ -44,16 +44,17 @@ type PortAttr struct {
 	LinkLayer LinkLayer `json:"link_layer"`
 }
 
-// PortState is the state of a port. The numbers are those of enum
-// ibv_port_state.
+// PortState is the state of a port.
+//
+// The numbers are those of enum ibv_port_state.
 type PortState int
 
 // The port states.
 const (
-	PortDown   PortState = 1
-	PortInit   PortState = 2
-	PortArmed  PortState = 3
-	PortActive PortState = 4
+	PortDown   PortState = 1 // no link
+	PortInit   PortState = 2 // a link, and no configuration by a subnet manager yet
+	PortArmed  PortState = 3 // configured, and not yet in use
+	PortActive PortState = 4 // a link, in use
 )
 
 var portStateNames = [...]string{"nop", "down", "init", "armed", "active", "active-defer"}
@@ -64,15 +65,16 @@ func (s PortState) String() string { return enum.Name(portStateNames[:], int(s),
 // MarshalText makes a PortState a string in JSON.
 func (s PortState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// LinkLayer is what a port is plugged into. The numbers are those of
-// IBV_LINK_LAYER_*.
+// LinkLayer is what a port is plugged into.
+//
+// The numbers are those of IBV_LINK_LAYER_*.
 type LinkLayer int
 
 // The link layers.
 const (
-	LinkUnspecified LinkLayer = iota
-	LinkInfiniBand
-	LinkEthernet
+	LinkUnspecified LinkLayer = iota // not known
+	LinkInfiniBand                   // an InfiniBand fabric
+	LinkEthernet                     // an Ethernet network
 )
 
 var linkLayerNames = [...]string{"unspecified", "InfiniBand", "Ethernet"}

@@ -27,23 +27,25 @@ func failed(op, device string, err error) *failure.Error {
 
 // Info is what sysfs says of an RDMA device.
 type Info struct {
-	Name     string        `json:"name"`             // "mlx5_0", "rxe0"
-	Uverbs   string        `json:"uverbs,omitempty"` // "/dev/infiniband/uverbs0", "" if ib_uverbs does not serve it
-	Driver   string        `json:"driver"`           // the kernel driver: "mlx5_core", "rdma_rxe"; "" if not known
-	Kind     string        `json:"kind"`             // "CA", "RNIC" and so on; "rxe" and "siw" are software
-	NodeGUID string        `json:"node_guid"`        // "506b:4b03:00f3:b8a2"
-	NetDevs  []string      `json:"netdevs"`          // network devices of its ports
-	PCI      *pciaddr.Addr `json:"pci,omitempty"`    // the PCI function behind it, if any
-	Ports    []Port        `json:"ports"`
+	Name string `json:"name"` // "mlx5_0", "rxe0"
+	// Uverbs is the device node, "/dev/infiniband/uverbs0". There is none if ib_uverbs does not serve
+	// the device.
+	Uverbs   string        `json:"uverbs,omitempty"`
+	Driver   string        `json:"driver"`        // the kernel driver: "mlx5_core", "rdma_rxe"; "" if not known
+	Kind     string        `json:"kind"`          // "CA", "RNIC" and so on; "rxe" and "siw" are software
+	NodeGUID string        `json:"node_guid"`     // the node GUID: "506b:4b03:00f3:b8a2"
+	NetDevs  []string      `json:"netdevs"`       // the network devices of its ports
+	PCI      *pciaddr.Addr `json:"pci,omitempty"` // the PCI address of the function behind it
+	Ports    []Port        `json:"ports"`         // the ports of the device
 }
 
 // Port is what sysfs says of a port.
 type Port struct {
-	Num       int       `json:"num"`
-	State     PortState `json:"state"`
-	MTU       int       `json:"mtu"` // bytes; 0 if sysfs does not tell (the network device's bounds it)
-	LinkLayer LinkLayer `json:"link_layer"`
-	GIDs      []GID     `json:"gids"`
+	Num       int       `json:"num"`        // the number of the port, from 1 on
+	State     PortState `json:"state"`      // the state of the port
+	MTU       int       `json:"mtu"`        // the MTU in bytes; 0 if sysfs does not tell (the network device's bounds it)
+	LinkLayer LinkLayer `json:"link_layer"` // the port's link layer
+	GIDs      []GID     `json:"gids"`       // the port's GID table, without empty entries
 }
 
 // Software reports whether the device is emulated by the CPU.

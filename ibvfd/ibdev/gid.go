@@ -10,16 +10,17 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
 )
 
-// GIDType is the protocol that a GID stands for. The numbers are those of enum
-// ibv_gid_type.
+// GIDType is the protocol that a GID stands for.
+//
+// The numbers are those of enum ibv_gid_type.
 type GIDType int
 
 // The GID types.
 const (
-	GIDInfiniBand GIDType = iota
-	GIDRoCEv1
-	GIDRoCEv2
-	GIDUnknown GIDType = -1
+	GIDInfiniBand GIDType = iota // of an InfiniBand fabric
+	GIDRoCEv1                    // over Ethernet
+	GIDRoCEv2                    // over UDP
+	GIDUnknown    GIDType = -1   // not known
 )
 
 var gidTypeNames = [...]string{"IB", "RoCE v1", "RoCE v2"}
@@ -37,11 +38,11 @@ func (t GIDType) MarshalText() ([]byte, error) { return []byte(t.String()), nil 
 
 // GID is an entry of a port's GID table.
 type GID struct {
-	Index  int      `json:"index"`
-	GID    [16]byte `json:"-"`
-	Type   GIDType  `json:"type"`
-	NetDev string   `json:"netdev,omitempty"`
-	VLAN   int      `json:"-"` // NetDev's; 0 is none, or not asked
+	Index  int      `json:"index"`            // the place of the entry in the table
+	GID    [16]byte `json:"-"`                // the GID in the long form of sysfs, with all zeros
+	Type   GIDType  `json:"type"`             // the protocol that the GID stands for
+	NetDev string   `json:"netdev,omitempty"` // the network device of the GID
+	VLAN   int      `json:"-"`                // NetDev's; 0 is none, or not asked
 }
 
 // Addr is the GID as an address: IPv4 for an IPv4-mapped GID.

@@ -11,46 +11,48 @@ import (
 
 // Result is what a mesh has found. NICs and nodes are named by their places in the lists.
 type Result struct {
-	Nodes  []Node   `json:"nodes"`
-	NICs   []NIC    `json:"nics"`
-	Links  []Link   `json:"links"`  // each pair of NICs of two nodes, in the order of NICs
-	Matrix [][]Cell `json:"matrix"` // by node and node: the links from the first to the second
-	Slow   []Slow   `json:"slow"`
-	// NotCompared says why nodes could not be compared; it is empty if all were.
-	NotCompared []string      `json:"not_compared"`
-	Rounds      int           `json:"rounds"` // that the pairs take when each takes as long as the others
-	Plan        Plan          `json:"plan"`
-	Elapsed     time.Duration `json:"elapsed_ns"`
-	Interrupted bool          `json:"interrupted"` // before all pairs were measured
+	Nodes       []Node   `json:"nodes"`        // the nodes, in the order of the list
+	NICs        []NIC    `json:"nics"`         // the NICs of all nodes
+	Links       []Link   `json:"links"`        // each pair of NICs of two nodes once, in the order of NICs
+	Matrix      [][]Cell `json:"matrix"`       // by node and node: the links from the first to the second
+	Slow        []Slow   `json:"slow"`         // the nodes, rails and NICs that are slower than their peers
+	NotCompared []string `json:"not_compared"` // why nodes could not be compared; it is empty if all were
+	// Rounds is the number of rounds in which the pairs fit, as each NIC has one peer at a time.
+	Rounds      int           `json:"rounds"`
+	Plan        Plan          `json:"plan"`        // how each pair was measured
+	Elapsed     time.Duration `json:"elapsed_ns"`  // the time that the run took
+	Interrupted bool          `json:"interrupted"` // a signal ended the run before all pairs were measured
 }
 
 // Node is a node of the list.
 type Node struct {
-	Addr  string `json:"addr"` // of its worker
-	Host  string `json:"host"` // its own name; "" if its worker was not reached
-	Fault *Fault `json:"fault,omitempty"`
-	Lost  bool   `json:"lost"` // Fault came during the run
+	Addr  string `json:"addr"`            // the address of the node's worker
+	Host  string `json:"host"`            // the machine's own name; "" if its worker was not reached
+	Fault *Fault `json:"fault,omitempty"` // why the node has no worker, or is lost
+	Lost  bool   `json:"lost"`            // the node was lost during the run
 }
 
 // NIC is a NIC of a node.
 type NIC struct {
-	Node   int    `json:"node"`
-	Rail   int    `json:"rail"` // its place in the node
-	Name   string `json:"name"`
-	Memory string `json:"memory"`
-	Path   string `json:"path"`
-	Why    string `json:"why"`
-	Fault  *Fault `json:"fault,omitempty"` // why it takes no part
+	Node   int    `json:"node"`   // the place of its node in the list of nodes, from 0 on
+	Rail   int    `json:"rail"`   // its place in the node, from 0 on
+	Name   string `json:"name"`   // the name of the NIC
+	Memory string `json:"memory"` // the name of the memory: "host", "cuda:0"
+	// Path is how the NIC reaches the memory: "host", "direct", "moved", "staged", or "unknown" if the
+	// place of the bytes of a GPU was not looked at.
+	Path  string `json:"path"`
+	Why   string `json:"why"`             // the path and its reason, in words
+	Fault *Fault `json:"fault,omitempty"` // why the NIC takes no part
 }
 
 // Plan is what was measured of each pair.
 type Plan struct {
-	Size     int64         `json:"size"`
-	Depth    int           `json:"depth"`
-	Volume   int64         `json:"volume"`
-	Time     time.Duration `json:"time_ns"`
-	Timeout  time.Duration `json:"timeout_ns"`
-	SameRail bool          `json:"same_rail"`
+	Size     int64         `json:"size"`       // the bytes of an operation of the rate
+	Depth    int           `json:"depth"`      // how many such operations are under way
+	Volume   int64         `json:"volume"`     // the bytes that are moved in each direction, at most
+	Time     time.Duration `json:"time_ns"`    // the time of each of latency, rate out and rate in, at most
+	Timeout  time.Duration `json:"timeout_ns"` // the timeout of each step
+	SameRail bool          `json:"same_rail"`  // only NICs with the same place in their nodes are measured
 }
 
 // State is what is known of two NICs, or of two nodes.
@@ -62,37 +64,39 @@ const (
 	Failed    State = "failed"    // bytes have arrived, and a later step has failed
 	Lost      State = "lost"      // a node was lost during the run
 	Unknown   State = "unknown"   // nothing was measured
-	Reached   State = "reached"
+	Reached   State = "reached"   // bytes were written and read back, and all were right
 )
 
 // Link is two NICs.
 type Link struct {
-	A       int     `json:"a"`
-	B       int     `json:"b"`
-	State   State   `json:"state"`
-	Caller  int     `json:"caller"`             // A or B: the NIC that called the other one, and posted all operations
-	AtoB    float64 `json:"a_to_b_bytes_per_s"` // 0 if it was not measured
-	BtoA    float64 `json:"b_to_a_bytes_per_s"` // 0 if it was not measured
-	Latency int64   `json:"latency_p50_ns"`     // of one WRITE, from posting to completion; 0 if it was not measured
-	P99     int64   `json:"latency_p99_ns"`
-	Over    string  `json:"over"` // both addresses, and why these
-	Fault   *Fault  `json:"fault,omitempty"`
+	A      int     `json:"a"`                  // the place of one NIC in the list of NICs, which is smaller than B
+	B      int     `json:"b"`                  // the place of the other NIC in the list of NICs
+	State  State   `json:"state"`              // the state of the pair
+	Caller int     `json:"caller"`             // A or B: the NIC that called the other one, and posted all operations
+	AtoB   float64 `json:"a_to_b_bytes_per_s"` // the rate from the first to the second; 0 if it was not measured
+	BtoA   float64 `json:"b_to_a_bytes_per_s"` // the rate from the second to the first; 0 if it was not measured
+	// Latency is the median of a WRITE of 8 bytes, from posting to completion; 0 if it was not
+	// measured.
+	Latency int64  `json:"latency_p50_ns"`
+	P99     int64  `json:"latency_p99_ns"`  // the 99th percentile of such WRITEs; 0 if it was not measured
+	Over    string `json:"over"`            // the addresses of both NICs, and why these
+	Fault   *Fault `json:"fault,omitempty"` // what did not work
 }
 
 // Cell is the worst of the links from one node to another.
 type Cell struct {
-	State   State   `json:"state"`       // "" for a node and itself
-	Rate    float64 `json:"bytes_per_s"` // the lowest; 0 if none was measured
+	State   State   `json:"state"`       // the worst state of the links; "" for a node and itself
+	Rate    float64 `json:"bytes_per_s"` // the lowest rate; 0 if none was measured
 	Latency int64   `json:"latency_ns"`  // the highest median; 0 if none was measured
-	Links   int     `json:"links"`
-	Bad     int     `json:"bad"` // links that are not reached
+	Links   int     `json:"links"`       // how many links there are
+	Bad     int     `json:"bad"`         // how many links are not reached
 }
 
 // Fault says what did not work.
 type Fault struct {
-	Cause string `json:"cause"`
-	Step  string `json:"step"`
-	Text  string `json:"text"`
+	Cause string `json:"cause"` // the cause of the fault
+	Step  string `json:"step"`  // the step that was tried, in words
+	Text  string `json:"text"`  // the error
 }
 
 func faultOf(f *control.Fault) *Fault {
@@ -104,15 +108,15 @@ func faultOf(f *control.Fault) *Fault {
 
 // Slow is a node, a rail or a NIC that is slower than its peers.
 type Slow struct {
-	Scope   string  `json:"scope"`   // node, rail, nic
-	Node    int     `json:"node"`    // -1 for a rail
-	Rail    int     `json:"rail"`    // -1 for a node
-	Measure string  `json:"measure"` // send, receive, latency
-	Value   float64 `json:"value"`   // bytes a second, or nanoseconds
-	Median  float64 `json:"median"`  // of all NICs
-	Spread  float64 `json:"spread"`  // of all NICs
+	Scope   string  `json:"scope"`   // "node", "rail", "nic"
+	Node    int     `json:"node"`    // the place of the node; -1 for a rail
+	Rail    int     `json:"rail"`    // the place of the NIC in its node; -1 for a node
+	Measure string  `json:"measure"` // "send", "receive", "latency"
+	Value   float64 `json:"value"`   // the median, in bytes a second, or of a latency in nanoseconds
+	Median  float64 `json:"median"`  // that of all NICs
+	Spread  float64 `json:"spread"`  // the spread of all NICs: the median of the distances to Median, times 1.4826
 	Factor  float64 `json:"factor"`  // how many times slower than the median
-	Links   int     `json:"links"`   // that Value is of
+	Links   int     `json:"links"`   // how many links the value is of
 }
 
 // Count returns the number of links in each state.

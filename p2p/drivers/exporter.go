@@ -22,11 +22,11 @@ type Class int
 
 // The classes.
 const (
-	ClassUnknown Class = iota
+	ClassUnknown Class = iota // no rule covers the driver, or it is not known
 	// ClassAMDGPU asks for the kernel's decision at attach, and moves the buffer to
 	// system memory if the kernel supports no way. amdgpu_dma_buf.c.
 	ClassAMDGPU
-	// ClassXe does the same, but refuses if the buffer may not leave VRAM.
+	// ClassXe does the same as amdgpu, but refuses if the buffer may not leave VRAM.
 	// xe_dma_buf.c.
 	ClassXe
 	// ClassI915 moves the buffer to system memory for any importer.

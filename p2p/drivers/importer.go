@@ -15,7 +15,7 @@ type Kind int
 
 // The kinds, and drivers of each.
 const (
-	KindUnknown Kind = iota // any kind except Static; NoImporter only if Importer.Imports is false
+	KindUnknown Kind = iota // any kind except static; none only if the driver is not known to import dma-bufs ([Importer.Imports])
 	Static                  // does not support moves; never peer to peer
 	Pinned                  // pins until it unregisters: efa, bnxt_re, mana, ionic; irdma before 7.x
 	Revocable               // pins until the exporter revokes the buffer: irdma

@@ -21,10 +21,10 @@ type Address int
 // The kinds. Bus and physical addresses are equal numbers on most machines. They differ
 // behind an IOMMU: traffic to a bus address does not pass it.
 const (
-	AddressUnknown Address = iota
-	AddressBus
-	AddressPhysical
-	AddressIOVA
+	AddressUnknown  Address = iota // not known, or no registration is predicted to succeed
+	AddressBus                     // an address of the PCI bus, which no IOMMU translates
+	AddressPhysical                // an address of the CPU
+	AddressIOVA                    // an address that the IOMMU translates
 )
 
 // String returns the kind of addresses in words.

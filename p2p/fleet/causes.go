@@ -12,12 +12,12 @@ import (
 
 // Cause is one reason for which nodes fail, or their state is unknown.
 type Cause struct {
-	Result string      `json:"result"` // fail, unknown, or warn of a node that has nothing worse
+	Result string      `json:"result"` // "fail", "unknown", or "warn" of a node that has nothing worse
 	What   string      `json:"what"`   // a check's ID and title, or the outcome of pairs
-	Nodes  []string    `json:"nodes"`
-	Scope  []string    `json:"scope"` // the devices, on the first of Nodes
-	Why    []string    `json:"why"`
-	Remedy *result.Fix `json:"remedy"`
+	Nodes  []string    `json:"nodes"`  // the nodes that have this cause
+	Scope  []string    `json:"scope"`  // the devices that it is about, on the first of these nodes
+	Why    []string    `json:"why"`    // the reasons
+	Remedy *result.Fix `json:"remedy"` // what to change; null without a remedy
 
 	// Repeat are the checks that say the same of a cause of pairs.
 	Repeat []string `json:"-"`

@@ -15,20 +15,21 @@ import (
 
 // Node is one node of a report.
 type Node struct {
-	Node    string         `json:"node"`
-	Result  string         `json:"result"` // pass, warn, fail, unknown
-	Kernel  string         `json:"kernel"`
-	GPUs    int            `json:"gpus"`
-	NICs    int            `json:"nics"`
-	Summary result.Summary `json:"summary"`
-	Failing []string       `json:"failing"` // checks
-	Unknown []string       `json:"unknown"` // checks that may hide a failure
-	Differs []result.Drift `json:"differs"` // from the node that the report compares with
-	Error   string         `json:"error"`   // why its file could not be read
-	// Since are the differences from an earlier run of the node, see [Merge.Since]; nil if there is none.
-	Since []result.Drift `json:"since,omitzero"`
-	// SinceError says why the earlier run could not be read.
-	SinceError string `json:"since_error,omitempty"`
+	Node string `json:"node"` // the name of the node, which is that of its file
+	// Result is "pass", "warn", "fail" or "unknown": the worst of the node's pairs and checks.
+	Result  string         `json:"result"`
+	Kernel  string         `json:"kernel"`  // the kernel's release
+	GPUs    int            `json:"gpus"`    // how many GPUs the node has
+	NICs    int            `json:"nics"`    // how many NICs the node has
+	Summary result.Summary `json:"summary"` // how many pairs have each outcome
+	Failing []string       `json:"failing"` // the checks that fail
+	Unknown []string       `json:"unknown"` // the checks whose unknown result may hide a failure
+	Differs []result.Drift `json:"differs"` // what differs from the node that the report compares with
+	Error   string         `json:"error"`   // why the node's file could not be read; "" if it could
+	// Since is what differs from an earlier run of the node, with --since. A node without an earlier
+	// run has none.
+	Since      []result.Drift `json:"since,omitzero"`
+	SinceError string         `json:"since_error,omitempty"` // why the earlier run could not be read
 
 	// Added is how many nodes were added before this one.
 	Added int `json:"-"`
@@ -43,12 +44,11 @@ func (n Node) worse() bool {
 
 // Report says what the nodes have in common, and in what they differ.
 type Report struct {
-	Nodes  []Node  `json:"nodes"`
-	Causes []Cause `json:"causes"` // those with the most nodes first
-	Like   string  `json:"like"`   // the node that the others are compared with
-	Groups int     `json:"groups"`
-	// Gone are the nodes that have an earlier run (see [Merge.Since]), and no run now.
-	Gone []string `json:"gone,omitempty"`
+	Nodes  []Node   `json:"nodes"`          // the nodes, one for each file
+	Causes []Cause  `json:"causes"`         // the reasons for which nodes are not good, those with the most nodes first
+	Like   string   `json:"like"`           // the node that the others are compared with; "" if there is none
+	Groups int      `json:"groups"`         // how many kinds of nodes there are
+	Gone   []string `json:"gone,omitempty"` // the nodes that have an earlier run, with --since, and no run now
 
 	most   bool // of the nodes are like that one
 	larger bool // is a kind without a pair that counts

@@ -20,11 +20,11 @@ type MapType int
 
 // The types.
 const (
-	MapUnknown           MapType = iota
-	MapNone                      // no peer-to-peer: the memory does not belong to a PCI device
-	MapNotSupported              // PCI_P2PDMA_MAP_NOT_SUPPORTED
-	MapBusAddress                // PCI_P2PDMA_MAP_BUS_ADDR: below a common bridge, not through an IOMMU
-	MapThroughHostBridge         // PCI_P2PDMA_MAP_THRU_HOST_BRIDGE
+	MapUnknown           MapType = iota // a fact that decides is not known
+	MapNone                             // no peer-to-peer: the memory does not belong to a PCI device
+	MapNotSupported                     // PCI_P2PDMA_MAP_NOT_SUPPORTED
+	MapBusAddress                       // PCI_P2PDMA_MAP_BUS_ADDR: below a common bridge, not through an IOMMU
+	MapThroughHostBridge                // PCI_P2PDMA_MAP_THRU_HOST_BRIDGE
 )
 
 // String returns the type in words.

@@ -14,28 +14,27 @@ import (
 
 // Record is the outcome of a pair when it was tried, and the circumstances.
 type Record struct {
-	GPU   string    `json:"gpu"`
-	NIC   string    `json:"nic"`
-	Taken time.Time `json:"taken"`
+	GPU   string    `json:"gpu"`   // the name of the GPU
+	NIC   string    `json:"nic"`   // the name of the NIC
+	Taken time.Time `json:"taken"` // when the proof was taken
 
-	Outcome string `json:"outcome"` // by the proof
-	Errno   int    `json:"errno,omitempty"`
-	Stage   string `json:"stage,omitempty"`
-	Why     string `json:"why"`
+	Outcome string `json:"outcome"`         // the outcome of the trial: "direct", "staged", "refused", "lost", "broken"
+	Errno   int    `json:"errno,omitempty"` // the error number of a refusal
+	Stage   string `json:"stage,omitempty"` // the stage of a refusal, as the trace names it: "map"
+	Why     string `json:"why"`             // the evidence for the outcome, in words
 
-	Memory string `json:"memory"`     // the kind of memory: "vram"
-	Class  string `json:"size_class"` // of its size
-	// LastLine is the number of the kernel log's last record when the proof ended.
-	LastLine *uint64 `json:"last_line,omitempty"`
+	Memory   string  `json:"memory"`              // the kind of memory that was tried: "vram"
+	Class    string  `json:"size_class"`          // the class of its size: "up to 2 MiB", "up to 256 MiB", "above 256 MiB"
+	LastLine *uint64 `json:"last_line,omitempty"` // the number of the kernel log's last record when the proof ended
 
-	Circumstances Circumstances `json:"circumstances"`
-	Links         []Link        `json:"links"` // from library to fabric
+	Circumstances Circumstances `json:"circumstances"` // the facts that the proof depends on, by file or by name
+	Links         []Link        `json:"links"`         // the states of the links, from library to fabric
 }
 
 // Link is the state of a link when the proof was taken.
 type Link struct {
-	Link  string `json:"link"`
-	State string `json:"state"`
+	Link  string `json:"link"`  // the name of the link, as that of a pair's links
+	State string `json:"state"` // its state, as that of a pair's links
 }
 
 // recordOf is the record of a trial. It is false for a pair whose proof decides nothing.

@@ -24,9 +24,9 @@ const limit = 64 << 20
 
 // Store has the proofs of one boot.
 type Store struct {
-	Schema  string   `json:"schema"`
-	Boot    string   `json:"boot"`
-	Records []Record `json:"records"`
+	Schema  string   `json:"schema"`  // "p2pcheck-proofs/v1"
+	Boot    string   `json:"boot"`    // the ID of the boot: a proof does not hold for another one
+	Records []Record `json:"records"` // the proofs, one for each pair and class of sizes
 }
 
 // Read reads what Write wrote.

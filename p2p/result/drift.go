@@ -9,13 +9,20 @@ import (
 
 // Drift is one difference between two runs.
 type Drift struct {
-	What   string `json:"what"` // "machine", "gpu", "nic", "pair", "proof", "check"
-	Name   string `json:"name"`
-	Before string `json:"before"` // "" if the earlier run does not have it
-	After  string `json:"after"`  // "" if the later run does not have it
-	Change string `json:"change"` // one of Changes
-	// AsksMore says that versions of p2pcheck differ, and not machines: the version of one of
-	// the two runs needs more evidence before it says that something is known.
+	// What says what differs. `machine`: a fact of the machine. `gpu`: a GPU. `nic`: a NIC. `pair`:
+	// the outcome of a pair by its links and the log. `proof`: the proof of a pair. `check`: the
+	// result of a check.
+	What   string `json:"what"`
+	Name   string `json:"name"`   // the name of that thing
+	Before string `json:"before"` // its state in the earlier run; "" if that run does not have it
+	After  string `json:"after"`  // its state in the later run; "" if that run does not have it
+	// Change says what the difference means. `worse`: a regression. `unknown`: it is not known any
+	// more. `changed`: neither worse nor better, such as another kernel. That does not decide the
+	// status. `better`: an improvement.
+	Change string `json:"change"`
+	// AsksMore says that the difference is one of versions of p2pcheck, and not of machines: one of
+	// the two runs is of p2pcheck/v1, which needs less evidence before it says that something is
+	// known.
 	AsksMore bool `json:"asks_more,omitempty"`
 }
 

@@ -11,24 +11,30 @@ import (
 
 // Fix is the remedy of a finding.
 type Fix struct {
-	Change  string `json:"change"`
-	Command string `json:"command,omitempty"`
-	Weakens string `json:"weakens,omitempty"`
+	Change  string `json:"change"`            // what to change, in words
+	Command string `json:"command,omitempty"` // a command, or a parameter of the kernel
+	Weakens string `json:"weakens,omitempty"` // the protection that the change gives up
 }
 
 // Finding is what one check found.
 type Finding struct {
-	ID       string   `json:"id"`
-	Result   string   `json:"result"`
-	Title    string   `json:"title"`
+	ID     string `json:"id"`     // the ID of the check: "KRN-NUMA-BAL"
+	Result string `json:"result"` // the result of the check
+	Title  string `json:"title"`  // what holds if the check passes
+	// Scope has the devices, ports or pairs ("GPU -> NIC") that it is about; none: the machine.
 	Scope    []string `json:"scope"`
-	Read     string   `json:"read"`
-	Where    []string `json:"where"`
-	Expected string   `json:"expected"`
-	Decides  bool     `json:"decides"` // an unknown finding may hide a failure
-	Links    []string `json:"links"`   // the links of pairs that the check answers
-	Remedy   *Fix     `json:"remedy"`
-	Ref      string   `json:"ref"`
+	Read     string   `json:"read"`     // the value that was read, in words
+	Where    []string `json:"where"`    // the files in which it was read, by their names on that machine
+	Expected string   `json:"expected"` // the value or state that lets the check pass
+	// Decides says that the check can fail, so that an unknown finding may hide a failure. It is false
+	// of what only CUDA or NVML can tell (NV-DMABUF-ATTR, NV-CC, PCIE-BAR-SIZE) where there is no such
+	// library to ask, as in a copy or a build without cgo, and of a BAR of the largest size beside
+	// memory of which no driver tells.
+	Decides bool `json:"decides"`
+	// Links are the links of pairs that the check answers; none if it bears on no pair's verdict.
+	Links  []string `json:"links"`
+	Remedy *Fix     `json:"remedy"` // what to change; null without a remedy
+	Ref    string   `json:"ref"`    // where the rule comes from
 }
 
 // Ranks are the results of checks, the worst first.

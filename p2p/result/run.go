@@ -16,37 +16,39 @@ import (
 
 // Host has the facts of a machine that decide about all of its pairs.
 type Host struct {
-	Kernel     string           `json:"kernel"`
-	P2PDMA     placement.Answer `json:"p2pdma"`
-	MoveNotify placement.Answer `json:"move_notify"`
-	Config     string           `json:"config"`
-	CPU        string           `json:"cpu"`
-	// Notes say which facts lspci's output lacks; none for other machines.
-	Notes []string `json:"notes,omitempty"`
+	Kernel     string           `json:"kernel"`      // the kernel's release; "" if it is not known
+	P2PDMA     placement.Answer `json:"p2pdma"`      // whether the kernel has CONFIG_PCI_P2PDMA
+	MoveNotify placement.Answer `json:"move_notify"` // whether the buffer of a dynamic importer stays unpinned
+	// Config is the file in which the kernel's configuration was read, or why it was not read.
+	Config string   `json:"config"`
+	CPU    string   `json:"cpu"`             // the vendor and the family of the processor
+	Notes  []string `json:"notes,omitempty"` // the facts that the text of --lspci lacks
 }
 
 // Run has the results of one run of p2pcheck.
 type Run struct {
-	Machine Host     `json:"machine"`
-	Process *Process `json:"process"` // null for the program itself
-	GPUs    []GPU    `json:"gpus"`
-	NICs    []NIC    `json:"nics"`
-	// Unread are the errors of reading the devices. If there are any, the machine may have
-	// more devices.
-	Unread []string `json:"unread,omitempty"`
-	// GuestNICs are PCI addresses of the network functions that are given to guests.
-	GuestNICs []string `json:"guest_nics,omitempty"`
-	Pairs     []Pair   `json:"pairs"` // by GPU, then by NIC
-	Summary   Summary  `json:"summary"`
+	Machine Host     `json:"machine"` // the facts that decide for all pairs
+	Process *Process `json:"process"` // the process that --pid names; null without --pid
+	GPUs    []GPU    `json:"gpus"`    // the GPUs that the run looked at
+	NICs    []NIC    `json:"nics"`    // the RDMA devices that the run looked at
+	// Unread are the errors of reading the devices. If there are any, the machine may have more
+	// devices than the lists.
+	Unread    []string `json:"unread,omitempty"`
+	GuestNICs []string `json:"guest_nics,omitempty"` // the PCI addresses of the network functions that are given to guests
+	Pairs     []Pair   `json:"pairs"`                // each GPU with each NIC, by GPU, then by NIC
+	Summary   Summary  `json:"summary"`              // how many pairs have each outcome
 
-	Live *Live `json:"live"` // null if no proof was asked for
+	Live *Live `json:"live"` // the summary of --live; null without --live
 
-	Checks []Finding `json:"checks"` // in the order of package checks
-	Tally  Tally     `json:"tally"`
+	// Checks are what the checks found, in the order in which they ran. Devices of which a check says
+	// the same are in one entry.
+	Checks []Finding `json:"checks"`
+	Tally  Tally     `json:"tally"` // how many checks have each result, by the worst that each found
 
-	Baseline string  `json:"baseline,omitempty"` // the run that Drift compares with
-	Drift    []Drift `json:"drift"`
-	// Uncompared is the number of checks of which only one of the two runs has a result.
+	Baseline string  `json:"baseline,omitempty"` // the file of the earlier run that this one is compared with
+	Drift    []Drift `json:"drift"`              // what differs from the earlier run, the worst first
+	// Uncompared is how many checks are not compared, because only one of the two runs has their
+	// result.
 	Uncompared int `json:"uncompared,omitempty"`
 
 	// Schema, Ran and Said are the schema, the exit status and the errors of a run that was
@@ -58,8 +60,8 @@ type Run struct {
 
 // Process is the process whose limits and environment the checks look at.
 type Process struct {
-	PID  int    `json:"pid"`
-	Name string `json:"name"`
+	PID  int    `json:"pid"`  // the number of the process
+	Name string `json:"name"` // the name of the process; "" if it is not known
 }
 
 func processOf(m *machine.Machine) *Process {

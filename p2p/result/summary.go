@@ -9,16 +9,15 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
 
-// Summary counts pairs by outcome. Outside are the pairs of GPUs without memory of their own,
-// which do not count.
+// Summary counts pairs by outcome.
 type Summary struct {
-	Direct  int `json:"direct"`
-	Staged  int `json:"staged"`
-	Refused int `json:"refused"`
-	Lost    int `json:"lost"`
-	Broken  int `json:"broken"`
-	Unknown int `json:"unknown"`
-	Outside int `json:"outside"`
+	Direct  int `json:"direct"`  // the pairs whose NIC reaches the GPU's memory
+	Staged  int `json:"staged"`  // the pairs whose NIC gets system memory
+	Refused int `json:"refused"` // the pairs whose registration, or the export before it, fails
+	Lost    int `json:"lost"`    // the pairs whose registration succeeds, and whose data does not arrive
+	Broken  int `json:"broken"`  // the pairs of which a link is known to break, and no outcome is predicted
+	Unknown int `json:"unknown"` // the pairs of which something that decides is not known
+	Outside int `json:"outside"` // the pairs of GPUs without memory of their own, which do not count
 }
 
 // Total returns the number of pairs that count.

@@ -9,12 +9,12 @@ import (
 
 // Tally counts checks by the worst result of each.
 type Tally struct {
-	Fail    int `json:"fail"`
-	Unknown int `json:"unknown"`
-	Warn    int `json:"warn"`
-	Pass    int `json:"pass"`
-	Skip    int `json:"skip"`
-	Hidden  int `json:"hidden"` // the checks of Unknown that may hide a failure
+	Fail    int `json:"fail"`    // the checks whose worst result is fail
+	Unknown int `json:"unknown"` // the checks whose worst result is unknown
+	Warn    int `json:"warn"`    // the checks whose worst result is warn
+	Pass    int `json:"pass"`    // the checks that passed
+	Skip    int `json:"skip"`    // the checks that do not apply
+	Hidden  int `json:"hidden"`  // the checks of Unknown that may hide a failure
 }
 
 // TallyOf counts the checks of these findings.

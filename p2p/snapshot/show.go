@@ -17,15 +17,13 @@ import (
 
 // Shown is a file of a snapshot, for a person to read before it is given away.
 type Shown struct {
-	Name string `json:"file"`
-	// Keeps says which parts of the file the archive has; "" if only the name.
-	Keeps string `json:"keeps"`
+	Name  string `json:"file"`  // the name of the file in the archive
+	Keeps string `json:"keeps"` // which parts of the file the archive has; "" if it has only the name
 	// Text is the file's contents in the archive. Registers are in hexadecimal, without lines of
 	// zeros.
-	Text string `json:"text"`
-	Link string `json:"link"`
-	// Unread says that the machine has the file, and Take could not read it.
-	Unread bool `json:"unread"`
+	Text   string `json:"text"`
+	Link   string `json:"link"`   // the target of a symbolic link; "" of a file
+	Unread bool   `json:"unread"` // the machine has the file, and it could not be read
 }
 
 // Show yields the contents of the archive, file by file. Keeps is set only with WithRules.

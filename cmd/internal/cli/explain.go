@@ -23,20 +23,33 @@ import (
 // Error is an error in its parts: the operation, the device, the stage that
 // refused, the cause and the remedy. Empty parts are not known.
 type Error struct {
-	Kind    string           `json:"kind"` // see the Kind constants
-	Message string           `json:"message"`
-	Subject string           `json:"subject,omitempty"` // which of several things failed
-	Op      string           `json:"op,omitempty"`
-	Device  string           `json:"device,omitempty"`
-	Route   string           `json:"route,omitempty"`
-	Detail  string           `json:"detail,omitempty"`
-	Stage   *Stage           `json:"stage,omitempty"`
-	Cause   string           `json:"cause,omitempty"`
-	Errno   *Errno           `json:"errno,omitempty"`
-	Status  string           `json:"wc_status,omitempty"` // work completion status
-	Vendor  uint32           `json:"wc_vendor_err,omitempty"`
-	Wrong   *canary.Mismatch `json:"mismatch,omitempty"`
-	Remedy  string           `json:"remedy,omitempty"`
+	// Kind is what went wrong, for programs. `usage`: the command line has a mistake, and nothing was
+	// tried. `unavailable`: this machine or build lacks what the command needs, such as a device, a
+	// library or cgo. `interrupted`: a signal ended the command, which has closed everything.
+	// `registration`: an MR was refused. `transfer`: a work request ended in an error, or did not end.
+	// `mismatch`: bytes were wrong. `accepted`: an access that the MR forbids was carried out.
+	// `operation`: another call of the kernel or of a library failed. `program`: a program that the
+	// command ran did not succeed. `other`: none of these.
+	Kind    string `json:"kind"`
+	Message string `json:"message"` // all of the error, in one line
+	// Subject is which of several things failed, such as "udmabuf with rxe0".
+	Subject string `json:"subject,omitempty"`
+	Op      string `json:"op,omitempty"`     // the name by which the kernel or the library knows what was tried
+	Device  string `json:"device,omitempty"` // the object of the operation: a device, a file, a descriptor
+	// Route is the call of a refused registration; "peer-direct" only where --route allows it.
+	Route  string `json:"route,omitempty"`
+	Detail string `json:"detail,omitempty"` // the numbers that matter, in words
+	Stage  *Stage `json:"stage,omitempty"`  // of a refused registration: between which stages the refusal lies
+	// Cause is the cause of a refused registration as it is classified, or what was refused beforehand
+	// without asking the kernel: Errno is then the number that the kernel has for it.
+	Cause string `json:"cause,omitempty"`
+	Errno *Errno `json:"errno,omitempty"` // the kernel's error number
+	// Status is the status of the work completion of a failed transfer (docs/reference/errors.md has
+	// them).
+	Status string           `json:"wc_status,omitempty"`
+	Vendor uint32           `json:"wc_vendor_err,omitempty"` // the NIC vendor's own number for the status
+	Wrong  *canary.Mismatch `json:"mismatch,omitempty"`      // the wrong bytes
+	Remedy string           `json:"remedy,omitempty"`        // what to change
 }
 
 // What went wrong, for programs.
@@ -60,14 +73,17 @@ var Kinds = []string{
 
 // Stage says between which stages of a registration the refusal lies.
 type Stage struct {
-	Earliest string `json:"earliest"`
-	Latest   string `json:"latest"`
+	Earliest string `json:"earliest"` // the earliest stage that can have refused
+	// Latest is the latest stage that can have refused; equal to Earliest if the stage is proven.
+	Latest string `json:"latest"`
 }
 
 // Errno is a kernel error number with its name.
 type Errno struct {
+	// Name is the kernel's name, such as "EINVAL". Numbers that only the kernel uses have one, too:
+	// 524 is "ENOTSUPP".
 	Name   string `json:"name"`
-	Number int    `json:"number"`
+	Number int    `json:"number"` // a positive number
 }
 
 func newErrno(n unix.Errno) *Errno {

@@ -3,6 +3,7 @@
 package fields
 
 import (
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
@@ -10,50 +11,33 @@ import (
 	"strings"
 )
 
-// Names collects the names that encoding/json gives the fields of values.
+// Names collects the names that encoding/json gives the fields of structs, those of embedded structs included.
+// The fields of other structs inside are not among them.
 func Names(values ...any) []string {
 	names := map[string]bool{}
 	for _, v := range values {
 		collect(reflect.TypeOf(v), names)
 	}
-	var out []string
-	for name := range names {
-		out = append(out, name)
-	}
-	slices.Sort(out)
-	return out
+	return slices.Sorted(maps.Keys(names))
 }
 
 func collect(t reflect.Type, names map[string]bool) {
-	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		collect(t.Elem(), names)
-	case reflect.Struct:
-		if writesItself(t) {
-			return
-		}
-		for i := range t.NumField() {
-			f := t.Field(i)
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			switch {
-			case name == "-" || !f.IsExported() && !f.Anonymous:
-				continue
-			case name != "":
-				names[name] = true
-			case !f.Anonymous:
-				names[f.Name] = true
-			}
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-" || !f.IsExported() && !f.Anonymous:
+		case name != "":
+			names[name] = true
+		case f.Anonymous:
 			collect(f.Type, names)
+		default:
+			names[f.Name] = true
 		}
 	}
-}
-
-// writesItself reports a type whose fields JSON does not show.
-func writesItself(t reflect.Type) bool {
-	return slices.ContainsFunc([]string{"MarshalJSON", "MarshalText"}, func(m string) bool {
-		_, ok := reflect.PointerTo(t).MethodByName(m)
-		return ok
-	})
 }
 
 // Missing are those names that a document mentions nowhere in code.

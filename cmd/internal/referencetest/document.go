@@ -73,6 +73,27 @@ func OnlyThese(t *testing.T, dir, beginning string, names []string) {
 	}
 }
 
+// Linked reports the documents whose schemas a page does not lead to.
+func Linked(t *testing.T, page string, all []Of) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(Root(t), page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) == 0 {
+		t.Error("no documents")
+	}
+	for _, of := range all {
+		to, err := filepath.Rel(filepath.Dir(page), filepath.Join(Schemas, of.Name+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), "]("+to+")") {
+			t.Errorf("%s does not lead to %s", page, to)
+		}
+	}
+}
+
 // commands has a page for each command and subcommand.
 const commands = "docs/reference/commands"
 

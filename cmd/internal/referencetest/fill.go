@@ -155,6 +155,8 @@ func (f *filling) set(v reflect.Value, field string) {
 	case reflect.String:
 		if values := f.types.Words[field]; values != nil {
 			v.SetString(values[0])
+		} else if values := f.types.Enums[f.types.Named[field]]; values != nil {
+			v.SetString(values[0])
 		} else if values := f.types.Enums[v.Type()]; values != nil {
 			v.SetString(values[0])
 		} else {

@@ -3,6 +3,7 @@
 package referencetest
 
 import (
+	"bytes"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -43,8 +44,10 @@ type Types struct {
 	Enums map[reflect.Type][]string
 	// Own are types that write themselves.
 	Own map[reflect.Type]*jsonschema.Schema
-	// Words are the strings that a field can have: "Pair.outcome".
+	// Words are the strings that a field can have: "Finding.result". The field's comment says what they mean.
 	Words map[string][]string
+	// Named are fields that are strings in Go, and have the values of a type: "Pair.outcome".
+	Named map[string]reflect.Type
 	// Nullable are slices that may be null: "Buffer.attached".
 	Nullable []string
 }
@@ -52,37 +55,53 @@ type Types struct {
 // Schema is the JSON Schema of documents, from the types that the program writes.
 func (of Of) Schema(t *testing.T, types Types) []byte {
 	t.Helper()
-	d := defining{types: types, defs: map[string]*jsonschema.Schema{}, names: map[reflect.Type]string{}}
+	d := defining{types: types, comments: &source, defs: map[string]*jsonschema.Schema{}, names: map[reflect.Type]string{}}
 	s, err := d.object(reflect.TypeOf(of.Type))
 	if err != nil {
 		t.Fatalf("%s: %v", of.Name, err)
 	}
 	if of.Field != "" {
-		s.Properties[of.Field] = d.alternatives(t, of.Result)
+		p := d.alternatives(t, of.Result)
+		p.Description = s.Properties[of.Field].Description
+		s.Properties[of.Field] = p
+		for _, r := range of.Result {
+			c, err := d.comments.of(reflect.TypeOf(r))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Description += fmt.Sprintf(" `%s`: %s", of.Field, c.text)
+		}
 	}
 	for name, value := range of.Fixed {
 		p := s.Properties[name]
 		if p == nil {
 			t.Fatalf("%s: no field %s", of.Name, name)
 		}
-		s.Properties[name] = &jsonschema.Schema{Const: &value}
+		s.Properties[name] = &jsonschema.Schema{Const: &value, Description: p.Description}
 	}
 	s.Schema, s.ID, s.Title, s.Defs = draft, ID(of.Name), of.Title, d.defs
-	text, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false) // descriptions have "->"
+	if err := e.Encode(s); err != nil {
 		t.Fatal(err)
 	}
-	return append(text, '\n')
+	return b.Bytes()
 }
 
 // ID is the identifier of a schema: a name, and no address to load it from.
 func ID(name string) string { return "urn:gpurdma:schema:" + strings.ReplaceAll(name, "/", ":") }
 
-// defining collects the schemas of the structs that a document is made of.
+// source has the comments that the tests of a package need.
+var source comments
+
+// defining collects the schemas of the types that a document is made of.
 type defining struct {
-	types Types
-	defs  map[string]*jsonschema.Schema
-	names map[reflect.Type]string
+	types    Types
+	comments *comments
+	defs     map[string]*jsonschema.Schema
+	names    map[reflect.Type]string
 }
 
 func (d *defining) alternatives(t *testing.T, values []any) *jsonschema.Schema {
@@ -98,13 +117,13 @@ func (d *defining) alternatives(t *testing.T, values []any) *jsonschema.Schema {
 	return &jsonschema.Schema{AnyOf: any}
 }
 
-// of is the schema of a type, by reference if it is a struct.
+// of is the schema of a type, by reference if it is a struct, or has values with names.
 func (d *defining) of(t reflect.Type, field string) (*jsonschema.Schema, error) {
-	if own := d.types.Own[t]; own != nil {
-		return own.CloneSchemas(), nil
+	if d.types.Own[t] != nil {
+		return d.reference(t)
 	}
-	if values := d.types.Enums[t]; values != nil {
-		return enum(values), nil
+	if yes, err := d.hasValues(t); yes || err != nil {
+		return d.reference(t)
 	}
 	switch {
 	case t == reflect.TypeFor[time.Time]():
@@ -147,7 +166,7 @@ func enum(values []string) *jsonschema.Schema {
 	return s
 }
 
-// reference is a reference to the schema of a struct.
+// reference is a reference to the definition of a type.
 func (d *defining) reference(t reflect.Type) (*jsonschema.Schema, error) {
 	name, ok := d.names[t]
 	if !ok {
@@ -158,7 +177,7 @@ func (d *defining) reference(t reflect.Type) (*jsonschema.Schema, error) {
 		}
 		d.names[t] = name
 		d.defs[name] = &jsonschema.Schema{} // the name is taken
-		s, err := d.object(t)
+		s, err := d.definition(t)
 		if err != nil {
 			return nil, err
 		}
@@ -167,13 +186,62 @@ func (d *defining) reference(t reflect.Type) (*jsonschema.Schema, error) {
 	return &jsonschema.Schema{Ref: "#/$defs/" + name}, nil
 }
 
+func (d *defining) definition(t reflect.Type) (*jsonschema.Schema, error) {
+	switch {
+	case d.types.Own[t] != nil:
+		return d.own(t)
+	case t.Kind() == reflect.Struct:
+		return d.object(t)
+	}
+	return d.values(t)
+}
+
+// own is the schema of a type that writes itself, with the comments of its fields. A field that JSON does not
+// name has its name in Go.
+func (d *defining) own(t reflect.Type) (*jsonschema.Schema, error) {
+	c, err := d.comments.of(t)
+	if err != nil {
+		return nil, err
+	}
+	s := d.types.Own[t].CloneSchemas()
+	s.Description = c.text
+	for name, p := range s.Properties {
+		f, ok := t.FieldByNameFunc(func(field string) bool {
+			f, _ := t.FieldByName(field)
+			tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			return tag == name || tag == "-" && strings.EqualFold(field, name)
+		})
+		if !ok {
+			return nil, fmt.Errorf("%v has no field %s", t, name)
+		}
+		if yes, err := d.hasValues(f.Type); err != nil {
+			return nil, err
+		} else if yes {
+			if p, err = d.reference(f.Type); err != nil {
+				return nil, err
+			}
+		}
+		p.Description = c.fields[f.Name]
+		s.Properties[name] = p
+	}
+	return s, nil
+}
+
 // object is the schema of a struct. A field that is added later is allowed: readers ignore what they do not know.
 func (d *defining) object(t reflect.Type) (*jsonschema.Schema, error) {
-	s := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}}
+	c, err := d.comments.of(t)
+	if err != nil {
+		return nil, err
+	}
+	s := &jsonschema.Schema{Type: "object", Description: c.text, Properties: map[string]*jsonschema.Schema{}}
 	return s, d.fields(t, s)
 }
 
 func (d *defining) fields(t reflect.Type, s *jsonschema.Schema) error {
+	c, err := d.comments.of(t)
+	if err != nil {
+		return err
+	}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -205,6 +273,14 @@ func (d *defining) fields(t reflect.Type, s *jsonschema.Schema) error {
 		}
 		if values := d.types.Words[field]; values != nil {
 			p = enum(values)
+		} else if named := d.types.Named[field]; named != nil {
+			if p, err = d.reference(named); err != nil {
+				return err
+			}
+		}
+		p.Description = c.fields[f.Name]
+		if omit && p.Description != "" {
+			p.Description = strings.TrimSuffix(p.Description, ".") + ". " + leftOut(f.Type)
 		}
 		if _, there := s.Properties[name]; !there {
 			s.PropertyOrder = append(s.PropertyOrder, name)
@@ -215,6 +291,22 @@ func (d *defining) fields(t reflect.Type, s *jsonschema.Schema) error {
 		}
 	}
 	return nil
+}
+
+// leftOut says when encoding/json leaves out a field that it may leave out.
+func leftOut(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String, reflect.Slice, reflect.Map:
+		return "Left out if empty."
+	case reflect.Bool:
+		return "Left out if false."
+	case reflect.Pointer, reflect.Struct:
+		return "Left out if there is none."
+	}
+	if t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
+		return "Left out if there is none."
+	}
+	return "Left out if 0."
 }
 
 // Checker holds documents against the schemas in the repository.

@@ -11,7 +11,10 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/placement"
 	"github.com/gpurdma/gpurdma/trace"
 )
@@ -36,11 +39,23 @@ func Enums() map[reflect.Type][]string {
 		reflect.TypeFor[placement.Proof]():  words[placement.Proof](),
 		reflect.TypeFor[placement.Route]():  words[placement.Route](),
 		reflect.TypeFor[placement.Kind]():   words[placement.Kind](),
+		reflect.TypeFor[p2p.Result]():       words[p2p.Result](),
+		reflect.TypeFor[chain.Outcome]():    words[chain.Outcome](),
+		reflect.TypeFor[chain.Link]():       words[chain.Link](),
+		reflect.TypeFor[chain.State]():      words[chain.State](),
 		reflect.TypeFor[gpualloc.Kind]():    words[gpualloc.Kind](),
 		reflect.TypeFor[ibvfd.Answer]():     words[ibvfd.Answer](),
 		reflect.TypeFor[ibdev.LinkLayer]():  words[ibdev.LinkLayer](),
 		reflect.TypeFor[trace.Mode]():       {string(trace.ModeStatic), string(trace.ModePinned), string(trace.ModeRevocable), string(trace.ModeDynamic)},
 		reflect.TypeFor[trace.Call]():       {string(trace.RegDMABufMR), string(trace.RegMR), string(trace.ReregMR), string(trace.ReregDMABufMR), string(trace.Attachment), string(trace.Mapping), string(trace.Found)},
+	}
+}
+
+// Named are the fields of both commands' documents that are strings in Go, and have the values of a type.
+func Named() map[string]reflect.Type {
+	return map[string]reflect.Type{
+		"Error.cause": reflect.TypeFor[fault.Cause](), "Error.route": reflect.TypeFor[ibvfd.Route](),
+		"Stage.earliest": reflect.TypeFor[fault.Stage](), "Stage.latest": reflect.TypeFor[fault.Stage](),
 	}
 }
 

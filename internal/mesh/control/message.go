@@ -51,16 +51,15 @@ type Welcome struct {
 
 // NIC is a NIC of a worker, and the memory that it moves bytes of.
 type NIC struct {
-	Name   string `json:"name"`
-	Port   int    `json:"port"`   // on which it takes connections
-	Memory string `json:"memory"` // the spec: "host", "cuda:0"
-	Size   int64  `json:"size"`   // bytes of it
-	// Path is how the NIC reaches the memory: host, direct, moved, staged, or unknown if
-	// the place of the bytes of a GPU was not looked at. Why says it in words.
-	Path string `json:"path"`
-	Why  string `json:"why"`
-	// Fault says why the NIC takes no part; nil if it does.
-	Fault *Fault `json:"fault,omitempty"`
+	Name   string `json:"name"`   // the name of the NIC
+	Port   int    `json:"port"`   // the TCP port on which this NIC is called
+	Memory string `json:"memory"` // the name of the memory: "host", "cuda:0"
+	Size   int64  `json:"size"`   // the bytes of that memory
+	// Path is how the NIC reaches the memory: "host", "direct", "moved", "staged", or "unknown" if the
+	// place of the bytes of a GPU was not looked at.
+	Path  string `json:"path"`
+	Why   string `json:"why"`             // the path and its reason, in words
+	Fault *Fault `json:"fault,omitempty"` // why the NIC takes no part
 }
 
 // Roster is all nodes of the mesh, by their hosts: a worker measures towards no other.
@@ -140,9 +139,9 @@ type Times struct {
 
 // Fault says what did not work.
 type Fault struct {
-	Cause Cause  `json:"cause"`
-	Step  string `json:"step"` // the step that was tried, in words
-	Text  string `json:"text"` // the error
+	Cause Cause  `json:"cause"` // the cause of the fault
+	Step  string `json:"step"`  // the step that was tried, in words
+	Text  string `json:"text"`  // the error
 }
 
 func (f *Fault) Error() string {
@@ -160,7 +159,7 @@ const (
 	NoRoute   Cause = "routing"   // no route, or no neighbour, to the other node or its NIC
 	NoGID     Cause = "gid"       // a NIC has no GID that it could use
 	SmallMTU  Cause = "mtu"       // small packets pass, and full ones do not
-	Partition Cause = "partition" // a port has not the P_Key
+	Partition Cause = "partition" // a port does not have the P_Key
 	Refused   Cause = "refused"   // no listener, or the other side does not let this one in
 	Timeout   Cause = "timeout"   // no answer
 	Identity  Cause = "identity"  // a certificate is not accepted, or one side has none
@@ -175,5 +174,5 @@ const (
 	TooSlow   Cause = "slow"      // a host was too busy to connect in time, which says nothing of its NIC
 	Differs   Cause = "version"   // the sides speak different versions
 	Invalid   Cause = "invalid"   // an order that a worker does not take
-	Other     Cause = "other"
+	Other     Cause = "other"     // none of these
 )

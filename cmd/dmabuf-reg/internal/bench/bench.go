@@ -55,61 +55,67 @@ const (
 
 // Result is what `bench` measured.
 type Result struct {
-	Begun    time.Time         `json:"begun"`
-	Kernel   string            `json:"kernel"` // of this machine
-	Server   string            `json:"server"`
-	Local    station.Side      `json:"local"`
-	Remote   peer.Server       `json:"remote"`
+	Begun  time.Time    `json:"begun"`  // when the measurement began
+	Kernel string       `json:"kernel"` // this machine's kernel and architecture
+	Server string       `json:"server"` // the address of the server
+	Local  station.Side `json:"local"`  // this side
+	Remote peer.Server  `json:"remote"` // the server's side
+	// Over is what the connection goes over: the first of the rails.
 	Over     link.Way          `json:"over"`
-	Rails    []link.Rail       `json:"rails"` // at the end
-	Rounds   int               `json:"rounds"`
-	Slice    time.Duration     `json:"slice_ns"`
-	Depth    int               `json:"depth"`
-	Batch    int               `json:"batch"`
-	NotTried []buffer.NotTried `json:"not_tried"` // kinds of memory that are not to be had
-	Points   []benchPoint      `json:"points"`
-	Flap     *FlapResult       `json:"flap"` // of --flap; null without
+	Rails    []link.Rail       `json:"rails"`     // the connection's rails at its end, one for each NIC
+	Rounds   int               `json:"rounds"`    // the value of --rounds; 0 with --flap
+	Slice    time.Duration     `json:"slice_ns"`  // the value of --slice; 0 with --flap
+	Depth    int               `json:"depth"`     // the value of --depth: how many operations are under way
+	Batch    int               `json:"batch"`     // how many operations are posted at once; 1 over several NICs
+	NotTried []buffer.NotTried `json:"not_tried"` // the kinds of memory that this machine does not offer
+	// Points has one entry for each operation, size and kind of memory on this side; none with --flap.
+	Points []benchPoint `json:"points"`
+	Flap   *FlapResult  `json:"flap"` // what --flap did, and what was lost; null without --flap
 
 	plot *canvas // draws the curves of --plot; nil without
 }
 
 // benchPoint is one operation at one size with one kind of memory.
 type benchPoint struct {
-	Op        string    `json:"op"`
-	Size      int64     `json:"size"`
-	Kind      string    `json:"kind"`
-	Latency   latency   `json:"latency"`
+	Op   string `json:"op"`   // "write", "read", "send", "atomic"
+	Size int64  `json:"size"` // the bytes of one operation
+	// Kind is the kind of memory on this side: "direct" ("moved" where --trace saw that the bytes are
+	// not in the GPU's memory), "staged", "host".
+	Kind    string  `json:"kind"`
+	Latency latency `json:"latency"` // the time of one operation at a time
+	// Bandwidth is measured with --depth operations under way, of write and send no more than the
+	// smaller buffer has room for.
 	Bandwidth bandwidth `json:"bandwidth"`
-	// StagedBytes were copied through host memory here, of all that was measured.
+	// StagedBytes were copied through this side's host memory while it was measured: 0 unless Kind is
+	// "staged".
 	StagedBytes int64 `json:"staged_bytes"`
 }
 
 // latency is of one operation at a time, from posting to completion.
 type latency struct {
-	Samples int           `json:"samples"`
-	P25     time.Duration `json:"p25_ns"`
-	P50     time.Duration `json:"p50_ns"`
-	P75     time.Duration `json:"p75_ns"`
-	P90     time.Duration `json:"p90_ns"`
-	P99     time.Duration `json:"p99_ns"`
-	P999    time.Duration `json:"p999_ns"`
-	Max     time.Duration `json:"max_ns"`
-	// Ratio is to the first kind, of the rounds' medians.
-	Ratio spread `json:"ratio"`
+	Samples int           `json:"samples"` // how many operations were measured
+	P25     time.Duration `json:"p25_ns"`  // the first quartile, as all quantiles to 1/32
+	P50     time.Duration `json:"p50_ns"`  // the median
+	P75     time.Duration `json:"p75_ns"`  // the third quartile
+	P90     time.Duration `json:"p90_ns"`  // the 90th percentile
+	P99     time.Duration `json:"p99_ns"`  // the 99th percentile
+	P999    time.Duration `json:"p999_ns"` // the 99.9th percentile
+	Max     time.Duration `json:"max_ns"`  // the longest time
+	Ratio   spread        `json:"ratio"`   // the ratio of the rounds' medians to those of the first kind of memory
 }
 
 // bandwidth is of as many operations at a time as --depth says.
 type bandwidth struct {
-	Operations int    `json:"operations"`
-	Rate       spread `json:"bytes_per_s"`
-	Ratio      spread `json:"ratio"` // to the first kind, round by round
+	Operations int    `json:"operations"`  // how many operations were measured
+	Rate       spread `json:"bytes_per_s"` // the rate in bytes a second
+	Ratio      spread `json:"ratio"`       // the ratio to the rate of the first kind of memory, round by round
 }
 
-// spread is the middle of some numbers, and between what half of them lie.
+// spread is the median of some numbers, and the quartiles between which half of them lie.
 type spread struct {
-	Median float64 `json:"median"`
-	Low    float64 `json:"low"`  // first quartile
-	High   float64 `json:"high"` // third
+	Median float64 `json:"median"` // the median over the rounds
+	Low    float64 `json:"low"`    // the first quartile over the rounds
+	High   float64 `json:"high"`   // the third quartile over the rounds
 }
 
 func spreadOf(list []float64) spread {

@@ -27,29 +27,32 @@ import (
 
 // FlapResult is what `bench --flap` did, and what was lost.
 type FlapResult struct {
-	Seed       uint64        `json:"seed"`
-	Planned    int           `json:"planned"` // cuts that there were to be
-	Cuts       []flap.Cut    `json:"cuts"`
-	Rows       []flapRow     `json:"rows"`
-	Elapsed    time.Duration `json:"elapsed_ns"`
-	Operations int64         `json:"operations"`     // of the rows
-	Verified   int64         `json:"verified_bytes"` // compared and right
-	Failed     int64         `json:"failed"`         // operations of any kind, and rows that were not carried out
-	Wrong      int64         `json:"wrong_bytes"`
-	Messages   int64         `json:"messages"`      // of this side
-	Lost       int64         `json:"messages_lost"` // in either direction
-	Twice      int64         `json:"messages_duplicated"`
-	Pause      time.Duration `json:"longest_pause_ns"` // without a completed byte while operations were under way
-	Nothing    bool          `json:"nothing_lost"`
+	Seed       uint64        `json:"seed"`           // the value of --seed that repeats the run
+	Planned    int           `json:"planned"`        // the value of --cuts: how many cuts there were to be
+	Cuts       []flap.Cut    `json:"cuts"`           // the cuts that were made
+	Rows       []flapRow     `json:"rows"`           // one for each operation and size, with the sums over the run
+	Elapsed    time.Duration `json:"elapsed_ns"`     // the time that all rows took
+	Operations int64         `json:"operations"`     // how many operations the rows have
+	Verified   int64         `json:"verified_bytes"` // the bytes that were compared and right
+	// Failed is how many operations of any kind have failed, and rows that were not carried out.
+	Failed   int64         `json:"failed"`
+	Wrong    int64         `json:"wrong_bytes"`         // how many bytes were wrong
+	Messages int64         `json:"messages"`            // how many messages this side has sent
+	Lost     int64         `json:"messages_lost"`       // how many messages of both sides never came
+	Twice    int64         `json:"messages_duplicated"` // how many messages of both sides came twice
+	Pause    time.Duration `json:"longest_pause_ns"`    // the longest time without a completed byte while operations were under way
+	// Nothing says that all cuts were made and all rails came back, and that Failed, Wrong, Lost and
+	// Twice are 0.
+	Nothing bool `json:"nothing_lost"`
 }
 
 // flapRow is the sum over all times that an operation of a size was carried out.
 type flapRow struct {
-	Op         string        `json:"op"`
-	Size       int64         `json:"size"`
-	Operations int64         `json:"operations"`
-	Elapsed    time.Duration `json:"elapsed_ns"`
-	Rate       float64       `json:"bytes_per_s"`
+	Op         string        `json:"op"`          // "write", "read", "send", "atomic"
+	Size       int64         `json:"size"`        // the bytes of one operation
+	Operations int64         `json:"operations"`  // how many operations were carried out
+	Elapsed    time.Duration `json:"elapsed_ns"`  // the time that they took
+	Rate       float64       `json:"bytes_per_s"` // the rate over that time
 }
 
 // checkFlap refuses flags that cannot be used with --flap, or need it.

@@ -18,15 +18,18 @@ import (
 
 // Description describes an allocated or imported buffer.
 type Description struct {
-	Spec      string `json:"spec"` // "" for an imported descriptor
-	Exporter  string `json:"exporter"`
-	Device    string `json:"device"`
-	PCI       string `json:"pci"`
-	Kind      string `json:"kind"`      // the kind that the allocator asked for, not a proof of placement
-	Requested int64  `json:"requested"` // bytes asked for
-	Size      int64  `json:"size"`      // bytes allocated
-	Inode     uint64 `json:"inode"`     // of the first segment
-	Segments  int    `json:"segments"`
+	Spec     string `json:"spec"`     // the name of the allocator, as --gpu takes it; "" for an imported descriptor
+	Exporter string `json:"exporter"` // the dma-buf's exporter as fdinfo shows it
+	Device   string `json:"device"`   // the device node that the memory comes from; "" if there is none
+	// PCI is the PCI address of the function that the memory comes from; "" if there is none.
+	PCI string `json:"pci"`
+	// Kind is the kind of memory that the allocator asked for: "system", "vram" or "unknown". It does
+	// not prove where the bytes are.
+	Kind      string `json:"kind"`
+	Requested int64  `json:"requested"` // the bytes that were asked for
+	Size      int64  `json:"size"`      // the bytes that were allocated, after rounding up
+	Inode     uint64 `json:"inode"`     // the inode of the first segment's dma-buf
+	Segments  int    `json:"segments"`  // how many dma-bufs the memory has
 }
 
 // VRAM reports whether the allocator asked for memory of a GPU.
@@ -126,7 +129,7 @@ func OpenAllocator(spec string) (gpualloc.Allocator, error) {
 
 // NotTried is an allocator that this machine does not offer.
 type NotTried struct {
-	Spec   string `json:"spec"`
-	Why    string `json:"why"`
-	Remedy string `json:"remedy"`
+	Spec   string `json:"spec"`   // the name of the allocator
+	Why    string `json:"why"`    // why it cannot be used here
+	Remedy string `json:"remedy"` // what to change
 }

@@ -39,14 +39,19 @@ type params struct {
 
 // Result is what `connect` did.
 type Result struct {
-	Server  string       `json:"server"`
-	Seed    uint64       `json:"seed"`
-	Local   station.Side `json:"local"`
-	Remote  peer.Server  `json:"remote"`
-	Over    link.Way     `json:"over"`
-	Rails   []link.Rail  `json:"rails"` // at the end
-	Rows    []trial.Row  `json:"rows"`
-	Planned int          `json:"planned"` // rows that there were to be
+	Server string       `json:"server"` // the address of the server
+	Seed   uint64       `json:"seed"`   // the value of --seed that repeats the run
+	Local  station.Side `json:"local"`  // this side
+	Remote peer.Server  `json:"remote"` // the server's side
+	// Over is what the connection goes over: the first of the rails.
+	Over  link.Way    `json:"over"`
+	Rails []link.Rail `json:"rails"` // the connection's rails at its end, one for each NIC
+	// Rows has one entry for each operation, direction and size, in the order in which they were
+	// carried out. After wrong bytes the next row is tried; any other failure ends the rows. A row
+	// that a signal interrupted is left out. With --watch these are the rows of the last time that was
+	// complete.
+	Rows    []trial.Row `json:"rows"`
+	Planned int         `json:"planned"` // how many rows there were to be
 
 	interrupted bool // before they were done
 }

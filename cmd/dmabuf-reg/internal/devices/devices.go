@@ -23,11 +23,11 @@ import (
 
 // Result is what `devices` found.
 type Result struct {
-	Allocators []gpualloc.Description `json:"allocators"`
-	NICs       []nics.Device          `json:"nics"`
-	Libibverbs string                 `json:"libibverbs"` // path and version, or why it is not there
-	NVIDIA     []nvml.GPU             `json:"nvidia"`
-	NVML       string                 `json:"nvml"` // why nvidia could not be listed; "" if it was
+	Allocators []gpualloc.Description `json:"allocators"` // every allocator that this build knows, usable or not
+	NICs       []nics.Device          `json:"nics"`       // the RDMA devices
+	Libibverbs string                 `json:"libibverbs"` // the path and version of the library that is used, or why there is none
+	NVIDIA     []nvml.GPU             `json:"nvidia"`     // the GPUs that NVML lists
+	NVML       string                 `json:"nvml"`       // why NVML lists no GPUs; "" if it does
 }
 
 // Command is `devices`.

@@ -19,12 +19,14 @@ import (
 
 // Cut describes one cut of a link.
 type Cut struct {
-	NIC    string        `json:"nic"`
-	NetDev string        `json:"netdev"`
-	At     time.Duration `json:"at_ns"`      // since the run began
-	Down   time.Duration `json:"down_ns"`    // how long it was cut
-	Back   time.Duration `json:"back_ns"`    // from when it was mended until the rail had a link; 0 if it had none in time
-	Lost   int           `json:"lost_links"` // of the rail; 0 if the cut was too short to be noticed
+	NIC    string        `json:"nic"`     // the name of the NIC
+	NetDev string        `json:"netdev"`  // the network device of which the link was cut
+	At     time.Duration `json:"at_ns"`   // when the link was cut, since the run began
+	Down   time.Duration `json:"down_ns"` // how long the link was cut
+	// Back is the time from the link's repair until its rail had a link; 0 if it had none within
+	// --timeout, or had not lost it.
+	Back time.Duration `json:"back_ns"`
+	Lost int           `json:"lost_links"` // how many links the rail lost; 0 if the cut was too short to be noticed
 
 	away bool // its rail was not seen to be back
 }

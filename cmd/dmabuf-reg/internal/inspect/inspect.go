@@ -23,9 +23,10 @@ import (
 
 // Result is what `inspect` found.
 type Result struct {
-	PID     int      `json:"pid"` // 0: the whole system
-	Buffers []Buffer `json:"buffers"`
-	// Unknown says what could not be looked at: the list may miss what is there.
+	PID     int      `json:"pid"`     // the process that was asked for; 0: the whole system
+	Buffers []Buffer `json:"buffers"` // the dma-bufs, by inode
+	// Unknown are the files and processes that could not be read: buffers may be missing from the
+	// list.
 	Unknown []string `json:"unknown"`
 }
 
@@ -33,8 +34,8 @@ type Result struct {
 // holds it: an MR, a scan-out, an importing driver.
 type Buffer struct {
 	dmabuf.Usage
-	// Attached are the devices that imported it, as debugfs names them; null
-	// where debugfs could not be read.
+	// Attached are the devices that imported the buffer, as debugfs names them; null where debugfs
+	// could not be read.
 	Attached []string `json:"attached"`
 }
 

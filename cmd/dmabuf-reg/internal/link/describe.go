@@ -15,20 +15,23 @@ import (
 
 // Rail is a rail of a connection, and what this side has done over it, as a result says it.
 type Rail struct {
-	NIC        string  `json:"nic"`
-	Port       int     `json:"port"`     // of the NIC; 0 if the rail was not made
-	GID        string  `json:"gid"`      // as an address; "" if the rail was not made
-	Peer       string  `json:"peer_gid"` // the other side's
-	Why        string  `json:"why"`      // why that port and GID
-	Up         bool    `json:"up"`
-	Slow       bool    `json:"slow"`       // slower than half of its best
-	Lost       int     `json:"lost_links"` // that were lost and replaced
-	Rate       float64 `json:"bytes_per_s"`
-	Operations uint64  `json:"operations"` // that were carried out; of large ones the parts
-	Failed     uint64  `json:"failed"`
-	Repeats    uint64  `json:"repeats"` // begun again on another link
-	Bytes      int64   `json:"bytes"`
-	Error      string  `json:"error"` // why it has no link
+	NIC  string `json:"nic"`        // the name of this side's NIC
+	Port int    `json:"port"`       // the number of the port of this side's NIC; 0 if the rail was not made
+	GID  string `json:"gid"`        // this side's GID as an address; "" if the rail was not made
+	Peer string `json:"peer_gid"`   // the other side's GID as an address; "" if the rail was not made
+	Why  string `json:"why"`        // why this port and GID were taken
+	Up   bool   `json:"up"`         // the rail has a link
+	Slow bool   `json:"slow"`       // the rail is slower than half of its highest rate
+	Lost int    `json:"lost_links"` // how many links were lost and replaced
+	// Rate is the rate while the rail was busy; 0 if it was not measured, and with one NIC.
+	Rate float64 `json:"bytes_per_s"`
+	// Operations is how many operations this side has carried out over the rail, messages included.
+	// Each part of a large operation counts.
+	Operations uint64 `json:"operations"`
+	Failed     uint64 `json:"failed"`  // how many parts of operations have failed
+	Repeats    uint64 `json:"repeats"` // how many parts of operations were begun again on another link
+	Bytes      int64  `json:"bytes"`   // the bytes that this side has moved over the rail, messages included
+	Error      string `json:"error"`   // why the rail has no link; "" if it has one
 }
 
 // Rails describes the rails of a connection; none if there is no connection.
@@ -102,10 +105,10 @@ func RailsText(l Link) (text string) {
 
 // Way is what a connection goes over, as a result says it.
 type Way struct {
-	Port int    `json:"port"`     // of the NIC
-	GID  string `json:"gid"`      // as an address
-	Peer string `json:"peer_gid"` // the server's
-	Why  string `json:"why"`      // why that port and GID
+	Port int    `json:"port"`     // the number of the port of this side's NIC
+	GID  string `json:"gid"`      // this side's GID as an address
+	Peer string `json:"peer_gid"` // the server's GID as an address
+	Why  string `json:"why"`      // why this port and GID were taken
 	text string
 }
 

@@ -27,11 +27,11 @@ type Result struct {
 // ReportSchema names the form of the file that --report writes.
 const ReportSchema = "dmabuf-reg/mesh/v1"
 
-// Report is that file.
+// Report is the file of mesh --report. It has names and addresses of nodes.
 type Report struct {
-	Schema  string  `json:"schema"`
-	Version string  `json:"version"`
-	Result  *Result `json:"result"`
+	Schema  string  `json:"schema"`  // "dmabuf-reg/mesh/v1"
+	Version string  `json:"version"` // of the program
+	Result  *Result `json:"result"`  // the result of the coordinator
 }
 
 func (f *params) doCoordinate(ctx context.Context, a *app.App, args []string) (app.Result, error) {

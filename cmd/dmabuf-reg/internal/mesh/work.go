@@ -25,9 +25,11 @@ import (
 
 // Working is what a worker prints when it takes orders.
 type Working struct {
-	Listen     string        `json:"listen"`
-	Protection string        `json:"protection"` // TLS, loopback, none
-	NICs       []control.NIC `json:"worker_nics"`
+	Listen string `json:"listen"` // the TCP address, with the port that was chosen
+	// Protection is how the orders are protected: "TLS" (mutual), "loopback" (in the clear, on this
+	// machine only), "none".
+	Protection string        `json:"protection"`
+	NICs       []control.NIC `json:"worker_nics"` // the NICs that the worker offers
 }
 
 func (f *params) doWork(ctx context.Context, a *app.App) (_ app.Result, err error) {

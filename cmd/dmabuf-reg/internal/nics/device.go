@@ -13,8 +13,8 @@ import (
 // Device is an RDMA device with what it supports.
 type Device struct {
 	ibdev.Info
-	Support *ibvfd.Support `json:"support"`                 // null if the probe itself failed
-	Problem string         `json:"support_error,omitempty"` // why it failed
+	Support *ibvfd.Support `json:"support"`                 // whether the device registers dma-bufs; null if the probe itself failed
+	Problem string         `json:"support_error,omitempty"` // why the probe failed
 }
 
 // List lists the RDMA devices, by ibdev.List or ListWithoutGIDs.

@@ -13,11 +13,11 @@ import (
 
 // Server is what the server says of itself.
 type Server struct {
-	Spec   string `json:"spec"`
-	NIC    string `json:"nic"`
-	Size   int64  `json:"size"`
-	Staged bool   `json:"staged"`
-	Why    string `json:"why"` // the path and its reason, in words
+	Spec   string `json:"spec"`   // the name of the server's memory
+	NIC    string `json:"nic"`    // the name of the server's NIC
+	Size   int64  `json:"size"`   // the bytes of the server's memory
+	Staged bool   `json:"staged"` // the server copies the bytes through host memory
+	Why    string `json:"why"`    // the server's path and its reason, in words
 }
 
 // WriteSides writes what the two sides of a connection are, and what it goes over. first is the way

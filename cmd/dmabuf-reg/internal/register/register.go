@@ -51,35 +51,36 @@ type Params struct {
 
 // Result is what `register` did.
 type Result struct {
-	Memory    buffer.Description `json:"memory"`
-	NIC       string             `json:"nic"`
-	NICReason string             `json:"nic_reason"` // why this one
-	Offset    uint64             `json:"offset"`
-	Length    uint64             `json:"length"`
-	IOVA      uint64             `json:"iova"`
-	Access    string             `json:"access"`
-	Count     int                `json:"count"` // registrations made, each of all segments
-	MRs       []mr               `json:"mrs"`
-	P50       time.Duration      `json:"p50_ns"` // of one registration
-	P99       time.Duration      `json:"p99_ns"`
-	Hold      time.Duration      `json:"hold_ns"`
-	// Failure is the kernel's refusal as --trace saw it, null without one.
+	Memory    buffer.Description `json:"memory"`     // the memory that was registered
+	NIC       string             `json:"nic"`        // the name of the NIC
+	NICReason string             `json:"nic_reason"` // why this NIC was taken
+	Offset    uint64             `json:"offset"`     // the offset of the registered range in the memory, in bytes
+	Length    uint64             `json:"length"`     // the length of the registered range in bytes
+	IOVA      uint64             `json:"iova"`       // the address by which work requests name the first byte
+	Access    string             `json:"access"`     // the access flags, in words
+	Count     int                `json:"count"`      // how many registrations were made, each of all segments
+	MRs       []mr               `json:"mrs"`        // the memory regions
+	P50       time.Duration      `json:"p50_ns"`     // the median time of one registration
+	P99       time.Duration      `json:"p99_ns"`     // the 99th percentile of the time of one registration
+	// Hold is how long the registrations are kept. With --hold the document is printed when that time
+	// begins.
+	Hold time.Duration `json:"hold_ns"`
+	// Failure is the refusal of the kernel, as --trace saw it; null without --trace or without a
+	// refusal.
 	Failure *trace.Failure `json:"failure"`
 }
 
 // mr is one memory region.
 type mr struct {
-	Number  *uint32       `json:"mrn"` // in `rdma resource show mr`; null if unknown
-	LKey    uint32        `json:"lkey"`
-	RKey    uint32        `json:"rkey"`
-	IOVA    uint64        `json:"iova"`
-	Length  uint64        `json:"length"`
-	Route   ibvfd.Route   `json:"route"`
-	RegTime time.Duration `json:"reg_ns"`
-	// Placement is where the bytes are; null without --trace and beyond the
-	// first 16 MRs.
-	Placement *placement.Placement `json:"placement"`
-	// Why the bytes of GPU memory are not there, where that was seen.
+	Number    *uint32              `json:"mrn"`       // the MR's number in `rdma resource show mr`; null if unknown
+	LKey      uint32               `json:"lkey"`      // the key for work requests of this side
+	RKey      uint32               `json:"rkey"`      // the key for work requests of a peer
+	IOVA      uint64               `json:"iova"`      // the address by which work requests name the first byte
+	Length    uint64               `json:"length"`    // the length in bytes
+	Route     ibvfd.Route          `json:"route"`     // the call that registered it
+	RegTime   time.Duration        `json:"reg_ns"`    // the time that the registration took
+	Placement *placement.Placement `json:"placement"` // where the bytes are; null without --trace and beyond the first 16 MRs
+	// Why says why the bytes of GPU memory are not there, where --trace saw the kernel decide that.
 	Why string `json:"why,omitempty"`
 }
 

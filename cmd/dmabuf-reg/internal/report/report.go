@@ -24,15 +24,17 @@ import (
 // Schema names the form of the file that --report writes.
 const Schema = "dmabuf-reg/report/v1"
 
-// Report is a machine and what verify found there, to be sent to others: without
-// host name, UUID, GUID, network address or serial number (anonymizer).
+// Report is a machine and what verify found there, to be sent to others: without host names, UUIDs,
+// GUIDs, network addresses and serial numbers. Wherever a string has one, such as what a vendor's
+// library, an error or the program of --locate says, a "-" stands instead. Aliases made of one are
+// left out, and a GPU named by its UUID has its other name ([anonymizer]).
 type Report struct {
-	Schema  string         `json:"schema"`
-	Version string         `json:"version"`
-	Machine machine        `json:"machine"`
-	Devices devices.Result `json:"devices"`
-	Verify  any            `json:"verify"`
-	Errors  []cli.Error    `json:"errors"`
+	Schema  string         `json:"schema"`  // "dmabuf-reg/report/v1"
+	Version string         `json:"version"` // of the program
+	Machine machine        `json:"machine"` // the machine, as sysfs and uname describe it
+	Devices devices.Result `json:"devices"` // the result of devices
+	Verify  any            `json:"verify"`  // the result of verify
+	Errors  []cli.Error    `json:"errors"`  // the errors of both
 }
 
 // Named is a result that names NICs and allocators.
@@ -41,23 +43,24 @@ type Named interface {
 	Renamed(nic, spec func(string) string) any
 }
 
+// machine is the machine of a report.
 type machine struct {
-	Kernel    string        `json:"kernel"` // uname -r
-	Build     string        `json:"build"`  // uname -v
-	Arch      string        `json:"arch"`
-	CPU       string        `json:"cpu"`       // model name; "" if not known
-	Functions []pciFunction `json:"functions"` // of the GPUs and NICs
+	Kernel    string        `json:"kernel"`    // the kernel's release, as uname -r prints it
+	Build     string        `json:"build"`     // the kernel's version, as uname -v prints it
+	Arch      string        `json:"arch"`      // the architecture
+	CPU       string        `json:"cpu"`       // the model of the processor; "" if it is not known
+	Functions []pciFunction `json:"functions"` // the PCI functions of the GPUs and NICs
 }
 
 // pciFunction is a GPU or NIC as sysfs has it; "" is not known.
 type pciFunction struct {
-	Address   string `json:"address"`
-	Vendor    string `json:"vendor"` // "0x10de"
-	Device    string `json:"device"`
-	Driver    string `json:"driver"`
-	NUMA      string `json:"numa_node"`
-	LinkSpeed string `json:"link_speed"`
-	LinkWidth string `json:"link_width"`
+	Address   string `json:"address"`    // the PCI address
+	Vendor    string `json:"vendor"`     // the vendor's ID: "0x10de"
+	Device    string `json:"device"`     // the device's ID: "0x2330"
+	Driver    string `json:"driver"`     // the driver that is bound
+	NUMA      string `json:"numa_node"`  // the NUMA node
+	LinkSpeed string `json:"link_speed"` // the speed of the link now
+	LinkWidth string `json:"link_width"` // the number of lanes now
 }
 
 // File is a report's file, made before the work so that a path that

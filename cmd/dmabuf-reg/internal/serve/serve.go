@@ -35,10 +35,13 @@ type params struct {
 
 // Result is what `serve` offers.
 type Result struct {
-	Listen     string       `json:"listen"`
-	Protection string       `json:"protection"` // TLS, loopback, none
-	Metrics    string       `json:"metrics"`    // where metrics are served; "" if they are not
-	Local      station.Side `json:"local"`
+	Listen string `json:"listen"` // the TCP address, with the port that was chosen
+	// Protection is how the exchange of keys is protected: "TLS" (mutual), "loopback" (in the clear,
+	// on this machine only), "none".
+	Protection string `json:"protection"`
+	// Metrics is the TCP address of --metrics, with the port that was chosen; "" without --metrics.
+	Metrics string       `json:"metrics"`
+	Local   station.Side `json:"local"` // this side
 }
 
 // Command is `serve`.

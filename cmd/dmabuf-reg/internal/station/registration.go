@@ -15,15 +15,19 @@ import (
 
 // registration is how one NIC reaches a side's memory.
 type registration struct {
-	NIC       string `json:"nic"`
-	NICReason string `json:"nic_reason"`
-	Path      string `json:"path"`  // direct, moved, staged, missing, host
-	Route     string `json:"route"` // how it was registered; "" if it was not
-	Why       string `json:"why"`   // in words
-	// Placement is where the bytes were when they had been registered, Failure which
-	// kernel function refused that; null without --trace.
+	NIC       string `json:"nic"`        // the name of the NIC
+	NICReason string `json:"nic_reason"` // why this NIC was taken
+	// Path is as that of the side, or "missing": this NIC does not reach the memory, and another one
+	// does.
+	Path  string `json:"path"`
+	Route string `json:"route"` // the call that registered the memory; "" if none did
+	Why   string `json:"why"`   // the path and its reason, in words
+	// Placement is where the bytes were when they had been registered; null without --trace, and where
+	// only host memory is registered.
 	Placement *placement.Placement `json:"placement"`
-	Failure   *trace.Failure       `json:"failure"`
+	// Failure is the refusal of the registration, as --trace saw it; null without --trace or without a
+	// refusal.
+	Failure *trace.Failure `json:"failure"`
 }
 
 // The Path of a buffer that is registered, and of one that is copied through host memory.

@@ -15,18 +15,23 @@ import (
 // Side is one side's memory and NICs, and how the NICs reach the memory. The fields from Path to Failure
 // are those of the first NIC that reaches it.
 type Side struct {
-	Memory    buffer.Description `json:"memory"`
-	NIC       string             `json:"nic"` // all names, with commas
-	NICReason string             `json:"nic_reason"`
-	Policy    string             `json:"policy"`
-	Path      string             `json:"path"`  // direct, moved, staged, host
-	Route     string             `json:"route"` // how it was registered; "" if staged
-	Why       string             `json:"why"`   // in words
-	// Placement is where the bytes were when they had been registered, Failure which
-	// kernel function refused that; null without --trace.
-	Placement     *placement.Placement `json:"placement"`
-	Failure       *trace.Failure       `json:"failure"`
-	Registrations []registration       `json:"registrations"` // one for each NIC
+	Memory    buffer.Description `json:"memory"`     // this side's memory
+	NIC       string             `json:"nic"`        // the name of the NIC; of several all names, with commas
+	NICReason string             `json:"nic_reason"` // why this NIC was taken
+	Policy    string             `json:"policy"`     // the value of --policy
+	// Path is how the first NIC that reaches the memory does: "direct", "moved" (registered, and
+	// --trace saw that the bytes are not in the GPU's memory), "staged" (through host memory), "host"
+	// (it is host memory).
+	Path  string `json:"path"`
+	Route string `json:"route"` // the call that registered the memory; "" if staged
+	Why   string `json:"why"`   // the path and its reason, in words
+	// Placement is where the bytes were when they had been registered; null without --trace, and where
+	// only host memory is registered.
+	Placement *placement.Placement `json:"placement"`
+	// Failure is the refusal of the registration, as --trace saw it; null without --trace or without a
+	// refusal.
+	Failure       *trace.Failure `json:"failure"`
+	Registrations []registration `json:"registrations"` // how each NIC reaches the memory
 }
 
 // Text says what a side is, in three lines, or more if it has several NICs.

@@ -38,19 +38,20 @@ type params struct {
 
 // Tracing is the first line of --json: what can be seen.
 type Tracing struct {
-	Event      string       `json:"event"` // "tracing"
-	RDMA       bool         `json:"rdma"`  // ib_uverbs is loaded and watched
-	Hooks      []trace.Hook `json:"hooks"`
-	Unreadable []string     `json:"unreadable"` // processes and files that the inventory could not read
+	Event string `json:"event"` // "tracing"
+	// RDMA says that ib_uverbs is loaded and watched; if it is not, the trace attaches to it when it
+	// is loaded.
+	RDMA       bool         `json:"rdma"`
+	Hooks      []trace.Hook `json:"hooks"`      // the kernel functions that are watched, or why they are not
+	Unreadable []string     `json:"unreadable"` // the processes and files that the inventory at the start could not read
 }
 
 // Result is the end of `trace` and `explain`.
 type Result struct {
-	Command string        `json:"command_line,omitempty"` // that was run
-	Status  *int          `json:"command_status"`         // its exit status, null without one
-	Summary trace.Summary `json:"summary"`
-	// Filtered are events of others than the exporters and importers asked for.
-	Filtered uint64 `json:"filtered"`
+	Command  string        `json:"command_line,omitempty"` // the COMMAND that was run
+	Status   *int          `json:"command_status"`         // the exit status of COMMAND; null without one
+	Summary  trace.Summary `json:"summary"`                // the counts and times of the trace
+	Filtered uint64        `json:"filtered"`               // the events of other exporters, importers or processes than were asked for
 }
 
 // Trace is the command `trace`.

@@ -14,15 +14,18 @@ import (
 
 // Row is one operation in one direction at one size.
 type Row struct {
-	Op        string        `json:"op"`
-	Direction string        `json:"direction"` // out: this side's NIC carries it out; in: the server's
-	Size      int64         `json:"size"`      // bytes, each time
-	Count     int           `json:"count"`
-	Elapsed   time.Duration `json:"elapsed_ns"` // from the first posting to the last completion
-	Rate      float64       `json:"bytes_per_s"`
-	OK        bool          `json:"ok"`             // it was done, and every byte was right where it landed
-	Verified  int64         `json:"verified_bytes"` // compared and right, those around the target included
-	Errors    []cli.Error   `json:"errors"`
+	// "write", "read", "send", or "atomic" (fetch-and-add and compare-and-swap on 8 bytes)
+	Op        string `json:"op"`
+	Direction string `json:"direction"` // "out": this side's NIC carries it out; "in": the server's does (--both)
+	Size      int64  `json:"size"`      // the bytes of one operation
+	Count     int    `json:"count"`     // how many operations there were
+	// Elapsed is the time from the first posting to the last completion, with up to 16 operations
+	// under way, and atomics one at a time.
+	Elapsed  time.Duration `json:"elapsed_ns"`
+	Rate     float64       `json:"bytes_per_s"`    // the rate over that time
+	OK       bool          `json:"ok"`             // it was carried out, and every byte was right where it landed
+	Verified int64         `json:"verified_bytes"` // the bytes that were compared and right, up to 512 behind the target included
+	Errors   []cli.Error   `json:"errors"`         // why it is not OK
 }
 
 const (

@@ -20,8 +20,8 @@ import (
 // located is what the program of --locate said of the bytes that the NIC had
 // just written.
 type located struct {
-	Found bool   `json:"found"` // in the memory of the PCI device
-	Says  string `json:"says"`  // its first line, may be empty
+	Found bool   `json:"found"` // the bytes are in the memory of the PCI device
+	Says  string `json:"says"`  // the first line that the program printed, which may be empty
 }
 
 // words is what the program said, or its status in words if it said nothing.

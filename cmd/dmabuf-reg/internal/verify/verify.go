@@ -44,37 +44,41 @@ type params struct {
 
 // Result is what `verify` did.
 type Result struct {
-	Seed     uint64            `json:"seed"`
-	Size     int64             `json:"size"` // bytes asked for, of each allocator
-	Rows     []Row             `json:"rows"` // one per allocator and NIC
-	NotTried []buffer.NotTried `json:"not_tried"`
-	Untraced string            `json:"untraced"` // why --all-pairs did not trace; "" otherwise
-	// RequireDirect is --require-direct: a row whose bytes are not proven to be in the GPU's memory is not OK.
+	Seed     uint64            `json:"seed"`      // the value of --seed that repeats the run
+	Size     int64             `json:"size"`      // the bytes that were asked for, of each allocator: --size repeats that
+	Rows     []Row             `json:"rows"`      // one for each allocator and NIC, but for one that a signal interrupted
+	NotTried []buffer.NotTried `json:"not_tried"` // the allocators that this machine does not offer
+	Untraced string            `json:"untraced"`  // why --all-pairs did not trace; "" otherwise
+	// RequireDirect is --require-direct: a row whose memory was allocated on a GPU is OK only if its
+	// bytes are proven to be there.
 	RequireDirect bool `json:"require_direct"`
-	// Unlocated is why the program of --locate was never run; "" otherwise.
+	// Unlocated is why the program of --locate was run for no row; "" if it was run, and without
+	// --locate.
 	Unlocated string        `json:"unlocated"`
-	Elapsed   time.Duration `json:"elapsed_ns"`
+	Elapsed   time.Duration `json:"elapsed_ns"` // the time that the command took
 
 	interrupted bool // before all was done
 }
 
 // Row is one allocator with one NIC.
 type Row struct {
-	Spec      string         `json:"spec"`
-	NIC       string         `json:"nic"`
-	NICReason string         `json:"nic_reason"`
-	OK        bool           `json:"ok"`
-	Report    *canary.Report `json:"report"` // null if it did not come to a transfer
-	Errors    []cli.Error    `json:"errors"`
-	// Placement is where the bytes of the whole buffer were after they had been
-	// moved, Failure which kernel function refused; null without --trace.
+	Spec      string         `json:"spec"`       // the name of the allocator, as --gpu takes it
+	NIC       string         `json:"nic"`        // the name of the NIC
+	NICReason string         `json:"nic_reason"` // why this NIC was taken
+	OK        bool           `json:"ok"`         // the verdict on the two
+	Report    *canary.Report `json:"report"`     // the report of the verification; null if it did not come to a transfer
+	Errors    []cli.Error    `json:"errors"`     // why the row is not OK
+	// Placement is where the bytes of the whole buffer were after they had been moved; null without
+	// --trace.
 	Placement *placement.Placement `json:"placement"`
-	Failure   *trace.Failure       `json:"failure"`
-	// Located is where the program of --locate found the bytes; null without
-	// one, and for memory of no PCI device.
+	// Failure is the refusal of the registration, as --trace saw it; null without --trace or without a
+	// refusal.
+	Failure *trace.Failure `json:"failure"`
+	// Located is where the program of --locate found the bytes; null without one, and for memory of no
+	// PCI device.
 	Located *located `json:"located"`
-	// Staged says why the bytes are known not to be in the GPU's memory though
-	// they were allocated there; "" if that is not known.
+	// Staged is why the bytes are known not to be in the GPU's memory, though they were allocated
+	// there; "" if that is not known.
 	Staged string `json:"staged"`
 }
 
