@@ -3,8 +3,8 @@
 // Package failure has the error of a failed operation, as all packages of this module
 // return it.
 //
-// An [Error] says which operation failed, on which object, with which numbers, why, and
-// what the user can change. Its cause is an errno of the kernel, or one of the sentinels
+// An [Error] names the operation that failed, its object, the numbers that it had, the reason, and
+// a remedy. Its cause is an errno of the kernel, or one of the sentinels
 // here: an operation that this module refuses by itself, with the errno that the kernel has
 // for it. errors.Is and errors.As find both. A closed object answers [os.ErrClosed].
 //

@@ -49,7 +49,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// What a document counts is not believed: pairs and checks that are there are counted anew.
+// Read counts pairs and checks anew: a document may state a wrong number.
 func TestCountsOfDocuments(t *testing.T) {
 	lost := strings.Replace(onePair, "direct", "lost", 1)
 	for name, c := range map[string]struct {
