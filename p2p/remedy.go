@@ -262,7 +262,7 @@ func allOpened(ports, opened []string) bool {
 	return true
 }
 
-// Redirecting returns the ports that redirect the traffic of any pair, each once.
+// Redirecting returns the ports that redirect the traffic of any pair, each once, by their addresses.
 func Redirecting(pairs []Pair) []string {
 	var out []string
 	for _, p := range pairs {
@@ -272,6 +272,7 @@ func Redirecting(pairs []Pair) []string {
 			}
 		}
 	}
+	slices.Sort(out)
 	return out
 }
 

@@ -37,6 +37,18 @@ func Opening(l *Look, p p2p.Pair) *chain.Remedy {
 	return &r
 }
 
+// OpeningFor returns the remedy of one link of a pair. If it stops ports from redirecting, it becomes the remedy of
+// Opening: the kernel uses one list of ports only, so that lists of single pairs undo each other.
+func OpeningFor(l *Look, p p2p.Pair, link *chain.Remedy) *chain.Remedy {
+	if link == nil || !strings.HasPrefix(link.Command, p2p.OpenParameter) {
+		return link
+	}
+	if r := Opening(l, p); r != nil {
+		return r
+	}
+	return link
+}
+
 // Opened tries to open a device file, and adds a finding about it, which it returns. If the file cannot
 // be opened, the finding has the result bad; missing says that the file does not exist.
 func Opened(l *Look, bad p2p.Result, scope, name string) (f *Finding, missing bool) {
