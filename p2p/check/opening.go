@@ -37,8 +37,9 @@ func Opening(l *Look, p p2p.Pair) *chain.Remedy {
 	return &r
 }
 
-// Opened tries to open a device file, and adds a finding about it, which it returns. If the file cannot
-// be opened, the finding has the result bad; missing says that the file does not exist.
+// Opened tries to open a device file by the Look's Live.Opens, which must not be nil. It adds a finding
+// about the file, and returns it: a pass, or the result bad if the file does not exist (missing is then
+// true) or if EPERM or EACCES refuses it, and otherwise unknown.
 func Opened(l *Look, bad p2p.Result, scope, name string) (f *Finding, missing bool) {
 	file, where, _ := l.Machine.Locate(name)
 	at := []string{where}

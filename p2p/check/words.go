@@ -10,7 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Some returns the first names in one line, and the number of the others.
+// Some returns the first ShownFiles names in one line, and the number of the others.
 func Some(names []string) string {
 	if n := len(names) - ShownFiles; n > 0 {
 		return strings.Join(names[:ShownFiles], ", ") + " and " + strconv.Itoa(n) + " more"

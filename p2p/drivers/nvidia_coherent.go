@@ -56,7 +56,8 @@ func MayBeCoherent(m *machine.Machine, e Exporter) bool {
 	return false
 }
 
-// Model reads the name of a GPU from NVIDIA's driver. The text is "" if the driver has none.
+// Model reads the name of a GPU from NVIDIA's driver into the Text of the Reading. The Text is ""
+// if the driver has no name for it.
 func Model(m *machine.Machine, a pciaddr.Addr) machine.Reading {
 	r := m.Read("proc/driver/nvidia/gpus", a.String(), "information")
 	r.Text, _ = r.Line("Model")

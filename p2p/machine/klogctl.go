@@ -39,7 +39,7 @@ func AskLog() *KernelLog {
 const atBoot = "[    0.000000]"
 
 // SyslogLines splits the text of syslog(2) into lines, without level and time. cut says
-// that the beginning was overwritten. The log of a real kernel starts with its version. A
+// that the beginning was overwritten; err is ErrNoRecord for an empty log. The log of a real kernel starts with its version. A
 // log that starts at time 0 without a version comes from a sandbox, and counts as empty.
 func SyslogLines(text string) (lines []string, cut bool, err error) {
 	first, named := "", false

@@ -12,7 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
 
-// Record is the outcome of a pair when it was tried, and the circumstances.
+// Record is the outcome of a pair when it was tried, and the circumstances of the trial.
 type Record struct {
 	GPU   string    `json:"gpu"`
 	NIC   string    `json:"nic"`
@@ -24,7 +24,7 @@ type Record struct {
 	Why     string `json:"why"`
 
 	Memory string `json:"memory"`     // the kind of memory: "vram"
-	Class  string `json:"size_class"` // of its size
+	Class  string `json:"size_class"` // the class of its size, by p2p.SizeClass
 	// LastLine is the number of the kernel log's last record when the proof ended.
 	LastLine *uint64 `json:"last_line,omitempty"`
 

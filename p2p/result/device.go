@@ -19,23 +19,23 @@ type Place struct {
 // GPU is a GPU of the machine.
 type GPU struct {
 	Name      string        `json:"name"`
-	PCI       *pciaddr.Addr `json:"pci"`
-	Driver    string        `json:"driver"`
-	Exporter  string        `json:"exporter"`
-	OutOfTree bool          `json:"out_of_tree"`
-	Counts    bool          `json:"counts"` // the GPU has memory of its own
+	PCI       *pciaddr.Addr `json:"pci"`         // nil for a GPU on no PCI bus
+	Driver    string        `json:"driver"`      // "" without one, drivers.UnknownDriver if it is not known
+	Exporter  string        `json:"exporter"`    // the name of a drivers.Class
+	OutOfTree bool          `json:"out_of_tree"` // the driver is not, or may not be, the kernel's own
+	Counts    bool          `json:"counts"`      // the GPU has memory of its own
 	Place
 }
 
 // NIC is an RDMA device of the machine.
 type NIC struct {
 	Name       string        `json:"name"`
-	PCI        *pciaddr.Addr `json:"pci"`
+	PCI        *pciaddr.Addr `json:"pci"` // nil for an RDMA device on no PCI bus
 	Driver     string        `json:"driver"`
-	Importer   string        `json:"importer"`
-	PeerToPeer bool          `json:"peer_to_peer"`
-	ByCPU      bool          `json:"by_cpu"`
-	Software   bool          `json:"software"`
+	Importer   string        `json:"importer"`     // the name of a drivers.Kind
+	PeerToPeer bool          `json:"peer_to_peer"` // see drivers.Importer
+	ByCPU      bool          `json:"by_cpu"`       // see drivers.Importer
+	Software   bool          `json:"software"`     // rxe or siw
 	NetDevs    []string      `json:"netdevs"`
 	Place
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 )
 
-// Fix is the remedy of a finding.
+// Fix is the remedy of a finding: a change in words, a command or parameter, and the protection
+// that the change gives up.
 type Fix struct {
 	Change  string `json:"change"`
 	Command string `json:"command,omitempty"`
@@ -19,16 +20,16 @@ type Fix struct {
 // Finding is what one check found.
 type Finding struct {
 	ID       string   `json:"id"`
-	Result   string   `json:"result"`
+	Result   string   `json:"result"` // one of Ranks
 	Title    string   `json:"title"`
-	Scope    []string `json:"scope"`
-	Read     string   `json:"read"`
-	Where    []string `json:"where"`
+	Scope    []string `json:"scope"` // devices, ports or pairs ("GPU -> NIC"); empty for the whole machine
+	Read     string   `json:"read"`  // the value that the check read
+	Where    []string `json:"where"` // the files with the value
 	Expected string   `json:"expected"`
-	Decides  bool     `json:"decides"` // an unknown finding may hide a failure
+	Decides  bool     `json:"decides"` // if the finding is unknown, it may hide a failure
 	Links    []string `json:"links"`   // the links of pairs that the check answers
-	Remedy   *Fix     `json:"remedy"`
-	Ref      string   `json:"ref"`
+	Remedy   *Fix     `json:"remedy"`  // nil if there is none
+	Ref      string   `json:"ref"`     // the source of the rule
 }
 
 // Ranks are the results of checks, the worst first.
@@ -110,7 +111,7 @@ func (x *Fix) like(y *Fix) bool {
 	return a == b
 }
 
-// OfAnyDevice returns a command of p2pcheck without the devices that it names.
+// OfAnyDevice returns a command of p2pcheck without --gpu and --nic, and what follows them.
 func OfAnyDevice(command string) string {
 	command, _, _ = strings.Cut(command, " --gpu ")
 	command, _, _ = strings.Cut(command, " --nic ")

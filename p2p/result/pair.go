@@ -28,16 +28,16 @@ type Redirect struct {
 
 // Decision is the kernel's decision about the two PCI functions of a pair.
 type Decision struct {
-	Type      string           `json:"map_type"`
+	Type      string           `json:"map_type"` // the name of a p2pdma.MapType
 	Supported placement.Answer `json:"supported"`
-	Steps     *int             `json:"steps"`
-	Distance  *int             `json:"distance"`
-	Common    *pciaddr.Addr    `json:"common"`
+	Steps     *int             `json:"steps"`    // the length of the way; nil if it is not known
+	Distance  *int             `json:"distance"` // the result of pci_p2pdma_distance(); nil if it is not known
+	Common    *pciaddr.Addr    `json:"common"`   // the nearest common bridge; nil if there is none
 	Redirects []Redirect       `json:"redirects"`
 	Why       []string         `json:"why"`
 }
 
-// Remedy is what to change so that a pair becomes direct.
+// Remedy is a change for a pair, in the form of the document: see chain.Remedy.
 type Remedy struct {
 	Change  string `json:"change"`
 	Command string `json:"command,omitempty"`
@@ -53,8 +53,8 @@ type Evidence struct {
 
 // Link is the answer to one link of a pair's chain.
 type Link struct {
-	Link     string     `json:"link"`
-	State    string     `json:"state"`
+	Link     string     `json:"link"`  // the name of a chain.Link
+	State    string     `json:"state"` // the name of a chain.State
 	Why      []string   `json:"why"`
 	Evidence []Evidence `json:"evidence"`
 	Remedy   *Remedy    `json:"remedy"`
@@ -73,13 +73,13 @@ type Registration struct {
 type Pair struct {
 	GPU       string `json:"gpu"`
 	NIC       string `json:"nic"`
-	Outcome   string `json:"outcome"`
-	Predicted string `json:"predicted"` // by the links alone, without log and proof
-	Decides   string `json:"decides"`   // the link that decides; "" where all links hold
-	Counts    bool   `json:"counts"`
-	Errno     *Errno `json:"errno,omitempty"`
-	Stage     string `json:"stage,omitempty"`
-	Address   string `json:"address"`
+	Outcome   string `json:"outcome"`         // the name of a chain.Outcome
+	Predicted string `json:"predicted"`       // by the links alone, without log and proof
+	Decides   string `json:"decides"`         // the link that decides; "" where all links hold
+	Counts    bool   `json:"counts"`          // the GPU has memory of its own
+	Errno     *Errno `json:"errno,omitempty"` // of a refusal
+	Stage     string `json:"stage,omitempty"` // of a refusal
+	Address   string `json:"address"`         // the kind of addresses that the NIC gets: the name of a drivers.Address
 
 	Links        []Link       `json:"links"`
 	Costs        []string     `json:"costs"` // why a direct pair is slower than it could be
@@ -90,11 +90,11 @@ type Pair struct {
 	NVML   string   `json:"nvml"` // nvidia-smi's name for the way
 	Why    []string `json:"why"`
 	Notes  []string `json:"notes"`
-	Remedy *Remedy  `json:"remedy"`
-	Proof  *Proof   `json:"proof"`
+	Remedy *Remedy  `json:"remedy"` // nil for a direct pair, and if there is none
+	Proof  *Proof   `json:"proof"`  // nil if the pair was not tried
 }
 
-// PairOf returns a pair in the form of the document.
+// PairOf returns a pair in the form of the document, with escapes in place of control characters.
 func PairOf(p p2p.Pair) Pair {
 	v, q := p.Verdict, p.Prediction
 	out := Pair{
@@ -167,7 +167,7 @@ func IsOutcome(name string) bool {
 	return err == nil
 }
 
-// OfAny returns the change in words that are true for other GPUs, too.
+// OfAny returns Change with "the GPU" in place of the GPU's name. The Remedy must not be nil.
 func (r *Remedy) OfAny(gpu string) string { return strings.ReplaceAll(r.Change, gpu, "the GPU") }
 
 // Slow reports whether a change would make a direct pair faster. It is false for a way between

@@ -12,8 +12,8 @@ import (
 
 // Step is a rung of a proof.
 type Step struct {
-	Step   string `json:"step"`
-	Result string `json:"result"`
+	Step   string `json:"step"`   // the name of a p2p.Rung
+	Result string `json:"result"` // the name of a p2p.Result
 	Detail string `json:"detail"`
 }
 
@@ -33,33 +33,33 @@ type Proof struct {
 	Errno     *Errno               `json:"errno,omitempty"`
 	Stage     string               `json:"stage,omitempty"`
 	Why       string               `json:"why"`
-	Agrees    placement.Answer     `json:"agrees"`
-	Steps     []Step               `json:"steps"`
+	Agrees    placement.Answer     `json:"agrees"` // with the prediction; unknown if one of the two is
+	Steps     []Step               `json:"steps"`  // all rungs, in their order
 	Placement *placement.Placement `json:"placement"`
 	Resident  *Residence           `json:"resident"`
-	Memory    string               `json:"memory"`
-	Size      int64                `json:"size"`
-	Verified  int64                `json:"verified_bytes"`
-	WriteRate float64              `json:"write_bytes_per_s"`
-	ReadRate  float64              `json:"read_bytes_per_s"`
-	HostWrite float64              `json:"host_write_bytes_per_s"`
-	HostRead  float64              `json:"host_read_bytes_per_s"`
+	Memory    string               `json:"memory"`                 // the kind: "vram"; "" if none was allocated
+	Size      int64                `json:"size"`                   // bytes that were allocated
+	Verified  int64                `json:"verified_bytes"`         // compared and found right
+	WriteRate float64              `json:"write_bytes_per_s"`      // of one transfer at a time; 0 if there was none
+	ReadRate  float64              `json:"read_bytes_per_s"`       // likewise
+	HostWrite float64              `json:"host_write_bytes_per_s"` // of host memory over the same NIC
+	HostRead  float64              `json:"host_read_bytes_per_s"`  // likewise
 	Elapsed   time.Duration        `json:"elapsed_ns"`
-	Log       []string             `json:"log"`
-	LogOthers int                  `json:"log_others"`
-	LogError  string               `json:"log_error"`
-	Links     []string             `json:"link_errors"`
-	Losses    []string             `json:"losses"`
+	Log       []string             `json:"log"`         // lines of the kernel's log meanwhile that concern the pair
+	LogOthers int                  `json:"log_others"`  // the number of other lines
+	LogError  string               `json:"log_error"`   // why the log is not known, or not whole; "" otherwise
+	Links     []string             `json:"link_errors"` // the error counters of links that increased
+	Losses    []string             `json:"losses"`      // the loss counters of the NIC's ports that increased
 }
 
 // Live is the summary of the proofs of a run.
 type Live struct {
 	Proven       Summary       `json:"proven"`
-	Tried        int           `json:"tried"`
-	Contradicted int           `json:"contradicted"`
-	Untraced     string        `json:"untraced"` // why no trace says where the bytes were; "" if there was one
-	Unmoved      string        `json:"unmoved"`  // why no bytes were written and read; "" if they were
-	Untried      string        `json:"untried"`  // why no pair was tried
+	Tried        int           `json:"tried"`        // pairs
+	Contradicted int           `json:"contradicted"` // pairs whose proof contradicts the prediction
+	Untraced     string        `json:"untraced"`     // why no trace says where the bytes were; "" if there was one
+	Unmoved      string        `json:"unmoved"`      // why no bytes were written and read; "" if they were
+	Untried      string        `json:"untried"`      // why no pair was tried
 	Elapsed      time.Duration `json:"elapsed_ns"`
 }
 

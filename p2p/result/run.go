@@ -16,19 +16,19 @@ import (
 
 // Host has the facts of a machine that decide about all of its pairs.
 type Host struct {
-	Kernel     string           `json:"kernel"`
-	P2PDMA     placement.Answer `json:"p2pdma"`
-	MoveNotify placement.Answer `json:"move_notify"`
-	Config     string           `json:"config"`
+	Kernel     string           `json:"kernel"`      // the release; "" if it is not known
+	P2PDMA     placement.Answer `json:"p2pdma"`      // see machine.Kernel
+	MoveNotify placement.Answer `json:"move_notify"` // see machine.Kernel
+	Config     string           `json:"config"`      // the file with the kernel's configuration, or why it was not read
 	CPU        string           `json:"cpu"`
-	// Notes say which facts lspci's output lacks; none for other machines.
+	// Notes say which facts the output of lspci lacks. They are nil for a machine that was read from its files.
 	Notes []string `json:"notes,omitempty"`
 }
 
 // Run has the results of one run of p2pcheck.
 type Run struct {
 	Machine Host     `json:"machine"`
-	Process *Process `json:"process"` // null for the program itself
+	Process *Process `json:"process"` // nil if the checks look at p2pcheck's own process
 	GPUs    []GPU    `json:"gpus"`
 	NICs    []NIC    `json:"nics"`
 	// Unread are the errors of reading the devices. If there are any, the machine may have
@@ -39,7 +39,7 @@ type Run struct {
 	Pairs     []Pair   `json:"pairs"` // by GPU, then by NIC
 	Summary   Summary  `json:"summary"`
 
-	Live *Live `json:"live"` // null if no proof was asked for
+	Live *Live `json:"live"` // nil if no proof was asked for
 
 	Checks []Finding `json:"checks"` // in the order of package checks
 	Tally  Tally     `json:"tally"`
@@ -59,7 +59,7 @@ type Run struct {
 // Process is the process whose limits and environment the checks look at.
 type Process struct {
 	PID  int    `json:"pid"`
-	Name string `json:"name"`
+	Name string `json:"name"` // "" if it is not known
 }
 
 func processOf(m *machine.Machine) *Process {
@@ -98,7 +98,7 @@ func List[T any](s []T) []T {
 }
 
 // New returns a run with the devices and the pairs of a machine. The pairs must be in the
-// order of the GPUs, and then of the NICs.
+// order of the GPUs, and then of the NICs. New writes escapes in place of control characters.
 func New(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, pairs []p2p.Pair) Run {
 	r := Run{Machine: HostOf(m), Process: processOf(m), GPUs: []GPU{}, NICs: []NIC{}, Pairs: []Pair{}, Checks: []Finding{}, Drift: []Drift{}}
 	for _, g := range gpus {
@@ -121,7 +121,8 @@ func New(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, pairs []p2p
 	return r
 }
 
-// AddProofs sets Live, and counts the proofs of the pairs in it.
+// AddProofs sets Live, and counts the proofs of the run's pairs in live, which the caller must
+// not use for another run.
 func (r *Run) AddProofs(live *Live) {
 	r.Live = live
 	for _, p := range r.Pairs {
@@ -129,7 +130,7 @@ func (r *Run) AddProofs(live *Live) {
 	}
 }
 
-// AddFindings adds the findings of the checks, and counts them.
+// AddFindings sets Checks and Tally to the findings of the checks, in place of earlier ones.
 func (r *Run) AddFindings(all []check.Finding) {
 	r.Checks = findingsOf(all)
 	terminal.Clean(&r.Checks)

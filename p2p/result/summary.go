@@ -9,8 +9,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
 
-// Summary counts pairs by outcome. Outside are the pairs of GPUs without memory of their own,
-// which do not count.
+// Summary counts pairs by outcome. Outside is the number of pairs of GPUs without memory of their
+// own, which the other fields do not count.
 type Summary struct {
 	Direct  int `json:"direct"`
 	Staged  int `json:"staged"`

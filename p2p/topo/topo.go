@@ -17,24 +17,24 @@ import (
 
 // BAR is a memory region of a function.
 type BAR struct {
-	Index        int     `json:"index"`
-	Start        uint64  `json:"start"`
-	Size         uint64  `json:"size"`
+	Index        int     `json:"index"` // 0 to 5
+	Start        uint64  `json:"start"` // the physical address
+	Size         uint64  `json:"size"`  // bytes
 	Prefetchable bool    `json:"prefetchable"`
-	Largest      *uint64 `json:"largest"` // the largest size that the function offers; nil if it offers only one
+	Largest      *uint64 `json:"largest"` // the largest size in bytes that the function offers; nil if it offers only one
 }
 
 // ACS is the access control of a function. If Known is false, Error says why.
 type ACS struct {
 	Known     bool   `json:"known"`
-	Present   bool   `json:"present"`
-	Control   uint16 `json:"control"`
-	Redirects string `json:"redirects"`
+	Present   bool   `json:"present"`   // the function has the capability
+	Control   uint16 `json:"control"`   // the control register
+	Redirects string `json:"redirects"` // the bits that redirect, in words; "none" without one
 	Error     string `json:"error,omitempty"`
 }
 
 // Link is the link above a function: its speed and width, and the highest that its lower end and
-// the port above support.
+// the port above support, as sysfs writes them ("16.0 GT/s PCIe", "16"). A field is "" if it is not known.
 type Link struct {
 	Speed    string `json:"speed"`
 	Width    string `json:"width"`
@@ -49,23 +49,23 @@ type Link struct {
 // rate of the two links at the ends.
 type Way struct {
 	BytesPerS     uint64       `json:"bytes_per_s"`
-	Slowest       pciaddr.Addr `json:"slowest"`
+	Slowest       pciaddr.Addr `json:"slowest"` // the function below the slowest link
 	EndsBytesPerS uint64       `json:"ends_bytes_per_s"`
 }
 
 // PairWay is a pair, and the links between the two devices.
 type PairWay struct {
 	result.Pair
-	Way *Way `json:"way"`
+	Way *Way `json:"way"` // nil if the links are not known
 }
 
 // Function is a GPU, a NIC, an NVMe controller, a DMA function of a NIC, the NIC of a guest, a
 // physical function of one of these, or a bridge above one.
 type Function struct {
 	PCI    pciaddr.Addr   `json:"pci"`
-	Bus    string         `json:"bus"`
-	Above  []pciaddr.Addr `json:"above"`
-	Role   string         `json:"role"`
+	Bus    string         `json:"bus"`   // the host bridge's: "pci0000:00"
+	Above  []pciaddr.Addr `json:"above"` // the bridges above, nearest first
+	Role   string         `json:"role"`  // "GPU", "NIC", "bridge", "NVMe", "DMA", "guest NIC", "other"
 	Names  []string       `json:"names"` // the names of its devices
 	Name   string         `json:"-"`     // the name of the product: see Topology.Name
 	Port   string         `json:"port"`
@@ -79,15 +79,15 @@ type Function struct {
 	ACS    ACS            `json:"acs"`
 	Link   Link           `json:"link"`
 	BARs   []BAR          `json:"bars"`
-	CMB    *uint64        `json:"cmb"`
-	Peer   *uint64        `json:"peer_memory"`
+	CMB    *uint64        `json:"cmb"`         // of an NVMe controller: see drivers.NVMe
+	Peer   *uint64        `json:"peer_memory"` // of an NVMe controller: see drivers.NVMe
 }
 
 // Topology is the PCI tree above the GPUs and NICs of a machine, and the pairs.
 type Topology struct {
 	Machine   result.Host `json:"machine"`
 	Functions []Function  `json:"functions"` // a bridge before the functions below it
-	OffPCI    []string    `json:"off_pci"`
+	OffPCI    []string    `json:"off_pci"`   // the names of GPUs and NICs on no PCI bus
 	Pairs     []PairWay   `json:"pairs"`
 	missing   []string    // devices that a pair needs
 	Partial   bool        `json:"-"` // not all devices could be read

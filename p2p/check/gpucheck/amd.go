@@ -67,7 +67,8 @@ func largeBAR(l *check.Look) {
 	}
 }
 
-// kfdNodes are the nodes of KFD's topology that are GPUs.
+// kfdNodes returns the directories of the nodes of KFD's topology that are GPUs. The Reading has the
+// error if a node could not be read.
 func kfdNodes(l *check.Look) (nodes []string, r machine.Reading) {
 	const dir = "sys/class/kfd/kfd/topology/nodes"
 	all, r := l.List(dir)
@@ -119,8 +120,8 @@ func kfdLinks(l *check.Look) {
 	}
 }
 
-// kfdMend replaces the usual remedy if the kernel is already built with CONFIG_HSA_AMD_P2P. Without
-// that option amdgpu has no such parameter.
+// kfdMend replaces the usual remedy if the kernel is already built with CONFIG_HSA_AMD_P2P. amdgpu has
+// the parameter pcie_p2p only with that option.
 func kfdMend(l *check.Look, f *check.Finding) {
 	switch r := l.Read("sys/module/amdgpu/parameters/pcie_p2p"); {
 	case r.Err == nil && r.Text == "N":
@@ -168,7 +169,7 @@ func amdPeer(l *check.Look) {
 	}
 }
 
-// gfx12 is version 12.0.0, the first one of GFX12, as KFD writes it.
+// gfx12 is the first version of GFX12, 12.0.0, as KFD writes it.
 const gfx12 = 120000
 
 func dcc(l *check.Look) {

@@ -76,7 +76,7 @@ func capabilities(l *check.Look) {
 	for _, w := range append(slices.Clone(machine.Wanted), machine.RawPackets) {
 		if caps>>w.Bit&1 == 0 {
 			missing = append(missing, fmt.Sprintf("%s (%s)", w.Name, w.Lost))
-			flags = append(flags, "--cap-add "+strings.TrimPrefix(w.Name, "CAP_")) // Docker takes one with each
+			flags = append(flags, "--cap-add "+strings.TrimPrefix(w.Name, "CAP_")) // Docker's flag takes one capability
 		}
 	}
 	if len(missing) > 0 {
