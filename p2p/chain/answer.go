@@ -4,6 +4,7 @@ package chain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -75,7 +76,7 @@ func (a Answer) Text() string { return strings.Join(a.Why, "; ") }
 // With returns a copy of the answer with one more piece of evidence: a file, and the value in it.
 // It cuts each of the two after MostText bytes.
 func (a Answer) With(file, format string, args ...any) Answer {
-	a.Evidence = append(a.Evidence, Evidence{human.Short(file, MostText), human.Short(fmt.Sprintf(format, args...), MostText)})
+	a.Evidence = append(slices.Clip(a.Evidence), Evidence{human.Short(file, MostText), human.Short(fmt.Sprintf(format, args...), MostText)})
 	return a
 }
 
