@@ -53,7 +53,7 @@ func (m *Machine) KernelLog() *KernelLog {
 	}
 	if k.Err != nil && m.Root == "/" {
 		// If there is no /dev/kmsg, its error does not help: report that of syslog(2).
-		if asked := AskLog(); asked.Err == nil || errors.Is(k.Err, fs.ErrNotExist) {
+		if asked := askLog(); asked.Err == nil || errors.Is(k.Err, fs.ErrNotExist) {
 			return asked
 		}
 	}
