@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
@@ -114,9 +115,9 @@ func kfdLinks(l *check.Look) {
 	case len(ids) == 0:
 		l.Unknown("", r.At(), "KFD knows no GPU")
 	case len(alone) > 0:
-		kfdMend(l, l.Warn("", r.At(), "%s without links to another GPU", check.Plural(len(alone), "node")))
+		kfdMend(l, l.Warn("", r.At(), "%s without links to another GPU", human.Plural(len(alone), "node")))
 	default:
-		l.Pass("", r.At(), "%s, all with links", check.Plural(len(ids), "node"))
+		l.Pass("", r.At(), "%s, all with links", human.Plural(len(ids), "node"))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
@@ -119,7 +120,7 @@ func namespaces(l *check.Look) {
 	mode := l.Read("sys/module/ib_core/parameters/netns_mode")
 	switch {
 	case r.Err == nil && len(devices) > 0:
-		l.Pass("", r.At(), "%s", check.Plural(len(devices), "RDMA device"))
+		l.Pass("", r.At(), "%s", human.Plural(len(devices), "RDMA device"))
 	case r.Err != nil && !r.Gone():
 		l.Unread("", r)
 	case mode.Gone():

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
@@ -42,7 +43,7 @@ func lostPackets(l *check.Look) {
 		case !slices.ContainsFunc(all, func(c machine.Count) bool { return !slices.Contains(machine.Discards, c.Name) }):
 			l.Unknown(name, at, "p2pcheck knows no counter of lost packets of %s", n.Importer.DriverName())
 		default:
-			l.Pass(name, at, "none, by %s", check.Plural(len(all), "counter"))
+			l.Pass(name, at, "none, by %s", human.Plural(len(all), "counter"))
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/placement"
@@ -83,7 +84,7 @@ func unrouted(table []ibdev.GID) string {
 	if len(table) == 0 {
 		return "no GID"
 	}
-	return check.Plural(len(table), "GID") + ", and none of RoCE v2 with an address that is routed"
+	return human.Plural(len(table), "GID") + ", and none of RoCE v2 with an address that is routed"
 }
 
 // gidNamespace reports a GID table without GIDs. sysfs shows a process only the GIDs of the network devices in
@@ -92,7 +93,7 @@ func gidNamespace(l *check.Look) {
 	perRoCE(l, func(name string, n drivers.NIC, p ibdev.Port) {
 		r := check.Table(l, n, p)
 		if len(p.GIDs) > 0 {
-			l.Pass(name, r.At(), "%s", check.Plural(len(p.GIDs), "GID"))
+			l.Pass(name, r.At(), "%s", human.Plural(len(p.GIDs), "GID"))
 			return
 		}
 		if r.Err != nil {

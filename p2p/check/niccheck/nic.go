@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
@@ -95,7 +96,7 @@ func nicPresent(l *check.Look) {
 	lost, missing := withoutRDMA(l), missing(l, names)
 	switch {
 	case len(l.Subject.NICs) > 0:
-		l.Pass("", at, "%s", check.Plural(len(l.Subject.NICs), "RDMA device"))
+		l.Pass("", at, "%s", human.Plural(len(l.Subject.NICs), "RDMA device"))
 	case r.Err != nil && !r.Gone():
 		l.Unread("", r)
 	case r.Err != nil && drivers.HasRDMA(l.Machine):

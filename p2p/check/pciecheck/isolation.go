@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
@@ -110,7 +111,7 @@ func translated(l *check.Look, f *check.Function, at []string) {
 	case len(lost) == 0:
 		l.Warn(f.Name, at, "%s: the IOMMU translates", f.IOMMU)
 	case len(lost) < len(pairs):
-		l.Fail(f.Name, at, "%s: the IOMMU translates, and NVIDIA's driver maps no memory in it: the NIC's accesses are blocked in %s", f.IOMMU, check.Plural(len(lost), "pair"))
+		l.Fail(f.Name, at, "%s: the IOMMU translates, and NVIDIA's driver maps no memory in it: the NIC's accesses are blocked in %s", f.IOMMU, human.Plural(len(lost), "pair"))
 	default:
 		l.Fail(f.Name, at, "%s: the IOMMU translates, and NVIDIA's driver maps no memory in it: the NIC's accesses are blocked", f.IOMMU)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
@@ -331,7 +332,7 @@ func nodes(l *check.Look) {
 		case g.NUMANode < 0:
 			l.Unknown(g.Name, at, "the firmware names no node")
 		case near > 0:
-			l.Pass(g.Name, at, "node %d, with %s", g.NUMANode, check.Plural(near, "NIC"))
+			l.Pass(g.Name, at, "node %d, with %s", g.NUMANode, human.Plural(near, "NIC"))
 		case open:
 			l.Unknown(g.Name, at, "the node of a NIC is not known")
 		default:
