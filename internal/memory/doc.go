@@ -13,4 +13,7 @@
 //
 // NIC.Grant makes keys with which a peer reaches memory of this side, and a RemoteBuffer, which
 // describes that memory to the peer in a few bytes.
+//
+// To register memory in another way, change buffer.go and nic.go; to copy staged bytes in another
+// way, staging.go; to describe memory to a peer by more than now, remote.go.
 package memory

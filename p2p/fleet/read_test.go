@@ -49,7 +49,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// What a document counts is not believed: pairs and checks that are there are counted anew.
+// Read does not take the counts of a document: it counts the pairs and the checks that the document has.
 func TestCountsOfDocuments(t *testing.T) {
 	lost := strings.Replace(onePair, "direct", "lost", 1)
 	for name, c := range map[string]struct {

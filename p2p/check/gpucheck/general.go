@@ -107,7 +107,7 @@ func gpuDriver(l *check.Look) {
 			l.Unknown(g.Name, at, "%s, whose rules were not read", e.Driver).Fix("prove it by a registration under trace", "p2pcheck --live --gpu "+g.Name, "")
 		case e.OutOfTree && e.Class != drivers.ClassNVIDIA && e.Class != drivers.ClassNVIDIACoherent:
 			version := l.Read("sys/module", machine.ModuleOf(e.Driver), "version")
-			l.Unknown(g.Name, append(at, version.Where), "%s may be another than the kernel's own: %s", e.Driver, check.OrText(version)).
+			l.Unknown(g.Name, append(at, version.Where), "%s may not be the kernel's own: %s", e.Driver, check.OrText(version)).
 				Fix("prove it by a registration under trace", "p2pcheck --live --gpu "+g.Name, "")
 		case l.Function(*e.PCI).CfgErr != nil:
 			l.Unknown(g.Name, at, "%s is bound, and whether the GPU answers is not known: %s", e.Driver, machine.Reading{Err: l.Function(*e.PCI).CfgErr}.Why())

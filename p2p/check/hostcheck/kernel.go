@@ -217,7 +217,7 @@ func configODP(l *check.Look) {
 		return
 	}
 	if l.Machine.OutOfTree("mlx5_ib") != placement.No {
-		l.Unknown("", []string{"/sys/module/mlx5_ib/taint"}, "mlx5_ib may be another than the kernel's own, which is built in its own way")
+		l.Unknown("", []string{"/sys/module/mlx5_ib/taint"}, "mlx5_ib may not be the kernel's own; one from elsewhere is built in its own way")
 		return
 	}
 	needs(l, machine.ConfigODP)

@@ -180,7 +180,7 @@ func nicImports(l *check.Look) {
 				l.Pass(n.Name, at, "%s imports dma-bufs: it was asked, or its release is known to import them", i.DriverName())
 				return
 			}
-			l.Unknown(n.Name, at, "%s, of which that is not known here", i.DriverName()).Fix("ask the driver", "dmabuf-reg devices", "")
+			l.Unknown(n.Name, at, "%s: whether it imports dma-bufs is not known here", i.DriverName()).Fix("ask the driver", "dmabuf-reg devices", "")
 		default:
 			l.Pass(n.Name, at, "%s of %s does", i.DriverName(), l.Machine.Kernel.Release)
 		}
@@ -280,7 +280,7 @@ func nicMode(l *check.Look) {
 		case drivers.NoImporter:
 			l.Say(p2p.ResultSkip, n.Name, nil, "it imports no dma-bufs")
 		case drivers.KindUnknown:
-			l.Unknown(n.Name, nil, "%s, of which that is not known here", n.Importer.DriverName())
+			l.Unknown(n.Name, nil, "%s: how it imports dma-bufs is not known here", n.Importer.DriverName())
 		default:
 			l.Pass(n.Name, nil, "%v", k)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/testbed/suite"
 )
 
-// What a run leaves for the end of `make test`, and what testbed/tally.sh makes of it.
+// A run writes its counts into a file, and testbed/tally.sh prints the files of all runs at the end of `make test`.
 func TestTally(t *testing.T) {
 	summary := suite.Summary{Results: []suite.Result{
 		{Group: modulePath + "/trace", Name: "TestVMA", State: suite.Passed},
