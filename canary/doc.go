@@ -21,6 +21,9 @@
 //     same route; a READ is checked with bytes that the CPU put there.
 //   - The bytes around each transfer and each MR are guarded, and accesses that
 //     the MR does not allow must be refused and change nothing.
+//
+// [Order] tests whether a flag arrives before its data, and [Compare] measures the
+// rates of a buffer and of host memory.
 package canary
 
 // plan.go chooses the patterns, rdma.go moves them, and report.go says what was found. To check bytes by another rule,

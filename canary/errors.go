@@ -11,7 +11,7 @@ import (
 )
 
 // ErrStalled means that a transfer has neither completed nor failed within
-// Options.Stall. errors.Is finds it in a *TransferError.
+// the Stall of the call's options. errors.Is finds it in a *TransferError.
 var ErrStalled = errors.New("no completion")
 
 // ErrNothingChecked means that every case that was asked for needs a larger

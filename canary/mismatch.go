@@ -14,7 +14,7 @@ import (
 type View interface {
 	io.ReaderAt
 	io.WriterAt
-	Size() int64
+	Size() int64 // bytes
 }
 
 // HexBytes is a short run of bytes, in JSON and text as hexadecimal digits.

@@ -31,7 +31,9 @@ type CompareOptions struct {
 // turns, as many bytes of host memory. Both rates include the cost of the NIC, its
 // port and the loopback pair. The buffer's contents are lost.
 //
-// It makes and closes its own PD, CQ, loopback pairs and MRs on c.
+// It makes and closes its own PD, CQ, loopback pairs and MRs on c. It returns ctx's
+// error if ctx has ended, a [*TransferError], or the error of a registration. It does
+// not compare bytes: [Verify] does.
 func Compare(ctx context.Context, c *ibvfd.Context, buf *gpualloc.Buffer, opt CompareOptions) (buffer, host Rates, err error) {
 	o := Options{Stall: opt.Stall}
 	o.setDefaults()

@@ -31,7 +31,8 @@ func (b *Buf) Wait(ctx context.Context, a Access) error {
 }
 
 // SyncFile has the fences that a buffer had at one moment, as one descriptor,
-// which Vulkan and DRM syncobjs take for explicit synchronisation.
+// which Vulkan and DRM syncobjs take for explicit synchronisation. Its methods may
+// be called from several goroutines at once.
 type SyncFile struct {
 	fd *fd.FD
 	t  ioctl.Transport
@@ -56,7 +57,7 @@ func NewSyncFile(raw int) (*SyncFile, error) {
 
 // ExportSyncFile returns the fences that an access of kind a would have to
 // wait for now; fences added later are not in it. Without fences the result is
-// signalled already. Needs Linux 6.0; older kernels answer ENOTTY, which is
+// signalled already. The caller closes the SyncFile. Needs Linux 6.0; older kernels answer ENOTTY, which is
 // errors.ErrUnsupported. Source: DMA_BUF_IOCTL_EXPORT_SYNC_FILE in
 // include/uapi/linux/dma-buf.h.
 func (b *Buf) ExportSyncFile(a Access) (*SyncFile, error) {
@@ -81,7 +82,8 @@ func (b *Buf) ExportSyncFile(a Access) (*SyncFile, error) {
 }
 
 // ImportSyncFile adds the fences of f, which it borrows, to the buffer: as
-// those of a reader (Read) or of a writer (Write, ReadWrite). Needs Linux 6.0.
+// those of a reader (Read) or of a writer (Write, ReadWrite). Needs Linux 6.0;
+// older kernels answer ENOTTY, which is errors.ErrUnsupported.
 func (b *Buf) ImportSyncFile(a Access, f *SyncFile) error {
 	const op = "DMA_BUF_IOCTL_IMPORT_SYNC_FILE"
 	flags, err := a.flags(op, b.fd.String())
@@ -103,7 +105,8 @@ func (b *Buf) failFence(op string, err error) error {
 	return b.fail(op, err)
 }
 
-// Wait blocks until all fences have signalled, or ctx ends.
+// Wait blocks until all fences have signalled. If ctx ends first, it returns ctx's
+// error.
 func (f *SyncFile) Wait(ctx context.Context) error {
 	return f.fail("poll", poll(ctx, f.fd, unix.POLLIN))
 }

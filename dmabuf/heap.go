@@ -35,7 +35,8 @@ func Heaps(dev string) ([]string, error) {
 	return names, err
 }
 
-// Heap is an open dma-heap.
+// Heap is an open dma-heap. Its methods may be called from several goroutines at
+// once.
 type Heap struct {
 	path string
 	fd   *fd.FD
@@ -43,7 +44,7 @@ type Heap struct {
 }
 
 // OpenHeap opens a heap by its name under /dev/dma_heap, or by the path of its
-// node. Needs Linux 5.6 and CONFIG_DMABUF_HEAPS_SYSTEM for "system".
+// node. The caller closes the Heap. A heap that is not there is fs.ErrNotExist. Needs Linux 5.6 and CONFIG_DMABUF_HEAPS_SYSTEM for "system".
 func OpenHeap(name string) (*Heap, error) {
 	path := name
 	if !strings.Contains(name, "/") {

@@ -80,7 +80,7 @@ func checkSpec(spec string) error {
 	return err
 }
 
-// Size returns the number of bytes, 0 once it is closed.
+// Size returns the number of bytes, 0 after Close.
 func (m *Memory) Size() int64 { return m.mem.Size() }
 
 // Segments returns nil: there are no dma-bufs.
@@ -96,7 +96,8 @@ func (m *Memory) Hold() (release func(), err error) { return m.mem.Hold() }
 // ReadAt copies bytes out of the memory. It follows io.ReaderAt.
 func (m *Memory) ReadAt(p []byte, off int64) (int, error) { return m.mem.ReadAt(p, off) }
 
-// WriteAt copies bytes into the memory. If they do not fit it writes nothing.
+// WriteAt copies bytes into the memory. If they do not fit, it returns failure.ErrRange and
+// writes nothing.
 func (m *Memory) WriteAt(p []byte, off int64) (int, error) { return m.mem.WriteAt(p, off) }
 
 // Close frees the memory. While a Buffer has it registered, Close returns failure.ErrInUse and

@@ -9,7 +9,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/memnic"
 )
 
-// NIC is a NIC of a machine, for tests that make it fail.
+// NIC is a NIC of a machine, for tests that make it fail. Its methods may be called from
+// several goroutines at once.
 type NIC struct {
 	machine *machine
 	name    string

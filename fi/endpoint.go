@@ -115,7 +115,7 @@ func (e *Endpoint) Listen(addr string) (net.Addr, error) {
 }
 
 // Accept waits until a peer has connected to Listen's address, and returns the peer's Addr
-// (fi_accept).
+// (fi_accept). If ctx ends first, it returns ctx's error.
 func (e *Endpoint) Accept(ctx context.Context) (Addr, error) {
 	return e.joined(e.ep.Accept(ctx))
 }

@@ -304,7 +304,7 @@ func explainConnect(err error, m *libibverbs.QPModify) error {
 }
 
 // LoopbackPair makes two queue pairs in pd, both with cq, and connects them
-// with each other. attr's CQs are ignored; 0 depths mean 1.
+// with each other. It ignores attr's CQs; depths of 0 mean 1. The caller closes both.
 func LoopbackPair(pd *PD, cq *CQ, attr QPAttr) (a, b *QP, err error) {
 	attr.SendCQ, attr.RecvCQ = cq, cq
 	if a, err = pd.CreateQP(attr); err != nil {

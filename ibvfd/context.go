@@ -124,11 +124,11 @@ func explainOpen(name string, info ibdev.Info, err error) error {
 	return e
 }
 
-// Name is the device's name: "rxe0".
+// Name returns the device's name: "rxe0".
 func (c *Context) Name() string { return c.name }
 
-// Info is what sysfs says of the device: states and GIDs as they are now, the
-// rest as it was when the device was opened.
+// Info returns the attributes of the device that sysfs shows now. After the device
+// was removed, it returns those from when the device was opened.
 func (c *Context) Info() ibdev.Info {
 	if now, err := ibdev.Read(c.sys.Root(), c.name); err == nil {
 		return now

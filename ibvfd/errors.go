@@ -12,14 +12,14 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
-// Why there is no libibverbs.
+// The reasons why there is no libibverbs.
 var (
-	// ErrNotBuilt: this build has no cgo (CGO_ENABLED=0), which loading libibverbs
-	// needs. What needs no libibverbs works all the same.
+	// ErrNotBuilt means that this build has no cgo (CGO_ENABLED=0), which loading libibverbs
+	// needs. Functions that need no libibverbs still work.
 	ErrNotBuilt = libibverbs.ErrNotBuilt
-	// ErrNoLibrary: libibverbs is not installed.
+	// ErrNoLibrary means that libibverbs is not installed.
 	ErrNoLibrary = libibverbs.ErrNoLibrary
-	// ErrBrokenLibrary: libibverbs is there, and the dynamic linker refuses it.
+	// ErrBrokenLibrary means that libibverbs is installed, and the dynamic linker refuses it.
 	ErrBrokenLibrary = libibverbs.ErrBrokenLibrary
 )
 

@@ -25,8 +25,28 @@ func ACSPlan(m *machine.Machine) directnic.Plan {
 		if !mayHavePlan(m) {
 			return directnic.Look(nil, directnic.Unknown)
 		}
-		return directnic.Look(plannable(m), directnic.Unknown)
+		plan := directnic.Look(plannable(m), directnic.Unknown)
+		if plan.Remedy.Parameter != "" {
+			plan.Remedy.Parameter = directnic.Parameter(directnic.Join(plan.Entries(), configuredACS(m)))
+			plan.Remedy.Change += onlyFirst(m, plan.Remedy.Parameter)
+		}
+		return plan
 	})
+}
+
+// configuredACS returns the entries of pci=config_acs= on the kernel's command line, up to one that the
+// kernel cannot read.
+func configuredACS(m *machine.Machine) []directnic.Entry {
+	entries, _ := directnic.ParseConfigACS(m.PciOption("config_acs"))
+	return entries
+}
+
+// onlyFirst is a warning about a parameter with several entries for a kernel that may read only the first.
+func onlyFirst(m *machine.Machine, parameter string) string {
+	if !strings.Contains(parameter, ";") || directnic.ReadsLists(m.Kernel.Release) == directnic.Yes {
+		return ""
+	}
+	return "; a kernel without commit 9cf8a952d57b (in 6.15, 6.14.2, 6.13.11 and 6.12.23) reads only the first entry of config_acs="
 }
 
 // GivenAway judges each pair of a NIC and a GPU that the machine gives to guests.
@@ -45,7 +65,16 @@ func GivenAway(m *machine.Machine) []directnic.Finding {
 		}):
 			noATS = directnic.Yes
 		}
-		return directnic.Passthrough(plannable(m), noATS)
+		found := directnic.Passthrough(plannable(m), noATS)
+		// The kernel uses only one config_acs=: each remedy has the entries for all pairs.
+		all := directnic.Together(found, configuredACS(m))
+		for i := range found {
+			if r := &found[i].Remedy; r.Parameter != "" {
+				r.Parameter = all
+				r.Change += onlyFirst(m, all)
+			}
+		}
+		return found
 	})
 }
 

@@ -23,9 +23,10 @@ type Placement struct {
 	Evidence Inputs `json:"-"`
 }
 
-// Direct answers whether DMA goes straight to device memory. It is Yes only if
-// the bytes are proven to be behind a BAR and the way to them is known; bytes
-// in system memory make it No.
+// Direct says whether DMA goes straight to device memory. It is Yes only if all
+// bytes are proven to be behind a BAR and the way to them is known. It is No if
+// some bytes are in system memory, or nothing is mapped, and AnswerUnknown for
+// the other verdicts, [CoherentGPUMemory] among them.
 func (p Placement) Direct() Answer {
 	switch p.Memory {
 	case PeerToPeer:

@@ -26,16 +26,7 @@ type View struct {
 	Unread bool `json:"unread,omitempty"`
 }
 
-// ViewOf makes a complete view of ranges.
-func ViewOf(ranges ...Range) View {
-	v := View{Ranges: ranges}
-	for _, r := range ranges {
-		v.Bytes += r.Size
-	}
-	return v
-}
-
-// Empty reports a view without addresses.
+// Empty reports whether the view has no addresses.
 func (v View) Empty() bool { return v.Bytes == 0 }
 
 // places sums the view up by place. If ranges were dropped, the counts that

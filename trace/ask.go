@@ -152,7 +152,8 @@ func (t *Tracer) Refusal(ctx context.Context) *Failure {
 	return found
 }
 
-// Prove answers where a registration is, as [placement.Prover] says.
+// Prove returns where the bytes of a registration are: see [placement.Prover]. The error is
+// EINVAL if the key has neither LKey, RKey nor Inode.
 func (t *Tracer) Prove(ctx context.Context, key placement.Key) (placement.Placement, error) {
 	if key.LKey == 0 && key.RKey == 0 && key.Inode == 0 {
 		return placement.Placement{}, fault.New("placement key", "neither keys nor an inode", "name the MR or the dma-buf", unix.EINVAL)

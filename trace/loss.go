@@ -29,7 +29,7 @@ type Loss struct {
 	Undecoded uint64 `json:"undecoded"`
 }
 
-// Any reports that something was lost.
+// Any reports whether something was lost. It ignores Orphaned.
 func (l Loss) Any() bool {
 	return len(l.Events) > 0 || len(l.Missed) > 0 || l.Dropped+l.Evicted+l.Undecoded > 0
 }

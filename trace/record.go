@@ -166,7 +166,7 @@ type Record struct {
 // endedByExit is Record.Ended of a registration that ended with its process.
 const endedByExit = "process exit"
 
-// Failed reports that the call was refused.
+// Failed reports whether the call was refused.
 func (r *Record) Failed() bool { return r.Errno != 0 }
 
 // Probe reports that the call only asked whether the driver registers dma-bufs:
@@ -177,7 +177,7 @@ func (r *Record) Probe() bool {
 
 const probeWords = "the descriptor was -1: the program asked only whether the driver registers dma-bufs"
 
-// Registration reports that the record is a registration and not another
+// Registration reports whether the record is a registration, and not another
 // importer's attachment.
 func (r *Record) Registration() bool {
 	return r.Call == RegDMABufMR || r.Call == RegMR || r.Call == ReregMR || r.Call == ReregDMABufMR
@@ -189,7 +189,7 @@ func registration(kind uint32) bool {
 	return r.Registration()
 }
 
-// String is one line.
+// String describes the record in one line: the call, and its placement or the refusal.
 func (r *Record) String() string {
 	what := string(r.Call)
 	if u := r.Use.Words(); u != "" && !r.Registration() {

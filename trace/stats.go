@@ -12,8 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/histogram"
 )
 
-// Stats adds up events, in memory that does not grow with their number. It is
-// not for several goroutines at once.
+// Stats adds up events, in memory that does not grow with their number. Only one
+// goroutine may use it at a time.
 type Stats struct {
 	events   map[EventKind]uint64
 	memory   map[string]uint64

@@ -15,7 +15,7 @@ func TestFindingsOfManyGPUs(t *testing.T) {
 	dkms := testenv.MI300()
 	dkms.Files["sys/module/amdgpu/taint"], dkms.Files["sys/module/amdgpu/version"] = "OE\n", "6.10.5\n"
 	r := run(dkms, t, "--root", "ROOT")
-	const said = " 0000:13:00.0, 0000:15:00.0, 0000:43:00.0, 0000:45:00.0 and 4 more: amdgpu may be another than the kernel's own"
+	const said = " 0000:13:00.0, 0000:15:00.0, 0000:43:00.0, 0000:45:00.0 and 4 more: amdgpu may not be the kernel's own"
 	if n := strings.Count(r.out, "\nUNKNOWN  GPU-DRIVER: "); n != 1 || !strings.Contains(flat(r.out), said) {
 		t.Errorf("told %d times: %s", n, r.out)
 	}

@@ -48,7 +48,7 @@ type Usage struct {
 	Used  int64 `json:"used"`  // the bytes that processes use
 }
 
-// Free is Total less Used, in bytes.
+// Free is Total less Used, in bytes; never negative.
 func (u Usage) Free() int64 { return max(0, u.Total-u.Used) }
 
 // gpuPage is what the driver maps in BAR 1 at least.

@@ -14,8 +14,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// How many bytes of private data a message of the connection manager has room for, over InfiniBand
-// and RoCE.
+// The number of bytes of private data for which a message of the connection manager has room, over
+// InfiniBand and RoCE.
 const (
 	MaxConnectData = 56  // with Connect: rdma_cm itself takes 36 of 92
 	MaxAcceptData  = 196 // with Accept

@@ -15,13 +15,13 @@ import (
 )
 
 var (
-	// ErrNoLibrary: librdmacm is not installed.
+	// ErrNoLibrary means that librdmacm is not installed.
 	ErrNoLibrary = errors.New("librdmacm is not installed")
-	// ErrBrokenLibrary: librdmacm is there, and the dynamic linker refuses it.
+	// ErrBrokenLibrary means that librdmacm is installed, and the dynamic linker refuses it.
 	ErrBrokenLibrary = errors.New("librdmacm cannot be loaded")
-	// ErrDisconnected: the peer ended the connection, or its process did.
+	// ErrDisconnected means that the peer's program has ended the connection, or has ended itself.
 	ErrDisconnected = errors.New("disconnected")
-	// ErrSpent: the ID serves no other connection, because its own is up, has ended or
+	// ErrSpent means that the ID cannot make another connection: its own is up, has ended or
 	// has failed.
 	ErrSpent = errors.New("the identifier is spent")
 )

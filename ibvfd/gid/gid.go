@@ -16,7 +16,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
 )
 
-// ErrNone: the port's GID table has no entry that a connection could use.
+// ErrNone means that the port's GID table has no entry that a connection could use, or
+// none that fits the Wish. errors.Is also finds EADDRNOTAVAIL in the error of Choose.
 var ErrNone = errors.New("no usable GID")
 
 // Wish narrows the choice of a GID. The zero Wish takes any that a
@@ -65,12 +66,13 @@ func familyOf(a netip.Addr) Family {
 	return IPv6
 }
 
-// Choose is the choice without any wish.
+// Choose is [Wish.Choose] of the zero Wish.
 func Choose(table []ibdev.GID, link ibdev.LinkLayer) (ibdev.GID, string, error) {
 	return Wish{}.Choose(table, link)
 }
 
-// Choose picks from a port's GID table and says why. On Ethernet it prefers
+// Choose picks an entry of a port's GID table, and returns the reason in words. Its only
+// error is [ErrNone], with the reason for each entry. On Ethernet it prefers
 // RoCE v2 over v1, then the longest prefix in common with the peer, then a
 // routable IPv4 address over a routable IPv6 one over a link-local one, then
 // the first entry. On InfiniBand it takes the first entry, or that of the

@@ -18,7 +18,8 @@ func failed(op, device string, err error) *failure.Error {
 }
 
 // Buf is host memory for RDMA: anonymous mapped pages that the garbage
-// collector does not know, so that the NIC may write to them at any time.
+// collector does not know, so that the NIC may write to them at any time. Its
+// methods may be called from several goroutines at once.
 type Buf struct {
 	mu     sync.Mutex
 	mem    []byte // whole pages; nil once closed
@@ -72,7 +73,7 @@ func Adopt(mem []byte, size int, free func()) (*Buf, error) {
 	return &Buf{mem: mem, size: size, free: free}, nil
 }
 
-// Bytes is the memory, nil once closed. It must not be touched after Close.
+// Bytes returns the memory, nil after Close. The program must not use it after Close.
 func (h *Buf) Bytes() []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()

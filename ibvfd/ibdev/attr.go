@@ -65,7 +65,7 @@ func (s PortState) String() string { return enum.Name(portStateNames[:], int(s),
 // MarshalText makes a PortState a string in JSON.
 func (s PortState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// LinkLayer is what a port is plugged into.
+// LinkLayer is the kind of network that a port belongs to.
 //
 // The numbers are those of IBV_LINK_LAYER_*.
 type LinkLayer int

@@ -17,7 +17,8 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// ErrNoDevice: there is no RDMA device of that name.
+// ErrNoDevice means that there is no RDMA device of that name. Read, Look and
+// Nearest return it.
 var ErrNoDevice = errors.New("no such RDMA device")
 
 // failed is the module's error with this room's usual parts.
@@ -25,7 +26,7 @@ func failed(op, device string, err error) *failure.Error {
 	return &failure.Error{Op: op, Device: device, Err: err}
 }
 
-// Info is what sysfs says of an RDMA device.
+// Info has the attributes of an RDMA device that sysfs shows.
 type Info struct {
 	Name string `json:"name"` // "mlx5_0", "rxe0"
 	// Uverbs is the device node, "/dev/infiniband/uverbs0". There is none if ib_uverbs does not serve
@@ -39,7 +40,7 @@ type Info struct {
 	Ports    []Port        `json:"ports"`         // the ports of the device
 }
 
-// Port is what sysfs says of a port.
+// Port has the attributes of a port that sysfs shows.
 type Port struct {
 	Num       int       `json:"num"`        // the number of the port, from 1 on
 	State     PortState `json:"state"`      // the state of the port
@@ -56,9 +57,9 @@ func (d Info) Software() bool { return d.Kind == "rxe" || d.Kind == "siw" }
 // devices is no error. Beside an error the list has what could be read.
 func List(sys string) ([]Info, error) { return devices(sysfs.New(sys), read) }
 
-// ListWithoutGIDs is [List] but for the GID tables, of which sysfs has a
-// thousand files a port, and for the network devices and MTUs that only those
-// lead to: enough to choose a device by its name, state and place.
+// ListWithoutGIDs is [List] without the GID tables, for which sysfs has about a
+// thousand files for each port, and without the network devices and MTUs that only
+// GIDs lead to. It is enough to choose a device by its name, state and place.
 func ListWithoutGIDs(sys string) ([]Info, error) {
 	return devices(sysfs.New(sys), look)
 }
@@ -93,10 +94,10 @@ const classDir = "class/infiniband"
 // mostDevices is more than the virtual functions of all NICs of a machine.
 const mostDevices = 4000
 
-// Read is what sysfs says of one device. sys is the root of sysfs, "" for /sys.
+// Read reads the attributes of one device. sys is the root of sysfs, "" for /sys.
 func Read(sys, name string) (Info, error) { return read(sysfs.New(sys), name) }
 
-// Look is [Read] without the GID tables, and what only those lead to.
+// Look is [Read] without the GID tables, and without what only those lead to.
 func Look(sys, name string) (Info, error) { return look(sysfs.New(sys), name) }
 
 // read reads all there is.
@@ -247,8 +248,8 @@ func before(s, sep string) string {
 	return head
 }
 
-// ByFunction are the names of the RDMA devices by their PCI functions. sys is the root
-// of sysfs, "" for /sys.
+// ByFunction returns the names of the RDMA devices by the addresses of their PCI functions.
+// It leaves out devices that it cannot read. sys is the root of sysfs, "" for /sys.
 func ByFunction(sys string) map[string]string {
 	s := sysfs.New(sys)
 	names, _ := s.List(classDir)

@@ -15,8 +15,8 @@ import (
 
 const zeroGID = "0000:0000:0000:0000:0000:0000:0000:0000"
 
-// ReadGIDs lists the entries of a port's GID table that are in use. sys is the root of
-// sysfs, "" for /sys.
+// ReadGIDs returns the entries of a port's GID table that are in use, without VLANs. sys is
+// the root of sysfs, "" for /sys.
 func ReadGIDs(sys, name string, port int) ([]GID, error) { return gids(sysfs.New(sys), name, port) }
 
 func gids(s sysfs.FS, name string, port int) ([]GID, error) {
@@ -56,8 +56,8 @@ func portDir(name string, port int) string {
 	return path.Join(classDir, name, "ports", strconv.Itoa(port))
 }
 
-// ReadGID reads one entry of a port's GID table; a place that is not in use is a zero
-// GID.
+// ReadGID reads one entry of a port's GID table. An entry that is not in use has a GID of
+// zeros.
 func ReadGID(sys, name string, port, index int) (GID, error) {
 	s := sysfs.New(sys)
 	dir := portDir(name, port)

@@ -46,8 +46,8 @@ type Attr struct {
 	Access         ibvfd.Access
 	Owner          dmabuf.Holder // held by every MR
 	Policy         ibvfd.RoutePolicy
-	SkipChecks     bool
-	Timed          bool
+	SkipChecks     bool // see ibvfd.MRAttr
+	Timed          bool // see ibvfd.MRAttr
 	KeepOld        bool // of Rereg: the old MRs stay until DropOld
 }
 

@@ -16,9 +16,10 @@ import (
 // Transport carries ioctls to the kernel, or to a script in tests.
 type Transport = ioctl.Transport
 
-// File is an open uverbs device with a context. All errors of its methods are
-// bare unix.Errno values: the caller knows what they mean. The methods may be
-// called from several goroutines at once.
+// File is an open uverbs device with a context. The errors of its methods are
+// bare unix.Errno values, without the name of the operation or the device;
+// os.ErrClosed after Close. The methods may be called from several goroutines at
+// once.
 type File struct {
 	t     Transport
 	owned *fd.FD // nil if borrowed
@@ -62,7 +63,8 @@ func Open(t Transport, path string) (*File, error) {
 	return f, nil
 }
 
-// Close closes the descriptor, and with it every object made on it.
+// Close closes the descriptor of a File that Open made, and with it every object made
+// on it. A second Close does nothing.
 func (f *File) Close() error {
 	if f.owned == nil {
 		return nil

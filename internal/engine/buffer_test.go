@@ -97,7 +97,7 @@ func testReferences(t *testing.T, s setting) {
 	}
 	for name, err := range map[string]error{
 		"Release": b.Release(), "Retain": b.Retain(), "Slice": second(b.Slice(0, 1)), "Sync": b.Sync(),
-		"WriteAt": second(b.WriteAt([]byte{1}, 0)), "NewRegion": second(memory.NewRegion(b)),
+		"WriteAt": second(b.WriteAt([]byte{1}, 0)),
 	} {
 		if !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%s after the last release: %v", name, err)

@@ -60,7 +60,7 @@
 //
 // # Lifetimes
 //
-// Close endpoints, then regions and buffers, then the NIC; Close of an object that is still in
+// Close endpoints, then buffers, then the NIC; Close of an object that is still in
 // use returns failure.ErrInUse. The keys that a peer was given for a Buffer end with the
 // connection that they were given for.
 package engine

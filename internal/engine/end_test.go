@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/memory"
 	"github.com/gpurdma/gpurdma/internal/operation"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
 // The peer's operations before the end of the connection complete before the end: when Lost
@@ -125,8 +126,8 @@ func TestNil(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine := hostKind.make(t, w.a.nic, 8)
 	for name, err := range map[string]error{
-		"Offer":     w.a.Offer(limited(t), w.ab, nil),
-		"NewRegion": second(memory.NewRegion(nil)), "NewRegion of some": second(memory.NewRegion(mine, nil)),
+		"Offer":   w.a.Offer(limited(t), w.ab, nil),
+		"NewView": second(memory.NewView(layout.Layout{}, nil)), "NewView of some": second(memory.NewView(layout.Layout{}, mine, nil)),
 		"Register": second(w.a.nic.Register(nil, memory.BufferOptions{})),
 		"Allocate": second(w.a.nic.Allocate(t.Context(), nil, 8, memory.BufferOptions{})),
 		"Unshare":  w.a.Unshare(nil),

@@ -251,14 +251,12 @@ func TestNothingHoldsOthersUp(t *testing.T) {
 	})
 	t.Run("a message that is packed", func(t *testing.T) {
 		x := newThreesome(t, EndpointOptions{})
-		r := must(memory.NewRegion(x.mine))(t)
-		defer r.Close()
-		x.ok(r.AssignInterleaved(layout.Extent{Len: 1}, layout.Dim{Count: 20, Stride: 2}))
+		every := must(layout.Interleaved(layout.Extent{Len: 1}, layout.Dim{Count: 20, Stride: 2}))(t)
 		x.ok(x.b.Recv(hostKind.make(t, x.b.nic, 64).All(), x.ba, nil))
 		g := newGate()
 		defer g.lift()
 		x.dev.set(g, nil, false)
-		x.ok(x.a.Send(r.All(), x.ab, "packed"))
+		x.ok(x.a.Send(viewOf(t, every, x.mine), x.ab, "packed"))
 		<-g.reached
 		x.goesOn("while it is")
 		g.lift()

@@ -5,7 +5,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"runtime"
@@ -70,8 +69,6 @@ func TestConcurrentUse(t *testing.T) { testConcurrentUse(t, inMemory(t), 200) }
 func testConcurrentUse(t *testing.T, s setting, each int) {
 	w := s.world(t, EndpointOptions{Depth: 32, AutoReceive: 8})
 	mine, theirs := hostKind.make(t, w.a.nic, 4096), hostKind.make(t, w.b.nic, 4096)
-	region := must(memory.NewRegion(mine))(t)
-	closing(t, region)
 	rb := w.share(theirs.All(), allAccess)
 	const users = 4
 	var posting, polling sync.WaitGroup
@@ -106,9 +103,12 @@ func testConcurrentUse(t *testing.T, s setting, each int) {
 		posting.Go(func() {
 			at := int64(u) * 512
 			for i := 0; i < each; {
-				err := region.AssignInterleaved(layout.Extent{Off: at, Len: 64}, layout.Dim{Count: 4, Stride: 128})
+				l, err := layout.Interleaved(layout.Extent{Off: at, Len: 64}, layout.Dim{Count: 4, Stride: 128})
 				if err == nil && i%2 == 0 {
-					err = w.a.Write(memory.Span{Region: region, Length: 200}, w.ab, rb.Part(at, 200), u)
+					var v *memory.View
+					if v, err = memory.NewView(l, mine); err == nil {
+						err = w.a.Write(memory.Span{View: v, Length: 200}, w.ab, rb.Part(at, 200), u)
+					}
 				} else if err == nil {
 					err = w.a.ReadMsg(rma.Msg{Local: []memory.Span{{Buf: mine, Offset: at, Length: 64}}, Peer: w.ab, Remote: []memory.RemoteSpan{rb.Part(at, 64)}}, operation.FlagFence)
 				}
@@ -143,116 +143,63 @@ func testConcurrentUse(t *testing.T, s setting, each int) {
 	}
 }
 
-func TestRegions(t *testing.T) {
+// A view is of buffers of one NIC, and all bytes of its layout are theirs. It does not keep them.
+func TestViews(t *testing.T) {
 	s := inMemory(t)
-	n, other := s.open(t, memory.NICOptions{}), s.open(t, memory.NICOptions{})
-	a, b := hostKind.make(t, n, 10), hostKind.make(t, n, 20)
-	elsewhere := hostKind.make(t, other, 10)
-	if _, err := memory.NewRegion(a, elsewhere); !errors.Is(err, unix.EINVAL) {
+	w := s.world(t, EndpointOptions{})
+	n, other := w.a.nic, s.open(t, memory.NICOptions{})
+	a, b := hostKind.make(t, n, 10), must(n.AllocHost(20))(t)
+	elsewhere, theirs := hostKind.make(t, other, 10), hostKind.make(t, w.b.nic, 6)
+	sg := func(list ...layout.Extent) layout.Layout { return must(layout.SG(list...))(t) }
+	first := sg(layout.Extent{Len: 1})
+	if _, err := memory.NewView(first, a, elsewhere); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("buffers of two NICs: %v", err)
 	}
-	if _, err := memory.NewRegion(); !errors.Is(err, failure.ErrRange) {
-		t.Errorf("no buffers: %v", err)
-	}
-	r := must(memory.NewRegion(a, b))(t)
-	if r.Size() != 30 {
-		t.Errorf("size %d", r.Size())
-	}
-	if _, err := r.WriteAt([]byte("0123456789abcdefghijklmnopqrst"), 0); err != nil {
-		t.Error(err)
-	}
-	if err := r.AssignSG(layout.Extent{Source: 1, Off: 18, Len: 2}, layout.Extent{Off: 3, Len: 4}); err != nil {
-		t.Error(err)
-	}
-	p := make([]byte, 4)
-	if _, err := r.ReadAt(p, 1); err != nil || string(p) != "t345" {
-		t.Errorf("%q, %v", p, err)
-	}
-	for name, err := range map[string]error{
-		"past a buffer":      r.AssignSG(layout.Extent{Off: 8, Len: 3}),
-		"no such buffer":     r.AssignSG(layout.Extent{Source: 2, Len: 1}),
-		"past its end":       r.AssignInterleaved(layout.Extent{Source: 1, Len: 2}, layout.Dim{Count: 4, Stride: 7}),
-		"no bytes":           r.AssignSG(layout.Extent{}),
-		"read before it":     second(r.ReadAt(p, -1)),
-		"write before it":    second(r.WriteAt(p, -1)),
-		"write past the end": second(r.WriteAt(make([]byte, 7), 0)),
+	for name, x := range map[string]struct {
+		l    layout.Layout
+		bufs []*memory.Buffer
+	}{
+		"no buffers":     {first, nil},
+		"past a buffer":  {sg(layout.Extent{Off: 8, Len: 3}), []*memory.Buffer{a, b}},
+		"no such buffer": {sg(layout.Extent{Source: 2, Len: 1}), []*memory.Buffer{a, b}},
+		"past its end":   {must(layout.Interleaved(layout.Extent{Source: 1, Len: 2}, layout.Dim{Count: 4, Stride: 7}))(t), []*memory.Buffer{a, b}},
 	} {
-		if !errors.Is(err, failure.ErrRange) {
+		if _, err := memory.NewView(x.l, x.bufs...); !errors.Is(err, failure.ErrRange) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if r.Size() != 6 {
-		t.Errorf("a layout that was refused has changed the region: %d bytes", r.Size())
+	for buf, text := range map[*memory.Buffer]string{a: "0123456789", b: "abcdefghijklmnopqrst"} {
+		w.ok(second(buf.WriteAt([]byte(text), 0)))
 	}
-	for _, x := range []struct {
-		off  int64
-		want string
-	}{{0, "st3456"}, {4, "56"}, {6, ""}, {7, ""}, {1 << 62, ""}} {
-		p := make([]byte, 7)
-		if n, err := r.ReadAt(p, x.off); err != io.EOF || string(p[:n]) != x.want {
-			t.Errorf("read to the end from %d: %q, %v", x.off, p[:n], err)
-		}
+	v := must(memory.NewView(sg(layout.Extent{Source: 1, Off: 18, Len: 2}, layout.Extent{Off: 3, Len: 4}), a, b))(t)
+	rb := w.share(theirs.All(), allAccess)
+	w.ok(w.a.Write(v.All(), w.ab, rb.All(), "view"))
+	w.done(w.a, operation.Write, "view")
+	if got := content(t, theirs); string(got) != "st3456" {
+		t.Errorf("the write has moved %q", got)
 	}
-	if err := a.Close(); !errors.Is(err, failure.ErrInUse) {
-		t.Errorf("close of a region's buffer: %v", err)
-	}
-	for range 2 {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	for name, err := range map[string]error{
-		"AssignSG": r.AssignSG(layout.Extent{Len: 1}), "ReadAt": second(r.ReadAt(p, 0)), "WriteAt": second(r.WriteAt(p, 0)),
+	for name, s := range map[string]memory.Span{
+		"past its end": {View: v, Offset: 1, Length: 6}, "before it": {View: v, Offset: -1, Length: 6}, "beyond": {View: v, Offset: 1 << 62, Length: 6},
 	} {
-		if !errors.Is(err, os.ErrClosed) {
-			t.Errorf("%s of a closed region: %v", name, err)
+		if err := w.a.Write(s, w.ab, rb.All(), nil); !errors.Is(err, failure.ErrRange) {
+			t.Errorf("write from a view, %s: %v", name, err)
 		}
+	}
+	if err := w.a.Write(memory.Span{Buf: a, View: v, Length: 6}, w.ab, rb.All(), nil); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("a buffer and a view: %v", err)
+	}
+	if _, err := w.a.Share(w.ab, memory.Span{View: v, Length: 5}, allAccess); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("share a part of a view: %v", err)
+	}
+	w.ok(b.Close())
+	if err := w.a.Write(v.All(), w.ab, rb.All(), nil); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a view of a closed buffer: %v", err)
 	}
 }
 
-// A write that cannot reach all of its bytes changes none, even if the first ones are
-// writable.
-func TestRegionWritesAllOrNothing(t *testing.T) {
-	n := inMemory(t).open(t, memory.NICOptions{})
-	whole := hostKind.make(t, n, 30)
-	want := random(t, testenv.Seeded(t), whole, 30)
-	ro, gone := must(whole.ReadOnlySlice(10, 10))(t), must(whole.Slice(20, 10))(t)
-	closing(t, ro)
-	r := must(memory.NewRegion(whole, ro, gone))(t)
-	// Release the reference that the region had retained.
-	if err := errors.Join(gone.Release(), gone.Release()); err != nil {
-		t.Fatal(err)
-	}
-	for _, x := range []struct {
-		source int
-		want   error
-	}{{1, unix.EACCES}, {2, os.ErrClosed}} {
-		if err := r.AssignSG(layout.Extent{Len: 4}, layout.Extent{Source: x.source, Len: 4}, layout.Extent{Off: 4, Len: 2}); err != nil {
-			t.Fatal(err)
-		}
-		if k, err := r.WriteAt(make([]byte, 10), 0); k != 0 || !errors.Is(err, x.want) {
-			t.Errorf("%d bytes, %v, want %v", k, err, x.want)
-		}
-		same(t, "after a write that failed", whole, want)
-		// Buffers that the write does not reach do not matter.
-		if k, err := r.WriteAt(make([]byte, 4), 0); k != 4 || err != nil {
-			t.Errorf("%d bytes, %v", k, err)
-		}
-		clear(want[:4])
-		same(t, "after a write", whole, want)
-	}
-	p := make([]byte, 10)
-	if k, err := r.ReadAt(p, 0); k != 0 || !errors.Is(err, os.ErrClosed) {
-		t.Errorf("read %d bytes, %v", k, err)
-	}
-	if err := r.Close(); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("%v", err)
-	}
-}
-
-// An operation may change a region if it may change the bytes that it reaches now; a peer gets
-// a key only if it may change all buffers.
-func TestRegionsRights(t *testing.T) {
+// An operation may change a view if it may change the bytes that it reaches; a peer gets a key
+// only if it may change all buffers.
+func TestViewsRights(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	whole, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
 	r := testenv.Seeded(t)
@@ -260,13 +207,13 @@ func TestRegionsRights(t *testing.T) {
 	rw, ro := must(whole.Slice(0, 32))(t), must(whole.ReadOnlySlice(32, 32))(t)
 	closing(t, rw)
 	closing(t, ro)
-	g := must(memory.NewRegion(rw, ro))(t)
-	closing(t, g)
+	var g memory.Span
+	assign := func(list ...layout.Extent) { g = viewOf(t, must(layout.SG(list...))(t), rw, ro) }
 	rb := w.share(theirs.All(), allAccess)
 	// change changes 8 bytes from off on.
 	change := func(off int64, want error) {
 		t.Helper()
-		s := memory.Span{Region: g, Offset: off, Length: 8}
+		s := memory.Span{View: g.View, Offset: off, Length: 8}
 		for name, err := range map[string]error{
 			"read":             w.a.Read(s, w.ab, rb.Part(0, 8), nil),
 			"receive":          w.a.Recv(s, w.ab, nil),
@@ -289,13 +236,13 @@ func TestRegionsRights(t *testing.T) {
 		}
 	}
 
-	w.ok(g.AssignSG(layout.Extent{Off: 8, Len: 16}))
-	w.ok(w.a.Read(g.All(), w.ab, rb.Part(0, 16), "all"))
+	assign(layout.Extent{Off: 8, Len: 16})
+	w.ok(w.a.Read(g, w.ab, rb.Part(0, 16), "all"))
 	w.done(w.a, operation.Read, "all")
 	change(0, nil)
 	taken()
-	w.ok(g.AssignSG(layout.Extent{Off: 8, Len: 8}, layout.Extent{Source: 1, Len: 8}, layout.Extent{Off: 16, Len: 8}))
-	if err := w.a.Read(g.All(), w.ab, rb.Part(0, 24), nil); !errors.Is(err, unix.EACCES) {
+	assign(layout.Extent{Off: 8, Len: 8}, layout.Extent{Source: 1, Len: 8}, layout.Extent{Off: 16, Len: 8})
+	if err := w.a.Read(g, w.ab, rb.Part(0, 24), nil); !errors.Is(err, unix.EACCES) {
 		t.Errorf("read into all: %v", err)
 	}
 	for _, off := range []int64{1, 8, 15} {
@@ -305,26 +252,26 @@ func TestRegionsRights(t *testing.T) {
 		change(off, nil)
 		taken()
 	}
-	w.ok(g.AssignSG(layout.Extent{Off: 16, Len: 8}))
-	w.ok(w.a.Read(g.All(), w.ab, rb.Part(40, 8), "again"))
+	assign(layout.Extent{Off: 16, Len: 8})
+	w.ok(w.a.Read(g, w.ab, rb.Part(40, 8), "again"))
 	w.done(w.a, operation.Read, "again")
 	copy(here[16:24], there[40:])
 	if got := content(t, whole); string(got[16:24]) != string(here[16:24]) || string(got[:8]) != string(here[:8]) || string(got[24:]) != string(here[24:]) {
 		t.Errorf("other bytes have changed:\n%x, want\n%x", got, here)
 	}
 	// Reading from it needs no right.
-	w.ok(g.AssignSG(layout.Extent{Source: 1, Len: 32}))
-	w.ok(w.a.Write(g.All(), w.ab, rb.Part(0, 32), "write"))
+	assign(layout.Extent{Source: 1, Len: 32})
+	w.ok(w.a.Write(g, w.ab, rb.Part(0, 32), "write"))
 	w.done(w.a, operation.Write, "write")
 
-	// A peer sees a region through any layout.
-	w.ok(g.AssignSG(layout.Extent{Len: 32}))
+	// A peer sees a view's buffers through any layout.
+	assign(layout.Extent{Len: 32})
 	for _, access := range []ibvfd.Access{ibvfd.AccessRemoteWrite, ibvfd.AccessRemoteAtomic, allAccess} {
-		if _, err := w.a.Share(w.ab, g.All(), access); !errors.Is(err, unix.EACCES) {
+		if _, err := w.a.Share(w.ab, g, access); !errors.Is(err, unix.EACCES) {
 			t.Errorf("shared with %v: %v", access, err)
 		}
 	}
-	must(w.a.Share(w.ab, g.All(), ibvfd.AccessRemoteRead))(t)
+	must(w.a.Share(w.ab, g, ibvfd.AccessRemoteRead))(t)
 }
 
 // A withdrawn key does not work.

@@ -240,9 +240,9 @@ func TestNoAtomics(t *testing.T) {
 	same(t, "afterwards", theirs, here)
 }
 
-func regionOf(t testing.TB, r *rand.Rand, n *memory.NIC, k kind, s layouttest.Shape, o memory.Ordering) (*memory.Region, [][]byte) {
+// buffersOf makes the sources of layouts of a shape, and fills them with random bytes.
+func buffersOf(t testing.TB, r *rand.Rand, n *memory.NIC, k kind, s layouttest.Shape, o memory.Ordering) (bufs []*memory.Buffer, bytes [][]byte) {
 	t.Helper()
-	var bufs []*memory.Buffer
 	for range s.Sources {
 		b := k.make(t, n, s.Room)
 		if o == memory.StrictOrdering {
@@ -251,16 +251,30 @@ func regionOf(t testing.TB, r *rand.Rand, n *memory.NIC, k kind, s layouttest.Sh
 		}
 		bufs = append(bufs, b)
 	}
-	g := must(memory.NewRegion(bufs...))(t)
-	closing(t, g)
-	bytes := make([][]byte, s.Sources)
-	refill(t, r, g, bytes)
-	return g, bytes
+	bytes = make([][]byte, s.Sources)
+	refill(t, r, bufs, bytes)
+	return bufs, bytes
 }
 
-func refill(t testing.TB, r *rand.Rand, g *memory.Region, bytes [][]byte) {
+// viewOf returns the bytes that a layout takes of buffers.
+func viewOf(t testing.TB, l layout.Layout, bufs ...*memory.Buffer) memory.Span {
 	t.Helper()
-	for i, b := range g.Buffers() {
+	return must(memory.NewView(l, bufs...))(t).All()
+}
+
+// wholeOf returns all bytes of buffers, one buffer after the other.
+func wholeOf(t testing.TB, bufs ...*memory.Buffer) memory.Span {
+	t.Helper()
+	var all []layout.Extent
+	for i, b := range bufs {
+		all = append(all, layout.Extent{Source: i, Len: b.Size()})
+	}
+	return viewOf(t, must(layout.SG(all...))(t), bufs...)
+}
+
+func refill(t testing.TB, r *rand.Rand, bufs []*memory.Buffer, bytes [][]byte) {
+	t.Helper()
+	for i, b := range bufs {
 		bytes[i] = random(t, r, b, b.Size())
 	}
 }
@@ -281,12 +295,8 @@ func testMessagesOfLayouts(t *testing.T, s setting) {
 		mine, theirs := local.make(t, w.a.nic, cells*row), remote.make(t, w.b.nic, cells*row)
 		here, there := random(t, r, mine, cells*row), random(t, r, theirs, cells*row)
 		column := must(layout.Interleaved(layout.Extent{Off: 8, Len: 8}, layout.Dim{Count: cells, Stride: row}))(t)
-		from, to := must(memory.NewRegion(mine))(t), must(memory.NewRegion(theirs))(t)
-		closing(t, from)
-		closing(t, to)
-		w.ok(from.Assign(column))
-		w.ok(to.AssignInterleaved(layout.Extent{Len: 16}, layout.Dim{Count: cells / 2, Stride: row}))
-		sending, receiving := from.All(), to.All()
+		pairs := must(layout.Interleaved(layout.Extent{Len: 16}, layout.Dim{Count: cells / 2, Stride: row}))(t)
+		sending, receiving := viewOf(t, column, mine), viewOf(t, pairs, theirs)
 		var message []byte
 		for i := range cells {
 			message = append(message, here[i*row+8:][:8]...)
@@ -357,31 +367,28 @@ func TestPackedMessagesKeepTheirMemory(t *testing.T) {
 			w := &world{t: t, a: a, b: b}
 			addr := must(b.Listen("127.0.0.1:0"))(t)
 			r := testenv.Seeded(t)
-			// region returns a Region on a column of a Buffer, which holds the only reference to
-			// the Buffer, and another Buffer of the same memory for checks. Neither begins where
-			// the memory does.
-			region := func(n *memory.NIC) (*memory.Region, *memory.Buffer, []byte) {
+			column := must(layout.Interleaved(layout.Extent{Off: 8, Len: 8}, layout.Dim{Count: cells, Stride: row}))(t)
+			// parts returns a Buffer, whose only reference the caller releases, and another Buffer
+			// of the same memory for checks. Neither begins where the memory does.
+			parts := func(n *memory.NIC) (part, seen *memory.Buffer, bytes []byte) {
 				whole := k.make(t, n, row+cells*row)
-				part, seen := must(whole.Slice(row, cells*row))(t), must(whole.Slice(row, cells*row))(t)
+				part, seen = must(whole.Slice(row, cells*row))(t), must(whole.Slice(row, cells*row))(t)
 				closingBuffer(t, seen)
-				g := must(memory.NewRegion(part))(t)
-				w.ok(g.AssignInterleaved(layout.Extent{Off: 8, Len: 8}, layout.Dim{Count: cells, Stride: row}))
-				w.ok(part.Release())
-				return g, seen, random(t, r, seen, cells*row)
+				return part, seen, random(t, r, seen, cells*row)
 			}
-			from, mine, here := region(a.nic)
-			to, theirs, there := region(b.nic)
+			from, mine, here := parts(a.nic)
+			to, theirs, there := parts(b.nic)
 
 			// The send waits for its connection, which b does not answer yet; the receive waits
 			// for the message.
 			peer := must(a.Insert(addr.String()))(t)
 			b.mu.Lock()
-			err := errors.Join(a.Send(from.All(), peer, "s"), from.Close())
+			err := errors.Join(a.Send(viewOf(t, column, from), peer, "s"), from.Release())
 			b.mu.Unlock()
 			w.ok(err)
 			ba := must(b.Accept(limited(t)))(t)
-			w.ok(b.Recv(to.All(), ba, "r"))
-			w.ok(to.Close())
+			w.ok(b.Recv(viewOf(t, column, to), ba, "r"))
+			w.ok(to.Release())
 			w.done(a, operation.Send, "s")
 			w.done(b, operation.Recv, "r")
 			for i := range cells {

@@ -101,10 +101,10 @@ func TestPeerProcess(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 	}
-	g, bufs := regionOf(t, rand.New(rand.NewPCG(0, 0)), e.nic, k, procShape, memory.RelaxedOrdering)
+	g, bufs := buffersOf(t, rand.New(rand.NewPCG(0, 0)), e.nic, k, procShape, memory.RelaxedOrdering)
 	cmd, answer := hostKind.make(t, e.nic, commandSize), hostKind.make(t, e.nic, sha256.Size)
 	w.ok(e.Recv(cmd.All(), w.ab, "command"))
-	w.ok(e.Offer(limited(t), w.ab, must(e.Share(w.ab, g.All(), allAccess))(t)))
+	w.ok(e.Offer(limited(t), w.ab, must(e.Share(w.ab, wholeOf(t, g...), allAccess))(t)))
 	var notes []byte
 	for {
 		c := w.wait(e)
@@ -123,14 +123,14 @@ func TestPeerProcess(t *testing.T) {
 			for i := range int(binary.NativeEndian.Uint64(p[1:])) {
 				var into []memory.Span
 				for _, r := range receiveInto(i) {
-					into = append(into, memory.Span{Buf: g.Buffers()[r.Source], Offset: r.Off, Length: r.Len})
+					into = append(into, memory.Span{Buf: g[r.Source], Offset: r.Off, Length: r.Len})
 				}
 				w.ok(e.RecvV(into, w.ab, "message"))
 			}
 		case cmdQuit:
 			return
 		}
-		for i, b := range g.Buffers() {
+		for i, b := range g {
 			bufs[i] = content(t, b)
 		}
 		sum := hash(append(bufs[:len(bufs):len(bufs)], notes))
@@ -264,7 +264,7 @@ func testTwoProcesses(t *testing.T, s setting, at site, rounds int) {
 		t.Run(k.name, func(t *testing.T) {
 			r := testenv.Seeded(t)
 			o := startOther(t, s, k, at)
-			mine, here := regionOf(t, r, o.a.nic, k, procShape, memory.RelaxedOrdering)
+			mine, here := buffersOf(t, r, o.a.nic, k, procShape, memory.RelaxedOrdering)
 			o.tell("filled", cmdFill, r.Uint64())
 			c := newContest(t, r, procShape)
 			c.side = [2]*side{{e: o.a, peer: o.ab, mine: mine, bytes: here, far: o.rb}, {bytes: o.there}}

@@ -287,14 +287,23 @@ func (c *contest) cpu(by int) bool {
 	if !c.quiet(f) {
 		return false
 	}
-	g, off, p := c.side[by].mine, to.parts[0].off, make([]byte, n)
-	c.ok(g.Assign(*to.parts[0].layout))
-	if k, err := g.ReadAt(p, off); k != n || err != nil || !bytes.Equal(p, c.get(by, to.at)) {
-		c.fatal("%s reads %d of %d bytes of %v: %x, %v, want %x", sideNames[by], k, n, to, p, err, c.get(by, to.at))
+	// each copies piece by piece.
+	each := func(p []byte, do func(b *memory.Buffer, p []byte, off int64) (int, error)) error {
+		for x := range to.parts[0].layout.Part(to.parts[0].off, int64(n)) {
+			if _, err := do(c.side[by].mine[x.Source], p[:x.Len], x.Off); err != nil {
+				return err
+			}
+			p = p[x.Len:]
+		}
+		return nil
+	}
+	p := make([]byte, n)
+	if err := each(p, (*memory.Buffer).ReadAt); err != nil || !bytes.Equal(p, c.get(by, to.at)) {
+		c.fatal("%s reads %d bytes of %v: %x, %v, want %x", sideNames[by], n, to, p, err, c.get(by, to.at))
 	}
 	p = c.random(n)
-	if k, err := g.WriteAt(p, off); k != n || err != nil {
-		c.fatal("%s writes %d of %d bytes of %v: %v", sideNames[by], k, n, to, err)
+	if err := each(p, (*memory.Buffer).WriteAt); err != nil {
+		c.fatal("%s writes %d bytes of %v: %v", sideNames[by], n, to, err)
 	}
 	c.put(by, to.at, p)
 	c.note("%s's CPU writes %d bytes to %v", sideNames[by], n, to)

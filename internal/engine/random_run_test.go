@@ -30,11 +30,11 @@ func testRandomOperations(t *testing.T, s setting, steps int) {
 				e, to = w.b, w.ba
 			}
 			c.side[i] = &side{e: e, peer: to}
-			c.side[i].mine, c.side[i].bytes = regionOf(t, r, e.nic, k, c.shape, order)
+			c.side[i].mine, c.side[i].bytes = buffersOf(t, r, e.nic, k, c.shape, order)
 		}
-		c.side[0].far = w.share(c.side[1].mine.All(), allAccess)
+		c.side[0].far = w.share(wholeOf(t, c.side[1].mine...), allAccess)
 		w = &world{t: t, a: w.b, b: w.a, ab: w.ba, ba: w.ab}
-		c.side[1].far = w.share(c.side[0].mine.All(), allAccess)
+		c.side[1].far = w.share(wholeOf(t, c.side[0].mine...), allAccess)
 		for left := steps; left > 0; left -= 40 {
 			c.run(min(left, 40), 1+r.IntN(16))
 		}

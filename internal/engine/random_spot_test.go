@@ -112,19 +112,16 @@ func (c *contest) appendPart(at []int, m layouttest.Model, off, n int64) []int {
 
 func (c *contest) set(p spot) set { return set(nil).with(p.at, c.size()) }
 
-// spans returns the local memory of a spot. It assigns a layout to the region, even while
-// operations with another layout are under way.
+// spans returns the local memory of a spot.
 func (c *contest) spans(by int, p spot) (list []memory.Span) {
 	s := c.side[by]
 	for _, x := range p.parts {
 		if x.layout == nil {
-			list = append(list, memory.Span{Buf: s.mine.Buffers()[x.source], Offset: x.off, Length: x.n})
+			list = append(list, memory.Span{Buf: s.mine[x.source], Offset: x.off, Length: x.n})
 			continue
 		}
-		if err := s.mine.Assign(*x.layout); err != nil {
-			c.t.Fatal(err)
-		}
-		list = append(list, memory.Span{Region: s.mine, Offset: x.off, Length: x.n})
+		v := must(memory.NewView(*x.layout, s.mine...))(c.t)
+		list = append(list, memory.Span{View: v, Offset: x.off, Length: x.n})
 	}
 	return list
 }

@@ -42,10 +42,10 @@ func newContest(t testing.TB, r *rand.Rand, s layouttest.Shape) *contest {
 
 // side is one of the two endpoints.
 type side struct {
-	e     *Endpoint      // nil: in another process, which carries out no operations
-	peer  operation.Peer // the other side
-	mine  *memory.Region // nil in another process
-	bytes [][]byte       // the expected bytes
+	e     *Endpoint        // nil: in another process, which carries out no operations
+	peer  operation.Peer   // the other side
+	mine  []*memory.Buffer // nil in another process
+	bytes [][]byte         // the expected bytes
 	far   *memory.RemoteBuffer
 	// In order: receives for which nothing was sent, all receives, and all other operations
 	// that complete in order.
@@ -321,7 +321,7 @@ func (c *contest) compare(side int) {
 		}
 	}
 	s := c.side[side]
-	for i, b := range s.mine.Buffers() {
+	for i, b := range s.mine {
 		want := s.bytes[i]
 		for k := 0; k < len(want); {
 			if busy.has(c.flat(i, int64(k))) { // it is written while we look

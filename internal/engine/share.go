@@ -19,9 +19,9 @@ type share struct {
 	keys *memory.Grant
 }
 
-// Share gives a peer access to local memory. Of a Buffer it shares only the span. A Region must
-// be shared as a whole: Share gives access to its buffers, so that the peer may see them through
-// other layouts (memory.RemoteBuffer.View); if one of them is read-only, only reading can be
+// Share gives a peer access to local memory. Of a Buffer it shares only the span. A View must
+// be shared as a whole: Share gives access to its buffers, and the peer may use them by other
+// layouts (memory.RemoteBuffer.View). If one of them is read-only, only reading can be
 // shared. access is any of AccessRemoteRead, AccessRemoteWrite and AccessRemoteAtomic; if the NIC
 // has no atomics, Share returns EOPNOTSUPP for the last one. The peer's writes have the Buffer's
 // memory.Ordering: share flags as a StrictSlice.

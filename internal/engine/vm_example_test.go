@@ -17,7 +17,7 @@ func TestVMExamples(t *testing.T) {
 	testenv.VM(t)
 	for name, run := range map[string]func(context.Context) error{
 		"Endpoint": writeAndRead, "Buffer_Slice": sendParts, "Buffer_Path": explainPath,
-		"Region": transpose, "RemoteBuffer_View": pageOut,
+		"View": transpose, "RemoteBuffer_View": pageOut,
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), testenv.Limit(time.Minute))

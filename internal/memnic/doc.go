@@ -18,4 +18,7 @@
 //
 // All functions that a test gives to a network run while an operation is carried out. They must
 // return soon. Except for the function of OnAtomic, they must not call the network.
+//
+// To let tests cause another failure, change fault.go; to carry out another work request, change
+// carry.go.
 package memnic

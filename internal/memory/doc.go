@@ -8,10 +8,12 @@
 // count, and reports whether the NIC reaches its bytes directly. Otherwise the Buffer is
 // staged: the NIC uses pinned host memory in its place, and operations copy the bytes.
 //
-// A Region is a list of buffers with a layout, which can be replaced between any two operations;
-// a View is the same with a layout that never changes. A Span is a part of one of them, and an
+// A View is a list of buffers with a layout. A Span is a part of a Buffer or of a View, and an
 // Operand is a Span while an operation uses it.
 //
 // NIC.Grant makes keys with which a peer reaches memory of this side, and a RemoteBuffer, which
 // describes that memory to the peer in a few bytes.
+//
+// To register memory in another way, change buffer.go and nic.go; to copy staged bytes in another
+// way, staging.go; to describe memory to a peer by more than now, remote.go.
 package memory

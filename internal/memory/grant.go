@@ -43,7 +43,7 @@ func (g *Grant) Withdraw() error {
 
 // Grant makes keys for local memory, and its description for the peer. The token names the
 // connection, or the endpoint, with which the keys end. Of a Buffer it grants only the span, of a
-// Region or a View all buffers. The description of memory that the NIC does not reach is Keyless.
+// View all buffers. The description of memory that the NIC does not reach is Keyless.
 func (n *NIC) Grant(s Span, access ibvfd.Access, token uint64) (*RemoteBuffer, error) {
 	if err := n.grantable(&s, access); err != nil {
 		return nil, err
@@ -89,9 +89,6 @@ func (n *NIC) grantable(s *Span, access ibvfd.Access) error {
 	}
 	if s.View != nil && (s.Offset != 0 || s.Length != s.View.layout.Size()) {
 		return &failure.Error{Op: "share", Detail: "a part of a view", Remedy: "make a view of that part", Err: unix.EINVAL}
-	}
-	if s.Region != nil && s.Buf == nil && (s.Offset != 0 || s.Length != s.shape().Size()) {
-		return &failure.Error{Op: "share", Detail: "a part of a region", Remedy: "assign it a layout of that part, or share slices", Err: unix.EINVAL}
 	}
 	return nil
 }

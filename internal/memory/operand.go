@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/gpurdma/gpurdma/failure"
-	"github.com/gpurdma/gpurdma/internal/errs"
 	"github.com/gpurdma/gpurdma/internal/lower"
 	"golang.org/x/sys/unix"
 )
@@ -16,35 +15,23 @@ import (
 // Operand is a Span in use: its memory stays until drop.
 type Operand struct {
 	lower.Window
-	buf    *Buffer
-	region *Region
-	view   *View
+	buf  *Buffer
+	view *View
 }
 
 // Use resolves a Span. write says that the operation changes the bytes.
 func (s Span) Use(nic *NIC, op string, write bool) (o Operand, err error) {
 	switch {
-	case s.Buf != nil && (s.Region != nil || s.View != nil) || s.Region != nil && s.View != nil:
-		return o, &failure.Error{Op: op, Detail: "the span is of several things", Remedy: "name one of Buf, Region and View", Err: unix.EINVAL}
+	case s.Buf != nil && s.View != nil:
+		return o, &failure.Error{Op: op, Detail: "the span names a buffer and a view", Remedy: "name one of them", Err: unix.EINVAL}
 	case s.Buf != nil:
 		o.buf, o.Window = s.Buf, lower.Window{Layout: s.Buf.layout, Spaces: s.Buf.mem, Off: s.Offset, Len: s.Length}
-	case s.Region != nil:
-		s.Region.mu.RLock()
-		defer s.Region.mu.RUnlock()
-		if s.Region.closed {
-			return o, errs.Closed("region")
-		}
-		shape := s.layout
-		if shape.Size() == 0 {
-			shape = s.Region.layout
-		}
-		o.region, o.Window = s.Region, lower.Window{Layout: shape, Spaces: s.Region.spaces, Off: s.Offset, Len: s.Length}
 	case s.View != nil:
 		o.view, o.Window = s.View, lower.Window{Layout: s.View.layout, Spaces: s.View.spaces, Off: s.Offset, Len: s.Length}
 	case s.Length == 0:
 		return o, nil
 	default:
-		return o, &failure.Error{Op: op, Detail: fmt.Sprintf("a span of %d bytes names no local memory", s.Length), Remedy: "name a buffer, a region or a view", Err: unix.EINVAL}
+		return o, &failure.Error{Op: op, Detail: fmt.Sprintf("a span of %d bytes names no local memory", s.Length), Remedy: "name a buffer or a view", Err: unix.EINVAL}
 	}
 	size := o.Layout.Size()
 	if !within(s.Offset, s.Length, size) {
@@ -81,9 +68,6 @@ func (o *Operand) findBuffer(is func(*Buffer) bool) *Buffer {
 }
 
 func (o *Operand) bufs() []*Buffer {
-	if o.region != nil {
-		return o.region.bufs
-	}
 	if o.buf != nil {
 		return o.buf.self[:]
 	}

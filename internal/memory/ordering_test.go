@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
 // Registrations are relaxed, for local use and for peers, unless the caller chose otherwise
@@ -71,9 +72,8 @@ func TestOrdering(t *testing.T) {
 		again := must(flag.Slice(0, 4))(t)
 		closing(t, again)
 		shared(c.name+", a slice of a flag", again.All(), false)
-		both := must(NewRegion(part, flag))(t)
-		closing(t, both)
-		shared(c.name+", a region", both.All(), want, false)
+		run := must(layout.SG(layout.Extent{Len: part.Size()}, layout.Extent{Source: 1, Len: flag.Size()}))(t)
+		shared(c.name+", a view", must(NewView(run, part, flag))(t).All(), want, false)
 	}
 	ro := must(host().ReadOnlySlice(0, 64))(t)
 	closing(t, ro)

@@ -37,7 +37,7 @@ type RemoteBuffer struct {
 // remoteAccess is all access that a peer can be given.
 const remoteAccess = ibvfd.AccessRemoteRead | ibvfd.AccessRemoteWrite | ibvfd.AccessRemoteAtomic
 
-// ID returns the ID of the peer's Buffer; of a Region, the first Buffer's.
+// ID returns the ID of the peer's Buffer; of a View, the first Buffer's.
 func (r *RemoteBuffer) ID() uint64 { return r.id }
 
 // Named returns the same memory under the name that it is exported with.

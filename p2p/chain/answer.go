@@ -4,6 +4,7 @@ package chain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -55,7 +56,8 @@ func (e Evidence) String() string {
 type Answer struct {
 	State State
 	// Why is the chain of reasons, the conclusion last.
-	Why      []string
+	Why []string
+	// Evidence has the files, or other sources, that the state follows from.
 	Evidence []Evidence
 	// Remedy is a change that makes the link hold, or makes its state known; nil if there
 	// is none.
@@ -71,13 +73,14 @@ type Answer struct {
 // Text returns the reasons in one line.
 func (a Answer) Text() string { return strings.Join(a.Why, "; ") }
 
-// With returns the answer with one more piece of evidence: a file, and the value in it.
+// With returns a copy of the answer with one more piece of evidence: a file, and the value in it.
+// It cuts each of the two after MostText bytes.
 func (a Answer) With(file, format string, args ...any) Answer {
-	a.Evidence = append(a.Evidence, Evidence{human.Short(file, MostText), human.Short(fmt.Sprintf(format, args...), MostText)})
+	a.Evidence = append(slices.Clip(a.Evidence), Evidence{human.Short(file, MostText), human.Short(fmt.Sprintf(format, args...), MostText)})
 	return a
 }
 
-// Fix returns the answer with a remedy.
+// Fix returns a copy of the answer with a remedy.
 func (a Answer) Fix(r *Remedy) Answer {
 	a.Remedy = r
 	return a
@@ -87,7 +90,8 @@ func (a Answer) Fix(r *Remedy) Answer {
 // value may come from the files of a machine that is not trusted.
 const MostText = 2000
 
-// Hold returns the answer of a link that holds.
+// Hold returns the answer of a link that holds. format and args make the reason, as in
+// fmt.Sprintf. Hold and the functions below cut a reason that is longer than MostText.
 func Hold(format string, args ...any) Answer { return answer(Holds, format, args) }
 
 // Cost returns the answer of a link that holds and costs speed.
@@ -100,7 +104,6 @@ func Open(format string, args ...any) Answer { return answer(Unknown, format, ar
 func Skip(format string, args ...any) Answer { return answer(NotAsked, format, args) }
 
 // Break returns the answer of a link that does not hold, with the outcome for the pair.
-// The format is of the reason, as in the functions below.
 func Break(o Outcome, format string, args ...any) Answer {
 	a := answer(Breaks, format, args)
 	a.Outcome = o

@@ -25,6 +25,7 @@ const (
 	Log
 	// Proof: the pair was tried on this machine. It decides in both directions.
 	Proof
+	// Links is the number of links.
 	Links
 )
 
@@ -57,7 +58,7 @@ func (l Link) Claim() string {
 	return questions[l]
 }
 
-// ParseLink reads the name of a link, as String writes it.
+// ParseLink reads the name of a link, as String writes it. The error for another name lists the links.
 func ParseLink(s string) (Link, error) {
 	for l, name := range linkNames {
 		if s == name {

@@ -12,7 +12,7 @@ type Outcome int
 
 // The outcomes.
 const (
-	OutcomeUnknown Outcome = iota // something that decides is not known
+	OutcomeUnknown Outcome = iota // whether the NIC reaches the GPU's memory is not known
 	Direct                        // the NIC reaches the GPU's memory
 	Staged                        // the NIC gets system memory, and the registration reports success
 	Refused                       // the registration, or the export before it, fails
@@ -30,7 +30,8 @@ func (o Outcome) String() string {
 	return outcomeNames[o]
 }
 
-// ParseOutcome reads the name of an outcome, as String writes it.
+// ParseOutcome reads the name of an outcome, as String writes it. For another name it returns
+// OutcomeUnknown, and an error that lists the outcomes.
 func ParseOutcome(s string) (Outcome, error) {
 	for i, name := range outcomeNames {
 		if s == name {

@@ -13,7 +13,8 @@ import (
 // Chain has an answer for each link, by its number.
 type Chain [Links]Answer
 
-// Verdict is the outcome of a pair, and its reasons. Its zero value is unknown.
+// Verdict is the outcome of a pair, and its reasons. Its zero value is unknown. The caller must
+// not change the slices and remedies that its methods return: copies of a Verdict share them.
 type Verdict struct {
 	chain     *Chain     // nil is a chain of which nothing is known; nothing writes to it
 	predicted conclusion // of the links up to Fabric
@@ -107,9 +108,6 @@ func (v Verdict) Predicted() Outcome { return v.predicted.outcome }
 // Decides returns the link that has decided the outcome; false if the pair is direct because
 // all links hold, and for the zero Verdict.
 func (v Verdict) Decides() (Link, bool) { return v.final.link, v.final.by }
-
-// PredictedBy returns the link that has decided the prediction; false if all links hold.
-func (v Verdict) PredictedBy() (Link, bool) { return v.predicted.link, v.predicted.by }
 
 // Link returns the answer of one link.
 func (v Verdict) Link(l Link) Answer {
@@ -205,7 +203,7 @@ func (v Verdict) Short() string {
 	return text
 }
 
-// String returns the outcome, and the reason that has decided it.
+// String returns the outcome, the errno and the stage of a refusal, and the reasons that Why returns.
 func (v Verdict) String() string {
 	text := v.Short()
 	if s := v.Stage(); s != "" {

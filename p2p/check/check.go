@@ -39,10 +39,11 @@ type Check struct {
 	// one of them. A check without links decides no pair.
 	Links []chain.Link
 
+	// Run carries out the check: it adds findings to the Look by Pass, Warn, Fail, Unknown or Skip.
 	Run func(*Look)
 }
 
-// Family is the part of the ID before the first dash.
+// Family returns the part of the ID before the first dash: "PCIE".
 func (c Check) Family() string {
 	family, _, _ := strings.Cut(c.ID, "-")
 	return family
@@ -83,7 +84,7 @@ type Subject struct {
 	// name of the file that describes them.
 	Containers []variables.Container
 	Spec       string
-	// Wanted, if not nil, ends the checks early when it is done.
+	// Wanted, if not nil, ends the run early: after it has ended, no further check begins.
 	Wanted context.Context
 }
 
@@ -93,13 +94,13 @@ type Subject struct {
 type Live struct {
 	// DMABuf asks CUDA for each GPU whether it exports dma-bufs.
 	DMABuf func() (map[pciaddr.Addr]Export, error)
-	// Confidential is whether NVML says that confidential computing is on.
+	// Confidential asks NVML whether confidential computing is on.
 	Confidential func() (bool, error)
 	// Peers asks NVML whether NVIDIA's GPUs reach each other.
 	Peers func() ([]Peer, error)
-	// Memory is the size of each GPU's memory, by NVML.
+	// Memory asks NVML for the size of each GPU's memory, in bytes.
 	Memory func() (map[pciaddr.Addr]uint64, error)
-	// BAR1 is the use of BAR 1 of NVIDIA's GPUs, by NVML.
+	// BAR1 asks NVML how much of BAR 1 of each of NVIDIA's GPUs is in use.
 	BAR1 func() (map[pciaddr.Addr]Usage, error)
 	// Imports asks an RDMA driver whether it imports dma-bufs.
 	Imports func(nic string) (ibvfd.Support, error)
@@ -108,7 +109,7 @@ type Live struct {
 	Port func(nic string, port int) (ibdev.PortAttr, error)
 	// PFC asks a network device for which priorities flow control is on.
 	PFC func(netdev string) ([]int, error)
-	// Opens tries to open a device file for reading and writing.
+	// Opens tries to open a device file for reading and writing. The error is that of open(2).
 	Opens func(path string) error
 }
 
@@ -116,16 +117,16 @@ type Live struct {
 // have the library.
 var ErrNotAsked = errors.New("there is no library to be asked")
 
-// Export says whether a driver exports dma-bufs of a GPU, and why not.
+// Export says whether a driver exports dma-bufs of a GPU.
 type Export struct {
 	OK          bool
-	Why, Remedy string
+	Why, Remedy string // why not, and what to change; "" if OK
 	// RDMA is the attribute GPU_DIRECT_RDMA_SUPPORTED, unknown if the driver does not have it.
 	RDMA placement.Answer
 }
 
-// Peer says whether GPU A can read and write the memory of GPU B, in NVML's words; OK if it can do
-// both.
+// Peer says whether GPU A can read and write the memory of GPU B. Read and Write are NVML's words;
+// OK is true if A can do both.
 type Peer struct {
 	A, B        pciaddr.Addr
 	OK          bool
@@ -148,7 +149,8 @@ func WithoutGPU(l *Look) bool {
 	return err == nil
 }
 
-// Excuse changes a failure into a skip, for a machine without a GPU that needs the NIC.
+// Excuse changes a failure into a skip. Package checks calls it for the failures on a machine without a
+// GPU.
 func (f *Finding) Excuse() {
 	f.Result, f.Expect, f.Remedy = p2p.ResultSkip, "", nil
 	f.Read = "no GPU needs it here: " + f.Read
@@ -179,24 +181,26 @@ const ShownFiles = 4
 
 func sameRemedy(a, b *chain.Remedy) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// Look is one run of the checks. It reads a file once for all checks that need it.
+// Look is one run of the checks. Package checks makes it. One goroutine uses it at a time.
 type Look struct {
 	Machine *machine.Machine
 	Subject Subject
 	GPUs    []drivers.GPU // the GPUs with memory of their own
 	Pairs   []p2p.Pair    // the pairs of these GPUs
 
-	Functions map[pciaddr.Addr]*Function
-	Memo      map[string]any // the results of Once
+	Functions map[pciaddr.Addr]*Function // the results of Function
+	Memo      map[string]any             // the results of Once
 
 	// The remedies that open ports: for the pairs that need it, and for all pairs that gain by it.
 	parameters struct{ needed, all *chain.Remedy }
 
-	Check *Check
-	Found []*Finding
+	Check *Check     // the check that runs
+	Found []*Finding // its findings so far
 }
 
-// Say adds a finding about scope, or about the machine if scope is empty.
+// Say adds a finding about scope, or about the machine if scope is empty. where are the files that the
+// check read; format and args make the value that it read, as in fmt.Sprintf. The finding of a warning
+// or a failure has the check's usual remedy. The caller may change the finding that Say returns.
 func (l *Look) Say(r p2p.Result, scope string, where []string, format string, args ...any) *Finding {
 	f := &Finding{Check: l.Check, Result: r, Where: where, Read: human.Short(l.Machine.Named(fmt.Sprintf(format, args...)), chain.MostText)}
 	if scope != "" {
@@ -238,7 +242,7 @@ func (l *Look) Unknown(scope string, where []string, format string, args ...any)
 	return l.Say(p2p.ResultUnknown, scope, where, format, args...)
 }
 
-// Skip adds a skip: the check does not apply, for the reason given.
+// Skip adds a skip: the check does not apply, for the reason that format and args make.
 func (l *Look) Skip(format string, args ...any) { l.Say(p2p.ResultSkip, "", nil, format, args...) }
 
 // SetAside sets Aside of an unknown finding, and returns the finding.
@@ -247,7 +251,7 @@ func (f *Finding) SetAside() *Finding {
 	return f
 }
 
-// Fix replaces the usual remedy.
+// Fix replaces the finding's remedy, and returns the finding.
 func (f *Finding) Fix(change, command, weakens string) *Finding {
 	f.Remedy = &chain.Remedy{Change: change, Command: command, Weakens: weakens}
 	return f
@@ -256,14 +260,15 @@ func (f *Finding) Fix(change, command, weakens string) *Finding {
 // Function is a GPU, a NIC, or a port above one.
 type Function struct {
 	machine.Function
-	Name   string // "mlx5_0 0000:03:00.0", or its address
+	Name   string // of a NIC "mlx5_0", otherwise the PCI address
 	Err    error  // why the function could not be read
 	Config pci.Config
-	CfgErr error
-	Dir    string // "bus/pci/devices/0000:03:00.0"
+	CfgErr error  // why Config could not be read
+	Dir    string // below /sys: "bus/pci/devices/0000:03:00.0"
 }
 
-// Once calls read the first time that a check uses the key, and returns the same result each time.
+// Once calls read the first time that a check of this run uses the key, and returns the same result
+// each time. All callers of a key must use the same type. They must not change the result.
 func Once[T any](l *Look, key string, read func() T) T {
 	if v, ok := l.Memo[key]; ok {
 		return v.(T)
@@ -273,7 +278,8 @@ func Once[T any](l *Look, key string, read func() T) T {
 	return v
 }
 
-// Function returns a PCI function, which it reads once.
+// Function returns a PCI function, which it reads once. If the function cannot be read, its Err is set,
+// and all facts but PCI, Name and Dir are missing. The caller must not change it.
 func (l *Look) Function(a pciaddr.Addr) *Function {
 	if f := l.Functions[a]; f != nil {
 		return f

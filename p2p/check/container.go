@@ -10,8 +10,8 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// InContainer says whether this program runs in a container, by which sign, and
-// in which files the sign is.
+// InContainer says whether this program runs in a container. It also returns the sign
+// that shows it, in words, and the files that have the sign.
 func InContainer(l *Look) (placement.Answer, string, []string) {
 	for _, name := range []string{".dockerenv", "run/.containerenv"} {
 		if there, where := l.There(name); there == placement.Yes {
@@ -55,7 +55,8 @@ func InContainer(l *Look) (placement.Answer, string, []string) {
 	return placement.No, "this is the first user and PID namespace", append(user.At(), pid.At()...)
 }
 
-// rootFileSystem is the type of what is mounted at the root; "" if no line says so.
+// rootFileSystem returns the type of the file system that is mounted at the root; "" if no line has
+// it.
 func rootFileSystem(l *Look) (string, []string, error) {
 	mounts, err := l.Machine.Proc.Mounts()
 	at := []string{"/proc/self/mountinfo"}

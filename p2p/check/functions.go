@@ -21,8 +21,8 @@ func (l *Look) ReadFunction(a pciaddr.Addr) (machine.Function, error) {
 	return f.Function, f.Err
 }
 
-// unplaced matches the kernel's line about a BAR for which there was no room. BARs of virtual
-// functions ("VF BAR 0") do not count.
+// unplaced matches the kernel's line about a BAR for which it found no address. It does not match
+// lines about BARs of virtual functions ("VF BAR 0").
 var unplaced = regexp.MustCompile(`([0-9a-f]{4,}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]): BAR ([0-5])[ :].*(?:can't assign; no space|failed to assign)`)
 
 // BarAssigned is the check of PCIE-BAR-ASSIGNED: it reports BARs that have no address.

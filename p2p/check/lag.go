@@ -19,13 +19,13 @@ import (
 // LAG says whether an RDMA device stands for several ports, and by which evidence.
 type LAG struct {
 	Is     placement.Answer
-	Why    string
-	At     []string
+	Why    string   // the evidence, in words
+	At     []string // the files that have it
 	Others []string // PCI functions of the other ports, as far as they are known
 }
 
-// LAGOf reads mlx5's debugfs, which is certain, then the network devices of the device's GIDs,
-// then the other functions of the card. The device's name is evidence for a LAG, and another name
+// LAGOf returns the LAG of an RDMA device. It reads mlx5's debugfs, which is certain, then the network
+// devices of the device's GIDs, then the other functions of the card. The device's name is evidence for a LAG, and another name
 // is no evidence against one, because udev may rename a LAG (rdma_rename of rdma-core).
 func LAGOf(l *Look, n drivers.NIC) LAG {
 	return Once(l, "LAG of "+n.Name, func() LAG { return readLAG(l, n) })
@@ -99,7 +99,7 @@ func lower(names []string) []string {
 	return out
 }
 
-// functionsOf are the PCI functions of network devices, but for one.
+// functionsOf returns the PCI functions of network devices, except the function but.
 func functionsOf(l *Look, devs string, but pciaddr.Addr) []string {
 	var out []string
 	for _, dev := range strings.Fields(devs) {
@@ -110,8 +110,8 @@ func functionsOf(l *Look, devs string, but pciaddr.Addr) []string {
 	return out
 }
 
-// bondedFunctions are the functions of the same card whose network device is in a bond, and that
-// have no RDMA device of their own.
+// bondedFunctions returns the functions of the same card whose network device is in a bond, and that
+// have no RDMA device of their own. at are the files that show it.
 func bondedFunctions(l *Look, own pciaddr.Addr) (others, at []string) {
 	for f := range uint8(8) {
 		a := own
@@ -133,7 +133,7 @@ func bondedFunctions(l *Look, own pciaddr.Addr) (others, at []string) {
 	return others, at
 }
 
-// without are the names of functions but for one.
+// without returns the names of functions, except the function but.
 func without(names []string, but pciaddr.Addr) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return name == but.String() })
 }

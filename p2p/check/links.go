@@ -12,10 +12,6 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Reached reports whether a link was evaluated. After a link that does not hold, the later ones are not
-// evaluated.
-func Reached(a chain.Answer) bool { return a.State != chain.Unknown || len(a.Why) > 0 }
-
 // AllDirect reports whether there are pairs, and each of them is direct.
 func AllDirect(pairs []p2p.Pair) bool {
 	return len(pairs) > 0 && !slices.ContainsFunc(pairs, func(p p2p.Pair) bool { return p.Verdict.Outcome() != chain.Direct })
@@ -65,8 +61,8 @@ func Common(l *Look, p p2p.Pair) *pciaddr.Addr {
 	return p2pdma.Path(l.Machine, *p.GPU.Exporter.PCI, *p.NIC.Importer.PCI).Common
 }
 
-// concerned are the pairs that a finding is about: those that it names, those of a device that it
-// names, or all if it is about the machine.
+// concerned returns the pairs that a finding is about: the pairs that it names, and all pairs of the
+// devices that it names. For a finding about the machine these are all pairs.
 func concerned(l *Look, f *Finding) []*p2p.Pair {
 	named := pairsByName(l)
 	if len(f.Scope) == 0 {
@@ -79,7 +75,8 @@ func concerned(l *Look, f *Finding) []*p2p.Pair {
 	return out
 }
 
-// pairsByName are the pairs by their own name, and by the names of their GPU and NIC. "" is all.
+// pairsByName returns the pairs by their own name, and by the names of their GPU and NIC. The key ""
+// has all pairs.
 func pairsByName(l *Look) map[string][]*p2p.Pair {
 	return Once(l, "pairs by name", func() map[string][]*p2p.Pair {
 		out := map[string][]*p2p.Pair{}

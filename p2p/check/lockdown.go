@@ -4,7 +4,6 @@ package check
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -47,12 +46,4 @@ func UnreadLog(l *Look, log *machine.KernelLog) {
 		return
 	}
 	f.AsRoot(l.Machine)
-}
-
-// Plural returns a number with a noun: "1 line", "2 lines".
-func Plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

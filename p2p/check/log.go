@@ -25,7 +25,8 @@ func (l *Look) Quiet(log *machine.KernelLog, read string) {
 	l.Pass("", log.At(), "%s", read)
 }
 
-// FaultedIn says in whose BAR the address of an IOMMU's fault is; "" if it is in none.
+// FaultedIn names the BAR of a GPU or NIC that has the address of an IOMMU's fault, in words that follow
+// those of the line; "" if no BAR has it.
 func FaultedIn(l *Look, line string) string {
 	m := p2p.FaultAddress.FindStringSubmatch(line)
 	if m == nil {
@@ -45,8 +46,8 @@ func FaultedIn(l *Look, line string) string {
 	return ""
 }
 
-// hit is a line that a pattern matches.
-type hit struct {
+// LogLine is a line of the kernel's log, and the pattern that matches it.
+type LogLine struct {
 	Line    string
 	Pattern p2p.Pattern
 }
@@ -54,10 +55,11 @@ type hit struct {
 // shownLines is the number of lines that a check quotes.
 const shownLines = 3
 
-// Of returns the lines of the kernel's log that a check looks for: the latest of each pattern. It
-// ignores lines about other devices than the GPUs, the NICs and the ports above them.
-func Of(k *machine.KernelLog, l *Look, check string) []hit {
-	var out []hit
+// LogLines returns the lines of the kernel's log that the check with this ID looks for: the latest line of each
+// pattern, and three lines at most, the latest first. It ignores lines about other devices than the GPUs, the NICs
+// and the ports above them.
+func LogLines(l *Look, k *machine.KernelLog, check string) []LogLine {
+	var out []LogLine
 	seen := map[*regexp.Regexp]bool{}
 	for _, line := range slices.Backward(k.Lines) {
 		for _, p := range p2p.Patterns {
@@ -66,7 +68,7 @@ func Of(k *machine.KernelLog, l *Look, check string) []hit {
 			}
 			if !seen[p.Match] {
 				seen[p.Match] = true
-				out = append(out, hit{line, p})
+				out = append(out, LogLine{line, p})
 			}
 			break // a line matches one pattern
 		}
@@ -86,7 +88,8 @@ func Contrary(p p2p.Pair) string {
 	return a.Evidence[len(a.Evidence)-1].Value
 }
 
-// Says reports whether the check with an ID looks for a line of the kernel's log.
+// Says reports whether the check with this ID looks for this line of the kernel's log: the first
+// pattern that matches the line belongs to the check.
 func Says(line, check string) bool {
 	for _, p := range p2p.Patterns {
 		if p.Match.MatchString(line) {
@@ -96,7 +99,7 @@ func Says(line, check string) bool {
 	return false
 }
 
-// concerns reports a line on no PCI function, or on one of those looked at.
+// concerns reports whether a line names no PCI function, or one that the checks look at.
 func (l *Look) concerns(line string) bool {
 	names := p2p.PCIAddress.FindAllString(line, -1)
 	if m := p2p.XidDevice.FindStringSubmatch(line); m != nil {
@@ -108,15 +111,15 @@ func (l *Look) concerns(line string) bool {
 	})
 }
 
-// matter are the GPUs, the NICs and their ports. They are gathered once: a log can have thousands of
-// lines about errors.
+// matter returns the GPUs, the NICs, the ports above them and their host bridges. It gathers them once,
+// because a log can have thousands of lines about errors.
 func (l *Look) matter() map[pciaddr.Addr]bool {
 	return Once(l, "functions that matter", func() map[pciaddr.Addr]bool {
 		out := map[pciaddr.Addr]bool{}
 		for _, f := range l.All() {
 			out[f.PCI] = true
 		}
-		// Of a host bridge the kernel names the function that stands for it.
+		// A line about a host bridge names the first function below it.
 		for _, f := range l.Endpoints() {
 			if f.Err != nil {
 				continue

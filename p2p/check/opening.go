@@ -14,26 +14,34 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
 
-// Opening returns the remedy for ports that redirect a pair's traffic. If it is enough for the pair that
-// the ports stop redirecting, the remedy is the parameter that p2p.Combine gives to all such pairs. If
-// that only helps, the parameter also has the pair's own ports, because the kernel uses one list only. If
-// it does not help, Opening returns the pair's own remedy.
+// Opening returns the remedy for ports that redirect a pair's traffic: a list of ports, of which the kernel
+// uses one only. If it is enough for the pair that the ports stop redirecting, the list is the one that
+// p2p.Combine gives to all such pairs. If that only helps, the list has the ports of all pairs that it
+// helps as well, and says so. If it does not help, Opening returns the pair's own remedy.
 func Opening(l *Look, p p2p.Pair) *chain.Remedy {
-	var some func(p2p.Pair) bool
-	at := &l.parameters.all
+	opens := func(some func(p2p.Pair) bool) *chain.Remedy {
+		r := p2p.OpenPorts(l.Machine, p2p.Redirecting(slices.DeleteFunc(slices.Clone(l.Pairs), func(o p2p.Pair) bool { return !some(o) })))
+		return &r
+	}
+	if l.parameters.needed == nil {
+		l.parameters.needed = opens(p2p.Pair.Opens)
+	}
+	var r chain.Remedy
 	switch {
 	case p.Opens():
-		some, at = p2p.Pair.Opens, &l.parameters.needed
+		r = *l.parameters.needed
 	case p2p.Gains(l.Machine, p):
-		some = func(o p2p.Pair) bool { return o.Opens() || p2p.Gains(l.Machine, o) }
+		if l.parameters.all == nil {
+			all := opens(func(o p2p.Pair) bool { return o.Opens() || p2p.Gains(l.Machine, o) })
+			if slices.ContainsFunc(l.Pairs, p2p.Pair.Opens) && all.Command != l.parameters.needed.Command {
+				all.Change += "; it contains the ports of the shorter list, which is for the pairs that do not work without it, and replaces that"
+			}
+			l.parameters.all = all
+		}
+		r = *l.parameters.all
 	default:
 		return p.Remedy.OfAll()
 	}
-	if *at == nil {
-		r := p2p.OpenPorts(l.Machine, p2p.Redirecting(slices.DeleteFunc(slices.Clone(l.Pairs), func(o p2p.Pair) bool { return !some(o) })))
-		*at = &r
-	}
-	r := **at
 	return &r
 }
 
@@ -49,8 +57,9 @@ func OpeningFor(l *Look, p p2p.Pair, link *chain.Remedy) *chain.Remedy {
 	return link
 }
 
-// Opened tries to open a device file, and adds a finding about it, which it returns. If the file cannot
-// be opened, the finding has the result bad; missing says that the file does not exist.
+// Opened tries to open a device file by the Look's Live.Opens, which must not be nil. It adds a finding
+// about the file, and returns it: a pass, or the result bad if the file does not exist (missing is then
+// true) or if EPERM or EACCES refuses it, and otherwise unknown.
 func Opened(l *Look, bad p2p.Result, scope, name string) (f *Finding, missing bool) {
 	file, where, _ := l.Machine.Locate(name)
 	at := []string{where}

@@ -13,8 +13,7 @@ import (
 )
 
 // OwnNetwork is the kernel's word for a link layer that is neither InfiniBand
-// nor Ethernet, such as EFA's. The checks of networks do not apply to such a
-// port.
+// nor Ethernet: EFA has such ports. The checks of networks do not apply to them.
 const OwnNetwork = "Unknown"
 
 // iWARP is the beginning of node_type for iWARP devices.
@@ -32,15 +31,15 @@ func PortDir(n drivers.NIC, p ibdev.Port, elem ...string) string {
 	return path.Join(append([]string{IBDir(n), "ports", strconv.Itoa(p.Num)}, elem...)...)
 }
 
-// Table reads whether a port's GID table can be read: the Err of the Reading
-// says why not.
+// Table reads the GID table of a port. The Err of the Reading says why the table
+// cannot be read; it is nil if the table can be read. The Reading has no text.
 func Table(l *Look, n drivers.NIC, p ibdev.Port) machine.Reading {
 	entries, r := l.List(PortDir(n, p, "gids"))
 	if r.Err == nil && len(entries) == 0 {
 		r.Err = machine.ErrNoTable
 	}
 	if r.Err == nil && len(p.GIDs) == 0 {
-		// Places that are not in use read as zero, or not at all.
+		// A place that is not in use has a GID of zeros, or its file cannot be read.
 		first := l.Read(PortDir(n, p, "gids", entries[0]))
 		if first.Err == nil && !strings.Contains(first.Text, ":") {
 			r.Err = machine.ErrNoTable

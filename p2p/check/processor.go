@@ -9,7 +9,8 @@ import (
 )
 
 // Processor describes the first processor by the fields that the libraries'
-// tables compare.
+// tables compare. It returns the zero CPU if /proc/cpuinfo cannot be read. A number
+// that the file does not have is -1.
 func Processor(l *Look) variables.CPU {
 	r := l.Read("proc/cpuinfo")
 	number := func(key string) int {

@@ -12,7 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 )
 
-// TraceAgain is the command that traces a pair that failed.
+// TraceAgain is the command by which a person traces a pair that failed. GPU and NIC stand for
+// names.
 const TraceAgain = "dmabuf-reg verify --trace --gpu GPU --nic NIC"
 
 // OfProof reports whether the check with an ID only judges proofs.
@@ -20,9 +21,9 @@ func OfProof(id string) bool {
 	return strings.HasPrefix(id, "ACT-") || id == "GPU-EXPORT" || id == "GPU-BO-LOCATION" || id == "NET-LOOPBACK"
 }
 
-// answered are checks that only predict a registration's outcome: where a proof shows the pair to be
-// direct, their unknown findings do not matter. Unknown findings of other checks, about registers or
-// kinds that could not be read, stay.
+// answered are the checks that only predict the outcome of a registration. If a proof shows a pair to be
+// direct, their unknown findings about it become passes. Unknown findings of other checks, about
+// registers or kinds that could not be read, stay.
 var answered = []string{"P2P-VERDICT", "P2P-NV-GATE", "GPU-DRIVER", "GPU-EXPORTER-OPS", "NIC-DRIVER-DMABUF"}
 
 // Answer changes an unknown finding into a pass if a proof shows all pairs of the finding to be
@@ -53,8 +54,8 @@ func Answer(l *Look, f *Finding) {
 // unproven is the reason of skipped checks of proofs.
 const unproven = "nothing was allocated or registered: --live does that"
 
-// PerProof calls f for each pair that was tried. If f reports nothing at all, PerProof skips the
-// check for the reason why.
+// PerProof calls f for each pair that was tried. If none was tried, or if f adds no finding, PerProof
+// skips the check; in the second case why is the reason.
 func PerProof(l *Look, why string, f func(name string, p p2p.Pair)) {
 	tried := false
 	for _, p := range l.Pairs {
@@ -71,8 +72,8 @@ func PerProof(l *Look, why string, f func(name string, p p2p.Pair)) {
 	}
 }
 
-// Climbed reports a rung of each proof that has reached it. If there is none, the check is skipped:
-// for the reason of a proof that has left out the rung, or for why.
+// Climbed adds a finding for each proof that has reached the rung. If no proof has reached it, Climbed
+// skips the check. The reason is that of a proof that has left the rung out; without one it is why.
 func Climbed(l *Look, r p2p.Rung, why string) {
 	for _, p := range l.Pairs {
 		if p.Proof != nil && p.Proof.Steps[r].Result == p2p.ResultSkip && p.Proof.Steps[r] != p2p.NotReached {
@@ -87,7 +88,7 @@ func Climbed(l *Look, r p2p.Rung, why string) {
 	})
 }
 
-// forPair puts the devices' names into the remedy's command.
+// forPair writes the names of the pair's devices into the remedy's command, in place of GPU and NIC.
 func (f *Finding) forPair(p p2p.Pair) {
 	if f.Remedy == nil {
 		return
@@ -121,7 +122,7 @@ func ProveExport(l *Look) {
 // ProveRegister reports the registration of a proof.
 func ProveRegister(l *Look) { Climbed(l, p2p.RungRegister, "nothing was exported") }
 
-// Cut returns the first elements of a list in one line, and the number of the others.
+// Cut returns the first three elements of a list in one line, and the number of the others.
 func Cut(all []string) string {
 	if more := len(all) - shownLines; more > 0 {
 		return fmt.Sprintf("%s; and %d more", strings.Join(all[:shownLines], "; "), more)

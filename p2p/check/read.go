@@ -16,14 +16,14 @@ import (
 // Read reads a file by its name on the machine, without the first slash.
 func (l *Look) Read(elem ...string) machine.Reading { return l.Machine.Read(elem...) }
 
-// There says whether a file of any kind exists, and its name.
+// There says whether a file of any kind exists, and returns its name on the machine.
 func (l *Look) There(elem ...string) (placement.Answer, []string) {
 	there, where := l.Machine.There(elem...)
 	return there, []string{where}
 }
 
-// List lists a directory. If it cannot, it returns nil, and the Reading has the
-// error.
+// List returns the names in a directory, in order. The Reading has the directory's name,
+// and the error if the directory could not be listed. It has no text.
 func (l *Look) List(elem ...string) ([]string, machine.Reading) {
 	name, where, anchor := l.Machine.Locate(path.Join(elem...))
 	entries, err := files.ReadDir(name)
@@ -36,7 +36,8 @@ func (l *Look) List(elem ...string) ([]string, machine.Reading) {
 }
 
 // Option returns the value of an option in the kernel's configuration, and the
-// file that has it.
+// file that has it: "n" if the configuration does not have the option, and "" and
+// nil if no configuration was read.
 func (l *Look) Option(name string) (value string, where []string) {
 	if l.Machine.Config == nil {
 		return "", nil
@@ -49,7 +50,8 @@ func (l *Look) Option(name string) (value string, where []string) {
 	return value, where
 }
 
-// Unread adds an unknown about a file that could not be read.
+// Unread adds an unknown about a file that could not be read. If this process has no
+// permission, the remedy is to run p2pcheck as root.
 func (l *Look) Unread(scope string, r machine.Reading) *Finding {
 	f := l.Unknown(scope, r.At(), "%s", r.Why())
 	if errors.Is(r.Err, fs.ErrPermission) {

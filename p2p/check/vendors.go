@@ -28,13 +28,14 @@ func OnNVIDIA(l *Look) bool {
 	return true
 }
 
-// Coherent reports whether the processor caches the memory of NVIDIA's GPUs.
+// Coherent says whether the processor may cache the memory of NVIDIA's GPUs.
 func Coherent(l *Look) placement.Answer {
 	return l.Machine.CachesGPUs()
 }
 
-// OneGroup says whether two functions are in one IOMMU group, as NVIDIA's driver does: the driver
-// compares pointers, so that two functions without a group are equal.
+// OneGroup says whether two functions are in one IOMMU group by the rule of NVIDIA's driver: the driver
+// compares pointers, so that two functions without a group are in one. g and n are the readings of the
+// links of a and b to their groups.
 func OneGroup(l *Look, a, b pciaddr.Addr) (one placement.Answer, g, n machine.Reading) {
 	g, n = l.Link("sys/bus/pci/devices", a.String(), "iommu_group"), l.Link("sys/bus/pci/devices", b.String(), "iommu_group")
 	switch {

@@ -4,19 +4,14 @@ package check
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Some returns the first names in one line, and the number of the others.
-func Some(names []string) string {
-	if n := len(names) - ShownFiles; n > 0 {
-		return strings.Join(names[:ShownFiles], ", ") + " and " + strconv.Itoa(n) + " more"
-	}
-	return strings.Join(names, ", ")
-}
+// Some returns the first ShownFiles names in one line, and the number of the others.
+func Some(names []string) string { return human.First(names, ShownFiles) }
 
 // SmallBAR is the size of a GPU's BAR without resizable BAR, in bytes.
 const SmallBAR = 256 << 20

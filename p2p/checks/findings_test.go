@@ -64,7 +64,7 @@ func TestFindingsFitTheMachine(t *testing.T) {
 	}{
 		"width alone of an idle GPU": {id: "PCIE-LINK", on: "small-mi300", edits: []edit{slow}, result: warn, scope: "0000:13:00.0", read: "x8 of x16", where: "/sys/bus/pci/devices/0000:13:00.0/current_link_width", change: "seat the device anew"},
 		"speed of a NIC":             {id: "PCIE-LINK", on: "small-mi300", edits: []edit{put(amdNIC+"/current_link_speed", "16.0 GT/s PCIe")}, result: warn, scope: "bnxt_re0", read: "16 GT/s x16 of 32 GT/s x16", where: "/sys/bus/pci/devices/0000:14:00.0/current_link_speed", change: "seat the device anew"},
-		"idle GPU of full width":     {id: "PCIE-LINK", on: "small-mi300", edits: []edit{put(amdGPU+"/current_link_speed", "2.5 GT/s PCIe")}, result: unknown, scope: "0000:13:00.0", read: "x16, and as slow as PCIE-LINK-IDLE says", where: "/sys/bus/pci/devices/0000:13:00.0/current_link_width"},
+		"idle GPU of full width":     {id: "PCIE-LINK", on: "small-mi300", edits: []edit{put(amdGPU+"/current_link_speed", "2.5 GT/s PCIe")}, result: unknown, scope: "0000:13:00.0", read: "x16; PCIE-LINK-IDLE reports its speed", where: "/sys/bus/pci/devices/0000:13:00.0/current_link_width"},
 
 		"identity already": {id: "ISO-FAULTS", on: "small-mi300", edits: []edit{fault}, result: fail, scope: "0000:13:00.0 -> bnxt_re0", read: "DMAR: ", change: "passes DMA through already"},
 		"translating":      {id: "ISO-FAULTS", on: "small-mi300", edits: []edit{fault, translating}, result: fail, read: "DMAR: ", change: "let the IOMMU pass DMA through", command: "iommu=pt"},

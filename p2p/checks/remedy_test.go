@@ -184,7 +184,7 @@ func TestOneParameterForAll(t *testing.T) {
 	m := machine.Open(tree.Write(t))
 	s := subject(m)
 	p2p.Combine(m, s.Pairs)
-	const want = "pci=disable_acs_redir=0000:12:00.0;0000:12:01.0;0000:12:03.0;0000:12:02.0"
+	const want = "pci=disable_acs_redir=0000:12:00.0;0000:12:01.0;0000:12:02.0;0000:12:03.0"
 	for _, p := range s.Pairs {
 		if p.Remedy == nil || p.Remedy.Command != want || !p.Remedy.Direct {
 			t.Errorf("%s: %+v", p.Name(), p.Remedy)
@@ -192,7 +192,7 @@ func TestOneParameterForAll(t *testing.T) {
 	}
 	seen := 0
 	for _, f := range Run(m, s) {
-		if f.Check.ID == "P2P-ACS-LIST" || f.Check.ID == "ISO-ACS-SOURCE" && f.Remedy != nil {
+		if f.Check.ID == "P2P-ACS-LIST" || (f.Check.ID == "ISO-ACS-SOURCE" || f.Check.ID == "ISO-ATS") && f.Remedy != nil {
 			seen++
 			if f.Remedy == nil || f.Remedy.Command != want {
 				t.Errorf("%s: %+v", f.Check.ID, f.Remedy)

@@ -104,7 +104,7 @@ func TestGroups(t *testing.T) {
 		want  string
 	}{
 		{nil, "other groups than bnxt_re0, bnxt_re1 below a common bridge, where a port can redirect"},
-		{[]edit{swap(":identity", ":DMA")}, "and most likely does, for the IOMMU translates"},
+		{[]edit{swap(":identity", ":DMA")}, "and most likely does, because the IOMMU translates"},
 		{[]edit{swap("group=4:", "group=6:")}, "one group with bnxt_re0; other groups than bnxt_re1 below a common bridge, where a port can redirect"},
 		{[]edit{swap("group=", "none=")}, "no IOMMU"},
 		{[]edit{swap("pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:03.0/0000:16:00.0", "pci0000:10/0000:10:05.0/0000:16:00.0")}, "other groups than bnxt_re1 over the root"},

@@ -63,24 +63,6 @@ func ParseConfigACS(value string) ([]Entry, error) {
 	return entries, nil
 }
 
-// Setting finds the flags that config_acs= has for a port. The kernel takes the first
-// entry that names the port (drivers/pci/pci.c, __pci_config_acs). The answer is
-// Unknown if it is not known whether an entry names the port, and no earlier entry
-// names it.
-func Setting(entries []Entry, port Function) (Flags, Tri) {
-	for _, e := range entries {
-		switch is, err := e.names(port); {
-		case err != nil:
-			return Flags{}, No
-		case is == Yes:
-			return e.Flags, Yes
-		case is == Unknown:
-			return Flags{}, Unknown
-		}
-	}
-	return Flags{}, No
-}
-
 var errDevice = errors.New("that is no device as the kernel writes it, such as 0008:02:00.0")
 
 // names reports whether the entry's device is the port, by the rules of

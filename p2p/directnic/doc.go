@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package directnic has the rules for machines whose PCI ports need a certain ACS for
+// Package directnic has the rules for machines whose PCI ports need certain ACS bits for
 // GPUDirect RDMA. It judges the ports, IOMMU groups and ATS of such a machine.
 //
 // New PCI IDs go to kinds.go. The shapes of machines, and the ACS that each port of a

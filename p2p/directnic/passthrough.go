@@ -25,15 +25,15 @@ type Finding struct {
 	DMA      *pciaddr.Addr // the DMA function that moves the data instead of NIC; nil without one
 	ATS      Tri           // whether ATS is on in the NIC
 	Ports    []PortPlan    // the ports on the way, and the root port
-	OK       Tri
-	Off      []string // the settings that are wrong, in words
-	Unread   []string // the facts that are not known, in words
-	Entries  []Entry  // of config_acs=, for the ports that are wrong
+	OK       Tri           // No if a setting is wrong, Unknown if none is and a fact is not known
+	Off      []string      // the settings that are wrong, in words
+	Unread   []string      // the facts that are not known, in words
+	Entries  []Entry       // of config_acs=, for the ports that are wrong
 	Remedy   Remedy
 }
 
 // Passthrough judges each pair of a NIC and a GPU that both have a driver of VFIO.
-// noATS says whether the kernel's command line has pci=noats.
+// functions are all PCI functions of the host. noATS says whether the kernel's command line has pci=noats.
 //
 // An answer Yes is about the host's settings. The hypervisor must also map the GPU's
 // memory for the NIC, and show the guest a tree in which the two are close.
@@ -282,7 +282,9 @@ func (f *Finding) close() {
 }
 
 // Together returns one parameter for all findings, because the kernel uses only one
-// config_acs=. there has the entries of the present command line.
+// config_acs=; "" if no finding has entries. there has the entries of the present command
+// line. If two findings need different values of one bit of a port, the first finding's
+// value counts.
 func Together(findings []Finding, there []Entry) string {
 	var out []Entry
 	for _, f := range findings {

@@ -61,7 +61,7 @@ func (r Role) String() string {
 	return roleNames[r]
 }
 
-// PortPlan is the ACS of a port.
+// PortPlan is the ACS that a port should have, and the ACS that it has.
 type PortPlan struct {
 	Addr pciaddr.Addr
 	Role Role
@@ -70,8 +70,8 @@ type PortPlan struct {
 	// not known whether it is for guests.
 	Decided bool
 	Have    pci.ACSBits // 0 if it could not be read
-	OK      Tri
-	Why     string // the difference, or the reason for Unknown; "" if OK is Yes
+	OK      Tri         // whether the port has what Want decides
+	Why     string      // the difference, or the reason for Unknown; "" if OK is Yes
 	// Default says that the kernel sets Want by itself where there is an IOMMU.
 	// write-grub-acs leaves such ports out.
 	Default bool
@@ -82,7 +82,7 @@ type PortPlan struct {
 type Complex struct {
 	DMA    *pciaddr.Addr // the DMA function; nil in other shapes than DataDirect
 	NICs   []pciaddr.Addr
-	NICsOK Tri // Unknown if the VPD that tells which NICs belong to DMA was not read
+	NICsOK Tri // Yes if NICs are all NICs of the card, No if the card has none, Unknown if the VPD that names the card was not read
 	GPUs   []pciaddr.Addr
 	Ports  []PortPlan // on the way between them
 	Rules  []Rule
@@ -235,7 +235,7 @@ func (n *node) port(role Role, want Flags) PortPlan {
 	return p
 }
 
-// Port returns a port of the plan; false for a port that the plan does not have.
+// Port returns the PortPlan of a port; false for a port that the plan does not have.
 func (p Plan) Port(a pciaddr.Addr) (PortPlan, bool) {
 	i := slices.IndexFunc(p.Ports, func(port PortPlan) bool { return port.Addr == a })
 	if i < 0 {
@@ -252,7 +252,8 @@ func (p Plan) Covers(port pciaddr.Addr) bool {
 	return ok
 }
 
-// Keeps reports whether the plan needs any of these bits to be on in a port.
+// Keeps reports whether the plan needs any of these bits to be on in a port, or may need
+// one because the port's value is not decided.
 func (p Plan) Keeps(port pciaddr.Addr, bits pci.ACSBits) bool {
 	planned, ok := p.Port(port)
 	return ok && (!planned.Decided || planned.Want.Value&bits != 0 || planned.OK == Yes && planned.Have&bits != 0)

@@ -63,7 +63,8 @@ func (c Class) String() string {
 	return classNames[c]
 }
 
-// ParseClass reads the name of a class, as String writes it.
+// ParseClass reads the name of a class, as String writes it. For another name it returns
+// ClassUnknown, and an error that lists the classes.
 func ParseClass(s string) (Class, error) {
 	for i, name := range classNames {
 		if s == name {
@@ -167,7 +168,7 @@ var displays = map[[2]uint16]bool{
 }
 
 // ExporterOf finds out how the driver of a function exports its memory. An unknown
-// driver has ClassUnknown.
+// driver has ClassUnknown. The only error is that the function cannot be read.
 func ExporterOf(m *machine.Machine, a pciaddr.Addr) (Exporter, error) {
 	f, err := pci.ReadFunction(m.Sys, a)
 	if err != nil {
@@ -313,8 +314,8 @@ func AsksKernel(e Exporter) bool {
 	return false
 }
 
-// Read reports whether the rules of the driver are known: it is one of the kernel's own, or
-// NVIDIA's open modules.
+// Read reports whether the source of the driver was read, so that its rules are known: it is
+// one of the kernel's own drivers, or NVIDIA's.
 func (e Exporter) Read() bool {
 	switch e.Class {
 	case ClassUnknown:

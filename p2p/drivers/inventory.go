@@ -97,7 +97,7 @@ func uncopied(m *machine.Machine) (errs []error) {
 	return errs
 }
 
-// HasRDMA reports whether the machine has an RDMA device that is a PCI function.
+// HasRDMA reports whether the machine has an RDMA device on a PCI function.
 func HasRDMA(m *machine.Machine) bool {
 	const dir = "bus/pci/devices"
 	names, _ := m.Sys.List(dir)
@@ -151,7 +151,7 @@ func sawClass(m *machine.Machine, a pciaddr.Addr, class uint64, err error) {
 	}
 }
 
-// SeenClass returns the class of a function; false if GPUs has not read it.
+// SeenClass returns the PCI class of a function, 24 bits; false if GPUs has not read it.
 func SeenClass(m *machine.Machine, a pciaddr.Addr) (uint64, bool) {
 	m.Mu.Lock()
 	defer m.Mu.Unlock()

@@ -29,7 +29,7 @@ func coherentGPU(m *machine.Machine, f pci.Function) bool {
 	if series := NVIDIASeries(m); series > 0 && series < coherentSince {
 		return false
 	}
-	model := Model(m, f.Addr).Text
+	model := modelOf(m, f.Addr).Text
 	for _, name := range coherentNames {
 		if strings.Contains(model, name) {
 			return true
@@ -56,8 +56,9 @@ func MayBeCoherent(m *machine.Machine, e Exporter) bool {
 	return false
 }
 
-// Model reads the name of a GPU from NVIDIA's driver. The text is "" if the driver has none.
-func Model(m *machine.Machine, a pciaddr.Addr) machine.Reading {
+// modelOf reads the name of a GPU from NVIDIA's driver into the Text of the Reading. The Text is ""
+// if the driver has no name for it.
+func modelOf(m *machine.Machine, a pciaddr.Addr) machine.Reading {
 	r := m.Read("proc/driver/nvidia/gpus", a.String(), "information")
 	r.Text, _ = r.Line("Model")
 	return r

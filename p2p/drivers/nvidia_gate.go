@@ -107,7 +107,8 @@ func RootWithoutPeers(m *machine.Machine) placement.Answer {
 	return m.Chipset.Listed
 }
 
-// The values of DmaRemapPeerMmio, a parameter of NVIDIA's kernel module.
+// The values of DmaRemapPeerMmio, a parameter of NVIDIA's kernel module: with 1 the driver maps
+// its memory in the importer's IOMMU.
 const (
 	RemapOff = "0"
 	RemapOn  = "1"

@@ -23,7 +23,7 @@ type NVMe struct {
 	// the controller has a buffer, as without the kernel's driver.
 	CMB      uint64
 	CMBKnown bool
-	// Peer is the amount of its memory that the driver offers to other devices.
+	// Peer is the number of bytes of that buffer that the driver offers to other devices.
 	Peer uint64
 }
 

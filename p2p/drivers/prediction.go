@@ -55,7 +55,7 @@ type Prediction struct {
 	// ByPeerMem says that the memory is registered through a peer-memory client, without a
 	// dma-buf.
 	ByPeerMem bool
-	// Chain has the answers of the four links. Nothing writes to it later.
+	// Chain has the answers of the links from Route to Addresses. The caller must not change it.
 	Chain *chain.Chain
 	// Why is the chain of reasons, the conclusion last.
 	Why []string
@@ -63,7 +63,7 @@ type Prediction struct {
 	Notes []string
 }
 
-// String says outcome and reasons:
+// String returns the outcome and the reasons:
 //
 //	staged: ACS redirect at 0000:02:00.0 (request redirect); …; amdgpu moves the buffer to system memory
 func (p Prediction) String() string {
@@ -74,7 +74,7 @@ func (p Prediction) String() string {
 	return outcome + ": " + strings.Join(p.Why, "; ")
 }
 
-// Short is the outcome, with the errno of a refusal.
+// Short returns the outcome, with the errno of a refusal.
 func (p Prediction) Short() string {
 	if p.Outcome == chain.Refused && p.Errno != 0 {
 		return fmt.Sprintf("%v with %s", p.Outcome, errno.Name(p.Errno))

@@ -15,15 +15,16 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// rdmaDriver says how one of the kernel's RDMA drivers imports, by its
+// RdmaDriver says how one of the kernel's RDMA drivers imports, by its
 // reg_user_mr_dmabuf in each of the series that were read.
-type rdmaDriver struct {
-	Module               string
+type RdmaDriver struct {
+	Module               string // the module that makes the RDMA devices: "mlx5_ib"
 	in6_1, in6_12, in7_2 Kind
 }
 
-// RdmaDrivers has the RDMA drivers. The key is the driver of the PCI function below the device.
-var RdmaDrivers = map[string]rdmaDriver{
+// RdmaDrivers has the kernel's RDMA drivers. The key is the driver of the PCI function below the
+// device. The caller must not change it.
+var RdmaDrivers = map[string]RdmaDriver{
 	"mlx5_core":  {"mlx5_ib", Dynamic, Dynamic, Dynamic},
 	"efa":        {"efa", Pinned, Pinned, Pinned},
 	"bnxt_en":    {"bnxt_re", NoImporter, Pinned, Pinned},
@@ -44,7 +45,7 @@ var RdmaDrivers = map[string]rdmaDriver{
 
 // KindOn is the kind on a kernel. It is not known between two series that differ, and on a
 // kernel that may have code of a later series.
-func (d rdmaDriver) KindOn(k machine.Kernel) Kind {
+func (d RdmaDriver) KindOn(k machine.Kernel) Kind {
 	older, newer := KindUnknown, KindUnknown
 	switch v := k.Version; {
 	case d.Module == "mlx5_ib" && v.Known() && v.Cmp(machine.V5_12) >= 0 && v.Cmp(machine.V6_1) < 0:
@@ -105,7 +106,8 @@ func WithoutUverbs(m *machine.Machine, i Importer) bool {
 }
 
 // ImporterOf finds out how an RDMA device ("mlx5_0") imports. The kind is unknown for a
-// driver that is not the kernel's own, or that is not in the table.
+// driver that is not the kernel's own, or that is not in the table. The only error is that the
+// device's place in sysfs cannot be read, such as fs.ErrNotExist.
 func ImporterOf(m *machine.Machine, rdma string) (Importer, error) {
 	dir := path.Join("class/infiniband", rdma)
 	real, err := m.Sys.Resolve(dir)

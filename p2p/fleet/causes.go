@@ -10,7 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// Cause is one reason for which nodes fail, or their state is unknown.
+// Cause is one reason why nodes fail, or why their state is unknown.
 type Cause struct {
 	Result string      `json:"result"` // "fail", "unknown", or "warn" of a node that has nothing worse
 	What   string      `json:"what"`   // a check's ID and title, or the outcome of pairs

@@ -12,8 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// Compare lists the differences of two runs, the worst first. uncompared is the number of checks that
-// only one of the runs has: they are not compared.
+// Compare returns the differences of two runs, the worst first. uncompared is the number of checks that
+// only one of the runs has: Compare leaves them out.
 func Compare(before, after result.Run) (out []result.Drift, uncompared int) {
 	p := &pool{}
 	was := p.index(p.factsOf(before))

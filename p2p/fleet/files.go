@@ -10,7 +10,8 @@ import (
 )
 
 // Files returns the files among the arguments, and the .json files of the directories among
-// them.
+// them. An argument that does not exist counts as a file. Errors: a directory that cannot be read or
+// has no .json file, and a file that is named twice.
 func Files(args []string) ([]string, error) {
 	var files []string
 	for _, arg := range args {
@@ -42,8 +43,9 @@ func Files(args []string) ([]string, error) {
 	return files, nil
 }
 
-// Names returns the names of nodes, by the names of their files: with as many directories
-// in front as make all names different, and without the directories that all files share.
+// Names returns the names of nodes, by the names of their files without .json: with as many
+// directories in front as make all names different. For files DIRECTORY/NODE/p2pcheck.json it returns
+// the names of the directories. If two names stay equal, it returns the files' own names.
 func Names(files []string) []string {
 	names := make([]string, len(files))
 	parts := make([][]string, len(files))

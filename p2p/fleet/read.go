@@ -19,7 +19,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/terminal"
 )
 
-// Limits of a run: more than any machine has. A file with more is refused before it costs memory.
+// Limits of a run. No machine reaches them. Read refuses a file that exceeds one before it allocates memory for
+// the content.
 const (
 	// MaxBytes is the greatest length of a file: a run of 1,000 pairs has 6 MiB.
 	MaxBytes = 8 << 20
@@ -46,8 +47,9 @@ type document struct {
 // errTooMany says that a document has more than any machine.
 var errTooMany = errors.New("it has more than any machine")
 
-// Read reads what p2pcheck printed with --json, of this version or of the one before: the pairs of that one
-// have no links. It counts pairs and findings anew, whatever the document says. The errors do not name the file.
+// Read reads a document that p2pcheck has printed with --json: one of result.Schema, or of result.SchemaV1, whose
+// pairs have no links. It computes the counts of pairs and findings from these, and ignores the document's own.
+// The errors do not name the file.
 func Read(r io.Reader) (result.Run, error) {
 	data, err := whole(r)
 	if err != nil {

@@ -49,7 +49,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Read counts pairs and checks anew: a document may state a wrong number.
+// Read does not take the counts of a document: it counts the pairs and the checks that the document has.
 func TestCountsOfDocuments(t *testing.T) {
 	lost := strings.Replace(onePair, "direct", "lost", 1)
 	for name, c := range map[string]struct {

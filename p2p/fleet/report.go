@@ -81,10 +81,11 @@ type shape struct {
 	fails   int  // checks of it
 }
 
-// Merge merges the runs of nodes.
+// Merge merges the runs of nodes. Its zero value has no nodes. Only one goroutine may use a Merge at a time.
 type Merge struct {
-	// Observe, if not nil, is called for each node whose file is read. at is the node's Node.Added. If an
-	// earlier node has the same file, run is nil, and same is the Added of that node.
+	// Observe, if not nil, is called by AddFrom for each node that it adds. at is the node's Node.Added. If the file
+	// of an earlier node has the same bytes, run is nil, and same is the Added of that node; otherwise same is at. run
+	// is valid during the call.
 	Observe func(at int, run *result.Run, same int)
 
 	pool
@@ -105,8 +106,8 @@ type earlier struct {
 	causes []*Cause
 }
 
-// AddFrom adds a node with the run that Read reads from r. It decodes the same bytes only once. After an
-// error it has not added the node: see AddUnread.
+// AddFrom adds a node with the run that Read reads from r. It decodes equal files only once. If it returns an
+// error, it has added no node: the caller then calls AddUnread.
 func (m *Merge) AddFrom(name string, r io.Reader) error {
 	name = terminal.Line(name)
 	data, err := whole(r)
@@ -185,7 +186,7 @@ func (m *Merge) share(f *facts) {
 	}
 }
 
-// AddUnread adds a node whose run could not be read.
+// AddUnread adds a node whose run could not be read, with the reason. The node's result is unknown.
 func (m *Merge) AddUnread(name string, why error) {
 	n := Node{Node: terminal.Line(name), Result: "unknown", Failing: []string{}, Unknown: []string{}, Differs: []result.Drift{}, Error: terminal.Line(why.Error()), Added: len(m.nodes)}
 	m.append(n, nil, nil)
@@ -214,7 +215,9 @@ func nodeOf(name string, run result.Run) Node {
 	return n
 }
 
-// Report returns the report. It compares the nodes with a node of the largest group of equal nodes.
+// Report returns the report. It compares the nodes with a node of the largest group of equal nodes; groups
+// without a pair that counts come last, whatever their size. The caller may add more nodes, and call Report
+// again.
 func (m *Merge) Report() Report {
 	r := Report{Nodes: append([]Node{}, m.nodes...), Causes: m.causes.list()}
 	m.refer(&r)

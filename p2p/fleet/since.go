@@ -30,13 +30,13 @@ type between struct {
 	shape *shape
 }
 
-// Since reads an earlier run of a node. It is called before the node is added, and makes Node.Since
-// the differences. If the earlier run cannot be read, Node.SinceError says why.
+// Since reads an earlier run of a node. The caller calls it before it adds the node of that name. Node.Since then
+// has the differences, or Node.SinceError says why the earlier run could not be read.
 func (m *Merge) Since(name string, r io.Reader) {
 	m.keepEarlier(name, m.earlier(r))
 }
 
-// SinceUnread is Since for an earlier run whose file cannot be opened.
+// SinceUnread is Since for an earlier run whose file could not be opened, with the reason.
 func (m *Merge) SinceUnread(name string, why error) {
 	m.keepEarlier(name, before{why: terminal.Line(why.Error())})
 }

@@ -21,7 +21,7 @@ const (
 	shownCauses = 10 // of one result
 )
 
-// Text writes the report as text.
+// Text writes the report as text. Its errors are those of w.
 func (r Report) Text(w io.Writer, s render.Style) error {
 	rows := [][]string{{"NODE", "RESULT", "DIRECT", "KERNEL", "GPUS", "NICS", "FAILING", "UNKNOWN", "DIFFERS FROM " + r.Like}}
 	for i := 0; i < len(r.Nodes); {

@@ -12,7 +12,7 @@ import (
 // expects.
 type Format func(b *strings.Builder, run Input) (status int)
 
-// All are the formats, by their names.
+// All are the formats, by the values of --format. The caller must not change it.
 var All = map[string]Format{
 	"nagios": nagios, "npd": npd, "nfd": NFD, "dra": dra,
 }
@@ -26,6 +26,6 @@ type Input struct {
 
 // Problem is one thing that could not be read.
 type Problem struct {
-	Kind    string // of the error, in one word
+	Kind    string // the kind of error, in one word: "unavailable"
 	Message string
 }

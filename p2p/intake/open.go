@@ -9,9 +9,9 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Open reads a snapshot, or a dump of rdma_topo. The source is the machine that it describes, and is
-// valid until the caller calls release. The files are in memory. If r is neither, the error is
-// snapshot.Err.
+// Open reads a snapshot, or a dump of rdma_topo, into memory. The source is the machine that r
+// describes, and is valid until the caller calls release. If r is neither a snapshot nor a dump, or is
+// hostile, damaged or cut off, errors.Is finds snapshot.Err in the error. After an error release is nil.
 func Open(r io.Reader) (source machine.Source, release func(), err error) {
 	tree, err := archive(r)
 	if err != nil {

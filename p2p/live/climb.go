@@ -29,7 +29,7 @@ type climb struct {
 	watcher *p2p.Watcher
 
 	without, before int64 // bytes of this process in the GPU's memory, without and with the buffer
-	uncountable     error // why these are not known
+	uncountable     error // why these two are not known
 }
 
 func (c *climb) step(r p2p.Rung, result p2p.Result, format string, args ...any) {
@@ -62,7 +62,8 @@ func (c *climb) run(ctx context.Context) {
 	c.release()
 }
 
-// allocate takes the first two rungs: the allocator also exports the buffer.
+// allocate carries out the first two rungs: the allocator also exports the buffer. It returns false if
+// there is no buffer.
 func (c *climb) allocate(ctx context.Context) bool {
 	alloc, err := c.allocator(c.pair.GPU)
 	if err == nil {
@@ -106,7 +107,7 @@ func (c *climb) refusedMemory(ctx context.Context, err error) {
 	c.open(p2p.RungAllocate, result, err)
 }
 
-// exports are the calls that make a descriptor of allocated memory.
+// exports are the calls that export allocated memory, by the Op of their errors.
 var exports = map[string]bool{
 	"DRM_IOCTL_PRIME_HANDLE_TO_FD": true, "cuMemGetHandleForAddressRange": true,
 	"hsa_amd_portable_export_dmabuf": true, "zeMemGetAllocProperties": true,
@@ -143,7 +144,7 @@ func (c *climb) transfer(ctx context.Context, nic *ibvfd.Context) {
 	}
 }
 
-// compare measures the rates with host memory, to compare them with the GPU's.
+// compare measures the rates of the GPU's memory and of host memory, by turns.
 func (c *climb) compare(ctx context.Context, nic *ibvfd.Context) {
 	gpu, host, err := canary.Compare(ctx, nic, c.buf, canary.CompareOptions{Stall: c.opt.Limit / 2, Moved: c.watcher.Look})
 	if ctx.Err() != nil {
@@ -157,15 +158,15 @@ func (c *climb) compare(ctx context.Context, nic *ibvfd.Context) {
 	c.proof.HostWriteRate, c.proof.HostReadRate = host.Write, host.Read
 }
 
-// order tests whether flags arrive after their data: once written as applications write them,
-// and once with relaxed ordering, which applications must not use.
+// order tests whether a flag arrives after its data. In the second test the flag has relaxed ordering,
+// which applications must not use for flags. Only the first test decides the rung.
 func (c *climb) order(ctx context.Context, nic *ibvfd.Context) {
 	strict, err := canary.Order(ctx, nic, c.buf, canary.OrderOptions{Stall: c.opt.Limit / 2})
 	if err == nil && strict.Early == 0 {
 		var relaxed canary.Ordering
 		relaxed, err = canary.Order(ctx, nic, c.buf, canary.OrderOptions{Stall: c.opt.Limit / 2, RelaxedFlag: true})
 		if err == nil {
-			c.step(p2p.RungOrder, p2p.ResultPass, "%v; if they were relaxed, too: %v", strict, relaxed)
+			c.step(p2p.RungOrder, p2p.ResultPass, "%v; with relaxed ordering on the flags: %v", strict, relaxed)
 			return
 		}
 	}
@@ -209,7 +210,7 @@ func (c *climb) place(ctx context.Context, key placement.Key) {
 	c.step(p2p.RungPlace, result, "%s", why)
 	switch {
 	case outcome != chain.Direct:
-		c.step(p2p.RungRoute, p2p.ResultSkip, "not to the GPU")
+		c.step(p2p.RungRoute, p2p.ResultSkip, "the bytes are not in the GPU")
 	case pl.Route == placement.RouteUnknown:
 		c.step(p2p.RungRoute, p2p.ResultUnknown, "%s", pl.RouteReason)
 	default:
@@ -217,8 +218,8 @@ func (c *climb) place(ctx context.Context, key placement.Key) {
 	}
 }
 
-// unregistered records why there is no region: the kernel refused it, or the request did not
-// reach the kernel.
+// unregistered records why there is no MR: the kernel refused the registration, or the request did
+// not reach the kernel.
 func (c *climb) unregistered(ctx context.Context, err error) {
 	var reg *ibvfd.RegError
 	if ctx.Err() != nil || !errors.As(err, &reg) || !asked(reg) {
@@ -241,15 +242,15 @@ func (c *climb) unregistered(ctx context.Context, err error) {
 	}
 }
 
-// release closes the buffer, and looks for registrations that remain. The transfer has
-// closed its own objects before.
+// release closes the buffer, and looks in the trace for registrations that remain. transfer and
+// register have closed their own objects before.
 func (c *climb) release() {
 	if err := c.buf.Close(); err != nil {
 		c.step(p2p.RungRelease, p2p.ResultFail, "%v", err)
 		return
 	}
 	if c.tracer == nil {
-		c.step(p2p.RungRelease, p2p.ResultPass, "all was closed, each without an error")
+		c.step(p2p.RungRelease, p2p.ResultPass, "all objects were closed without an error")
 		return
 	}
 	// Not the proof's context: this check also runs after an interruption.
@@ -264,7 +265,7 @@ func (c *climb) release() {
 		switch {
 		case r.Buffer == nil || r.Buffer.Inode != c.inode || r.Ended != "":
 			continue
-		case loss.Any(): // the lost event may be its end
+		case loss.Any(): // a lost event may have been the end of this registration
 			c.step(p2p.RungRelease, p2p.ResultUnknown, "%v; the trace: %v", &r, loss)
 		default:
 			c.step(p2p.RungRelease, p2p.ResultFail, "%v", &r)
@@ -272,8 +273,8 @@ func (c *climb) release() {
 		return
 	}
 	if loss.Any() {
-		c.step(p2p.RungRelease, p2p.ResultPass, "all was closed, each without an error; the trace: %v", loss)
+		c.step(p2p.RungRelease, p2p.ResultPass, "all objects were closed without an error; the trace: %v", loss)
 		return
 	}
-	c.step(p2p.RungRelease, p2p.ResultPass, "all was closed, and the kernel was seen to let go of it")
+	c.step(p2p.RungRelease, p2p.ResultPass, "all objects were closed, and the trace shows that the kernel released the buffer")
 }

@@ -8,10 +8,10 @@
 //
 // A proof ([p2p.Proof]) has a result for each step: allocated, exported, registered,
 // placed, route, written, read, ordered, released. A failed step ends the proof, and
-// the later steps say that they were not reached. There are two exceptions: a buffer
-// that is not in the GPU's memory is still written and read, and the release always
-// runs. A [p2p.Watcher] follows the kernel's log and the links' error counters
-// meanwhile.
+// the later steps are [p2p.NotReached]. There are two exceptions: a buffer that is not
+// in the GPU's memory is still written and read, and a buffer that was allocated is
+// always released. A [p2p.Watcher] follows the kernel's log and the links' error
+// counters meanwhile.
 //
 // # Unknown
 //
@@ -29,8 +29,11 @@
 // # What it does to the machine
 //
 // A proof makes a buffer of [Options].Size bytes in the GPU (256 KiB by default), a PD,
-// a CQ, queue pairs that are connected to each other over one port, and a few regions. It handles one pair at a
-// time, and removes everything before the next pair. It changes no memory except its
-// own. It needs the permissions of a registration: access to the device files, and
-// CAP_IPC_LOCK or a sufficient limit. A trace usually needs root.
+// a CQ, queue pairs that are connected to each other over one port, and a few MRs. A
+// [Prover] tries one pair at a time, and closes all of these before the next pair. It
+// keeps the NICs and the GPUs' device files open until [Prover.Release]. It changes no
+// memory except its own. It needs the permissions of a registration: access to the device files, and
+// CAP_IPC_LOCK or a sufficient RLIMIT_MEMLOCK. A trace usually needs root.
+//
+// To change what a proof does, change climb.go; the verification itself is in package canary.
 package live

@@ -16,7 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// outcomeOf is the outcome that a placement proves for a GPU.
+// outcomeOf returns the outcome that a placement proves for a GPU, and the reason.
 func outcomeOf(pl placement.Placement, g drivers.GPU) (chain.Outcome, string) {
 	why := pl.String()
 	switch pl.Memory {
@@ -37,13 +37,15 @@ func outcomeOf(pl placement.Placement, g drivers.GPU) (chain.Outcome, string) {
 	return chain.OutcomeUnknown, why
 }
 
-// asked reports that the kernel refused the GPU's memory. It is false if our own checks or a
-// library refused, and for the host memory at the other end.
+// asked reports whether the kernel refused the registration of the GPU's memory. It returns false if
+// this module's own checks or a library refused, and if it was host memory, which the other end of the
+// loopback has.
 func asked(e *ibvfd.RegError) bool {
 	return e.Attr.Kind != ibvfd.HostMemory && e.Errno != 0 && e.Latest >= fault.StageUverbs
 }
 
-// moved finds the direction to which an error of a verification belongs.
+// moved returns the steps of write and read, by the error of a verification: it belongs to one of the two
+// directions, or to both.
 func moved(err error, verified int64) (write, read p2p.Step) {
 	good := p2p.Step{Result: p2p.ResultPass, Detail: "every byte"}
 	if err == nil {

@@ -21,13 +21,13 @@ type Options struct {
 	// Size is the number of bytes to allocate and move, rounded up to a size that the
 	// exporter supports; 0 means 256 KiB.
 	Size int64
-	// Limit is the time that one pair may take; 0 means a minute. If a system call hangs,
-	// the proof waits for it.
+	// Limit is the longest time for one pair; 0 means a minute. If a system call does not return,
+	// the proof waits for it longer than that.
 	Limit time.Duration
 	// Untraced leaves the trace out.
 	Untraced bool
-	// Brief leaves out the order of flags and the rates. They take most of the time, and
-	// do not show where the bytes are.
+	// Brief leaves out the order of flags and the comparison with host memory. They take most of
+	// the time, and do not show where the bytes are.
 	Brief bool
 }
 
@@ -40,7 +40,7 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// Prover proves pairs of this machine, one after the other.
+// Prover proves pairs of this machine, one after the other. Only one goroutine may use it at a time.
 type Prover struct {
 	m      *machine.Machine
 	opt    Options
@@ -53,7 +53,7 @@ type Prover struct {
 	nics   map[string]*ibvfd.Context
 }
 
-// errUnasked is the reason for no trace if the options leave the trace out.
+// errUnasked is the reason for a trace or a rung that the options leave out.
 var errUnasked = errors.New("it was not asked for")
 
 // Open prepares proofs on m, which must be this machine. It succeeds even if it cannot
@@ -89,7 +89,7 @@ func (p *Prover) Blind() error { return p.blind }
 // Still returns why proofs move no bytes; nil if they do.
 func (p *Prover) Still() error { return p.still }
 
-// Release closes the devices that proofs have opened. A later proof opens them again.
+// Release closes the NICs and the allocators that proofs have opened. A later proof opens them again.
 func (p *Prover) Release() error {
 	var errs []error
 	for name, c := range p.nics {
@@ -103,7 +103,7 @@ func (p *Prover) Release() error {
 	return errors.Join(errs...)
 }
 
-// Close closes the devices and the tracer.
+// Close closes what Release closes, and the tracer. The caller must not use the Prover after that.
 func (p *Prover) Close() error {
 	err := p.Release()
 	if p.tracer != nil {
@@ -128,7 +128,7 @@ func (p *Prover) allocator(g drivers.GPU) (gpualloc.Allocator, error) {
 	return a, err
 }
 
-// memoryOf picks the allocator of a GPU: one of VRAM, if there is one. all lists the best
+// memoryOf picks the allocator of a GPU: one of VRAM, if there is one. In all the best comes
 // first.
 func memoryOf(g drivers.GPU, all []gpualloc.Description) (gpualloc.Description, error) {
 	var best *gpualloc.Description
@@ -158,7 +158,7 @@ func allocates(d gpualloc.Description, g drivers.GPU) bool {
 	return d.PCI == nil && d.Driver == g.Exporter.Driver
 }
 
-// nic opens each device once.
+// nic opens a NIC at its first use.
 func (p *Prover) nic(name string) (*ibvfd.Context, error) {
 	if c := p.nics[name]; c != nil {
 		return c, nil
@@ -174,8 +174,8 @@ func (p *Prover) nic(name string) (*ibvfd.Context, error) {
 	return c, err
 }
 
-// Prove tries a pair. The proof has all results and errors. If ctx ends, the rungs that were
-// not reached say so.
+// Prove tries a pair. It never returns nil: the proof has all results and errors. If ctx or
+// Options.Limit ends, the proof has the reason, and the rungs that it has not reached are p2p.NotReached.
 func (p *Prover) Prove(ctx context.Context, pair p2p.Pair) *p2p.Proof {
 	c := &climb{Prover: p, pair: pair, proof: p2p.NewProof()}
 	ctx, cancel := context.WithTimeoutCause(ctx, p.opt.Limit, fmt.Errorf("it took longer than %v", p.opt.Limit))

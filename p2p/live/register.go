@@ -15,8 +15,8 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// register registers the buffer and finds where its bytes are. It moves no bytes, because
-// there is no libibverbs to post and poll.
+// register registers the buffer, and finds the memory that has its bytes. It moves no bytes, because
+// without libibverbs it cannot post and poll.
 func (c *climb) register(ctx context.Context, nic *ibvfd.Context) {
 	if c.tracer != nil {
 		c.tracer.Pending() // drop earlier refusals
@@ -39,8 +39,8 @@ func (c *climb) register(ctx context.Context, nic *ibvfd.Context) {
 	}
 }
 
-// registered calls show with the region of the whole buffer while the region exists. If the
-// buffer has several parts, it is the first part's. made reports whether there was a region.
+// registered registers the buffer, and calls show with the MR while the MR exists. If the buffer has several
+// segments, show gets the MR of the first one. made reports whether there was an MR.
 func (c *climb) registered(nic *ibvfd.Context, show func(*ibvfd.MR)) (made bool, err error) {
 	pd, err := nic.AllocPD()
 	if err != nil {

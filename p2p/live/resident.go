@@ -22,9 +22,9 @@ const ownFiles = "/proc/self/fdinfo"
 // and i915's.
 var ofVRAM = regexp.MustCompile(`^drm-(resident|memory)-((?:vram|local)\d*)$`)
 
-// resident is the number of bytes of a GPU's memory that its DRM driver counts for this
-// process, by the open files of that GPU. It needs no privileges. A file that is
-// open twice, as by dup, counts once.
+// resident returns the number of bytes of a GPU's memory that its DRM driver counts for this
+// process, by the open files of that GPU. It needs no privileges. A file that this process
+// has open twice, as by dup, counts once.
 func resident(dir string, gpu pciaddr.Addr) (int64, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *climb) count() (int64, error) {
 	return resident(ownFiles, *c.pair.GPU.Exporter.PCI)
 }
 
-// recount counts again while the registration exists.
+// recount counts the bytes in the GPU's memory again while the registration exists.
 func (c *climb) recount() {
 	r := &p2p.Resident{Size: c.buf.Size(), Without: c.without, Before: c.before, Err: c.uncountable}
 	if r.Err == nil {

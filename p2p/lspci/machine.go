@@ -31,7 +31,7 @@ type Machine struct {
 	Notes []string
 }
 
-// Tree returns the files as a tree in memory.
+// Tree returns the files as a tree in memory. It returns an error if two names contradict each other: one a file, and the other below it.
 func (m *Machine) Tree() (*files.Tree, error) {
 	t := files.NewTree()
 	for name, e := range m.Files {
@@ -69,7 +69,8 @@ var (
 // unprintedOfRDMA are files of an RDMA device.
 var unprintedOfRDMA = []string{"fw_ver", "board_id", "node_type"}
 
-// Machine makes the files of the machine. tree may be nil.
+// Machine makes the files of the machine. tree may be nil. Machine returns ErrFormat if the bridges in the text, or
+// in the text and the tree, contradict each other.
 func (t *Text) Machine(tree *Tree) (*Machine, error) {
 	p, err := t.places(tree)
 	if err != nil {

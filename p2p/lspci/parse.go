@@ -18,7 +18,8 @@ type Text struct {
 	cut       bool // it ends inside a line, or inside a function
 }
 
-// Parse reads the output of lspci, with any flags. It returns ErrFormat for a text that is not lspci's.
+// Parse reads the output of lspci, with any flags but -m and -t. It returns ErrFormat for another text, and the
+// errors of r.
 func Parse(r io.Reader) (*Text, error) {
 	p := lineParser{Text: &Text{byAddr: map[pciaddr.Addr]*function{}}}
 	if err := eachLine(r, Command, p.line); err != nil {

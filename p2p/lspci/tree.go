@@ -29,7 +29,8 @@ type Tree struct {
 // treeRoot matches the beginning of a line with a root bus.
 var treeRoot = regexp.MustCompile(`^[-\\+ |]{0,3}\[[0-9a-f]{4,8}:[0-9a-f]{2}\]-`)
 
-// ParseTree reads the output of `lspci -tv`. It returns ErrFormat for a text that is not lspci's.
+// ParseTree reads the output of `lspci -tv`, or of `lspci -t`. It returns ErrFormat for another text, and the errors
+// of r.
 func ParseTree(r io.Reader) (*Tree, error) {
 	p := treeParser{Tree: &Tree{above: map[bus]pciaddr.Addr{}, roots: map[bus]bool{}, functions: map[pciaddr.Addr]bool{}}}
 	if err := eachLine(r, TreeCommand, p.line); err != nil {

@@ -31,7 +31,8 @@ func (m *Machine) Unplaced(a pciaddr.Addr) (bool, error) {
 	return OnceValues(m, "BAR without an address of "+a.String(), func() (bool, error) { return pci.Unplaced(m.Sys, a) })
 }
 
-// DMABits returns the number of address bits that a function has for DMA. It is read once.
+// DMABits returns the number of address bits that a function has for DMA, by the DMA mask of its
+// driver. It is read once.
 func (m *Machine) DMABits(a pciaddr.Addr) (uint64, error) {
 	return OnceValues(m, "address bits of "+a.String(), func() (uint64, error) {
 		return m.Sys.ReadUint("bus/pci/devices/"+a.String()+"/dma_mask_bits", 64)

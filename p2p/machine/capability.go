@@ -7,13 +7,15 @@ import (
 	"strconv"
 )
 
-type capability struct {
-	Bit        uint
-	Name, Lost string
+// Capability is a capability of a process.
+type Capability struct {
+	Bit  uint   // its number in include/uapi/linux/capability.h
+	Name string // "CAP_SYSLOG"
+	Lost string // the facts that are unknown without it, or what fails, in words
 }
 
-// Wanted lists capabilities, with the facts that are unknown without each of them.
-var Wanted = []capability{
+// Wanted lists the capabilities that p2pcheck needs. The caller must not change it.
+var Wanted = []Capability{
 	{21, "CAP_SYS_ADMIN", "ACS, links, tracing"},
 	{34, "CAP_SYSLOG", "the kernel's log and symbols"},
 	{14, "CAP_IPC_LOCK", "registrations beyond the limit"},
@@ -23,10 +25,11 @@ var Wanted = []capability{
 
 // RawPackets is the capability that programs with queue pairs for raw packets
 // need. p2pcheck itself does not need it.
-var RawPackets = capability{13, "CAP_NET_RAW", "queue pairs for raw packets"}
+var RawPackets = Capability{13, "CAP_NET_RAW", "queue pairs for raw packets"}
 
-// Effective returns the effective capabilities in the text of a process's status
-// file, as a mask. If it cannot, the Reading that it returns has the error.
+// Effective returns the effective capabilities of a process as a mask, in which bit
+// Capability.Bit stands for a capability. r is the process's status file. If r has an
+// error, or no valid CapEff, the Reading that Effective returns has the error.
 func Effective(r Reading) (uint64, Reading) {
 	text, ok := r.Line("CapEff")
 	n, err := strconv.ParseUint(text, 16, 64)

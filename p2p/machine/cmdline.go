@@ -10,8 +10,9 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Parameter returns the value of a parameter on the kernel's command line; of several the
-// last, as in the kernel. The words behind "--" are for init, and do not count.
+// Parameter returns the value of a parameter on the kernel's command line; "" if the
+// parameter is not there, or the command line cannot be read. Of several values it returns the last
+// one, as the kernel does. The words behind "--" are for init, and do not count.
 func (m *Machine) Parameter(key string) string {
 	value := ""
 	for _, word := range m.BootWords() {
@@ -23,7 +24,7 @@ func (m *Machine) Parameter(key string) string {
 }
 
 // PciOption returns the value of an option of pci=, whose options are separated by commas.
-// If several pci= have the option, it returns the last value.
+// If several pci= have the option, it returns the last value; "" if none has it.
 func (m *Machine) PciOption(key string) string {
 	value := ""
 	for _, word := range m.BootWords() {
@@ -37,7 +38,8 @@ func (m *Machine) PciOption(key string) string {
 	return value
 }
 
-// BootWords returns the words of the kernel's command line, up to "--".
+// BootWords returns the words of the kernel's command line, up to "--", without double quotes.
+// It returns none if the command line cannot be read.
 func (m *Machine) BootWords() []string {
 	words := strings.Fields(strings.ReplaceAll(m.Read("proc/cmdline").Text, `"`, ""))
 	if end := slices.Index(words, "--"); end >= 0 {
@@ -64,7 +66,7 @@ func (m *Machine) SetPorts(ports []string) bool {
 	return false
 }
 
-// IsPort reports whether an entry of pci=disable_acs_redir= names one of the ports.
+// IsPort reports whether an entry of pci=disable_acs_redir= is the address of one of the ports.
 func IsPort(entry string, ports []string) bool {
 	a, err := pciaddr.Parse(entry)
 	return err == nil && slices.Contains(ports, a.String())
@@ -72,8 +74,8 @@ func IsPort(entry string, ports []string) bool {
 
 // Forced returns a parameter of one of Intel's drivers, such as xe.force_probe, with one
 // more device: "56a0" for a device that the driver must take, "!56a0" for one that it must
-// leave alone. It keeps the devices on the present command line. "*" and "!*" alone mean all
-// devices.
+// leave alone. id must not be empty. It keeps the devices on the present command line. "*" and
+// "!*" alone mean all devices.
 func (m *Machine) Forced(key, id string) string {
 	old := m.Parameter(key)
 	blocks := id[0] == '!'

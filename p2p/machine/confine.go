@@ -9,8 +9,8 @@ import (
 )
 
 // Confine confines reads below the directories of the source to these directories, until the caller calls release:
-// symbolic links cannot lead out of them, and only regular files of bounded size are read. The caller must confine
-// a copy that is not trusted while it is read. Confine does nothing for this machine's own root, and for a tree in
+// symbolic links cannot lead out of them, and only regular files of bounded size are read. A caller that reads a copy
+// which it does not trust must confine it meanwhile. release is nil if Confine returns an error. Confine does nothing for this machine's own root, and for a tree in
 // memory, which cannot lead elsewhere.
 func (s Source) Confine() (release func(), err error) {
 	var all []func()

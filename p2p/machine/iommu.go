@@ -9,12 +9,12 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// translation is how an importer's addresses are made.
-type translation int
+// Translation says whether an IOMMU translates the addresses of a device.
+type Translation int
 
 // The answers of Machine.TranslationOf.
 const (
-	TranslationUnknown translation = iota // the IOMMU's files could not be read, or have an unknown mode
+	TranslationUnknown Translation = iota // the IOMMU's files could not be read, or have an unknown mode
 	Translated                            // an IOMMU translates: the addresses are IOVAs
 	Untranslated                          // the addresses are physical: there is no IOMMU, or it passes DMA through
 )
@@ -22,17 +22,17 @@ const (
 // TranslationOf says whether an IOMMU translates the function's addresses, and
 // why; nil stands for an importer that is no PCI function. The answer is
 // TranslationUnknown if the IOMMU's files of the function cannot be read.
-func (m *Machine) TranslationOf(a *pciaddr.Addr) (translation, string) {
+func (m *Machine) TranslationOf(a *pciaddr.Addr) (Translation, string) {
 	if a == nil {
 		return Untranslated, "the importer is below no IOMMU"
 	}
 	if m.PassesDMA {
 		return Untranslated, "the IOMMU passes all DMA through"
 	}
-	return OnceValues(m, "translation for "+a.String(), func() (translation, string) { return m.readTranslation(*a) })
+	return OnceValues(m, "translation for "+a.String(), func() (Translation, string) { return m.readTranslation(*a) })
 }
 
-func (m *Machine) readTranslation(a pciaddr.Addr) (translation, string) {
+func (m *Machine) readTranslation(a pciaddr.Addr) (Translation, string) {
 	kind, err := pci.IOMMUType(m.Sys, a)
 	if err != nil {
 		return TranslationUnknown, err.Error()

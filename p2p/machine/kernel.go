@@ -35,9 +35,9 @@ type Kernel struct {
 	Source string
 
 	Denied bool   // the configuration exists, and this process may not read it
-	other  string // the release that runs there, if another one was given
+	other  string // the release that the machine runs, if Source.Release is another one
 
-	running string // the release that was read; "" if none was, or two
+	running string // the release that was read; "" if none was read, or two different ones
 	// releasedAt is the file that has the release; "" if none was read.
 	releasedAt string
 	Version    Version // zero if the release could not be understood
@@ -46,7 +46,7 @@ type Kernel struct {
 // Version is a kernel series.
 type Version struct{ Major, Minor int }
 
-// The series in whose source these rules were read.
+// Series of the kernel in whose source the rules were read.
 var (
 	V6_1  = Version{6, 1}
 	V6_12 = Version{6, 12}
@@ -57,7 +57,7 @@ var (
 // Known reports whether v is not the zero Version.
 func (v Version) Known() bool { return v != Version{} }
 
-// Cmp is negative if v is older than w.
+// Cmp is negative if v is older than w, 0 if they are equal, and otherwise positive.
 func (v Version) Cmp(w Version) int {
 	if v.Major != w.Major {
 		return v.Major - w.Major
@@ -161,7 +161,7 @@ func ReadsOption(option string) bool {
 	return false
 }
 
-func readKernel(root string, proc procfs.FS, release, given string) (Kernel, kernelConfig) {
+func readKernel(root string, proc procfs.FS, release, given string) (Kernel, Config) {
 	k := Kernel{Release: release}
 	running, at := readRelease(proc)
 	k.Release, k.releasedAt = cmp.Or(release, running), at
@@ -227,11 +227,13 @@ func readBanner(proc procfs.FS) string {
 	return ""
 }
 
-// kernelConfig has those options of a kernel's configuration file that are read. The value is "y", "m" or
-// a text; it is "n" for an option that the file lists as not set.
-type kernelConfig map[string]string
+// Config has the options of a kernel's configuration file that rules and checks read (ReadsOption). The value is
+// "y", "m" or a text; it is "n" for an option that the file lists as not set.
+type Config map[string]string
 
-func (c kernelConfig) Answer(option string) placement.Answer {
+// Answer says whether an option is set, to y or to m. It is unknown if the configuration does not list
+// the option, and is an excerpt or was cut.
+func (c Config) Answer(option string) placement.Answer {
 	switch c[option] {
 	case "y", "m":
 		return placement.Yes
@@ -244,14 +246,14 @@ func (c kernelConfig) Answer(option string) placement.Answer {
 
 // whole reports a file that has the options of the directory lib, which the kernel's build writes after
 // those of drivers. The build writes every option that could be set.
-func (c kernelConfig) whole() bool {
+func (c Config) whole() bool {
 	return c["CONFIG_HAS_IOMEM"] != "" || c["CONFIG_HAS_DMA"] != ""
 }
 
 // moveNotify reads the option from a configuration. Later kernels no longer have the
 // option, because they always behave so. If the line is missing for a kernel that has the
 // option, the file is without the lines of options that are not set: the answer is No.
-func (c kernelConfig) moveNotify(k Kernel) placement.Answer {
+func (c Config) moveNotify(k Kernel) placement.Answer {
 	_, there := c[ConfigMoveNotify]
 	switch {
 	case there || c[ConfigDMABuf] != "y" || !c.whole():
@@ -283,7 +285,7 @@ var configOf = regexp.MustCompile(`(?m)^# Linux/\S+ (\d+\.\d+\S*) Kernel Configu
 // findConfig reads the first kernel configuration in the list. A file that is not a kernel's
 // configuration counts as missing; odd says why the first such file was not used.
 // denied says that this user may not read one of the files.
-func findConfig(places []string, version Version) (c kernelConfig, where, odd string, denied bool) {
+func findConfig(places []string, version Version) (c Config, where, odd string, denied bool) {
 	for _, place := range places {
 		text, err := files.ReadFile(place)
 		if err != nil {
@@ -314,7 +316,8 @@ func findConfig(places []string, version Version) (c kernelConfig, where, odd st
 	return nil, "", odd, denied
 }
 
-// ConfigLimit is the greatest size of a kernel's configuration in bytes: more than any has.
+// ConfigLimit is the greatest size of a kernel's configuration in bytes. A file that is larger is not used, and its
+// options are unknown.
 const ConfigLimit = 4 << 20
 
 func gunzip(data []byte) ([]byte, error) {
@@ -329,8 +332,8 @@ func gunzip(data []byte) ([]byte, error) {
 	return plain, err
 }
 
-func parseConfig(text []byte) kernelConfig {
-	c := kernelConfig{}
+func parseConfig(text []byte) Config {
+	c := Config{}
 	for raw := range bytes.Lines(text) {
 		line := string(bytes.TrimSpace(raw)) // a part of the whole text would keep that in memory
 		if rest, ok := strings.CutPrefix(line, "# "); ok {

@@ -18,16 +18,16 @@ const (
 // AskedLog is the Where of a log that was read by the system call.
 const AskedLog = "syslog(2)"
 
-// AskLog reads the log by syslog(2), for containers: they have no /dev/kmsg, and their
+// askLog reads the log by syslog(2), for containers: they have no /dev/kmsg, and their
 // device filter does not allow it. syslog(2) needs only CAP_SYSLOG.
-func AskLog() *KernelLog {
+func askLog() *KernelLog {
 	k := &KernelLog{Where: AskedLog}
 	size, err := unix.Klogctl(syslogSizeBuffer, nil)
 	if err == nil {
 		buf := make([]byte, max(0, min(size, logLimit)))
 		size, err = unix.Klogctl(syslogReadAll, buf)
 		if err == nil {
-			k.Lines, k.Cut, k.Err = SyslogLines(string(buf[:size]))
+			k.Lines, k.Cut, k.Err = syslogLines(string(buf[:size]))
 			return k
 		}
 	}
@@ -38,10 +38,10 @@ func AskLog() *KernelLog {
 // atBoot is the time of a kernel's first line.
 const atBoot = "[    0.000000]"
 
-// SyslogLines splits the text of syslog(2) into lines, without level and time. cut says
-// that the beginning was overwritten. The log of a real kernel starts with its version. A
+// syslogLines splits the text of syslog(2) into lines, without level and time. cut says
+// that the beginning was overwritten; err is ErrNoRecord for an empty log. The log of a real kernel starts with its version. A
 // log that starts at time 0 without a version comes from a sandbox, and counts as empty.
-func SyslogLines(text string) (lines []string, cut bool, err error) {
+func syslogLines(text string) (lines []string, cut bool, err error) {
 	first, named := "", false
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")

@@ -9,9 +9,9 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Letters are the names of NCCL and nvidia-smi for the way between two functions. They
-// depend on the shape of the PCI tree, and not on the kernel's decision: the kernel may not
-// support two functions that are PIX.
+// Letters are the names that NCCL and nvidia-smi have for the way between two functions.
+// They depend on the shape of the PCI tree, and not on the kernel's decision: the kernel
+// may not support a pair that is PIX.
 type Letters struct {
 	// NCCL is LOC, PIX, PXB, PHB or SYS. NCCL counts switches and not ports, and a
 	// Broadcom switch of two levels as one switch. NVLink and C2C do not matter here,
@@ -60,7 +60,8 @@ func switches(up []pciaddr.Addr) []pciaddr.Addr {
 	return out
 }
 
-// Common finds the nearest bridge that is in both lists of bridges, by its index in each.
+// Common finds the nearest bridge that is in both lists of bridges, and returns its index in
+// each; ok is false if there is none.
 func Common(a, b []pciaddr.Addr) (i, j int, ok bool) {
 	for i, x := range a {
 		if j := slices.Index(b, x); j >= 0 {

@@ -19,7 +19,7 @@ type LinkState struct {
 }
 
 // LinkAbove returns the state of the link above a function; false if it is not known.
-// read returns other functions. The link of a virtual function is that of its physical
+// LinkAbove calls read for other functions, such as the port above. The link of a virtual function is that of its physical
 // function.
 func LinkAbove(f Function, read func(pciaddr.Addr) (Function, error)) (LinkState, bool) {
 	var s LinkState
@@ -48,7 +48,8 @@ func LinkAbove(f Function, read func(pciaddr.Addr) (Function, error)) (LinkState
 	return s, ok == [4]bool{true, true, true, true} && s.Speed <= s.MaxSpeed && s.Width <= s.MaxWidth
 }
 
-// Gigatransfers reads a link's speed in GT/s, such as "16.0 GT/s PCIe" or "16 GT/s".
+// Gigatransfers reads a link's speed in GT/s, such as "16.0 GT/s PCIe" or "16 GT/s"; false
+// for another text.
 func Gigatransfers(s string) (float64, bool) {
 	number, _, ok := strings.Cut(s, " ")
 	n, err := strconv.ParseFloat(number, 64)

@@ -19,13 +19,13 @@ import (
 // KernelLog has the kernel's messages since its start; without the beginning if that was
 // overwritten (Cut).
 type KernelLog struct {
-	Where string
-	Lines []string
+	Where string   // the file that was read, or AskedLog
+	Lines []string // without level and time
 	// Numbers are the numbers of the lines' records, which the kernel counts up from its
 	// start. A log from syslog(2) has none.
 	Numbers []uint64
-	Cut     bool // the beginning was overwritten
-	Err     error
+	Cut     bool  // the beginning was overwritten
+	Err     error // why the log is not known: then all other fields but Where may be empty
 }
 
 // Last returns the number of the latest record; false if the log has no numbers.
@@ -40,7 +40,7 @@ func (k *KernelLog) Last() (uint64, bool) {
 func (k *KernelLog) At() []string { return []string{k.Where} }
 
 // KernelLog reads the kernel's log from dev/kmsg, and on this machine by syslog(2) if that
-// fails.
+// fails. It never returns nil. A log of another kernel release than the machine's is an error.
 func (m *Machine) KernelLog() *KernelLog {
 	name, where, anchor := m.Locate("dev/kmsg")
 	k := ReadLog(name)
@@ -53,7 +53,7 @@ func (m *Machine) KernelLog() *KernelLog {
 	}
 	if k.Err != nil && m.Root == "/" {
 		// If there is no /dev/kmsg, its error does not help: report that of syslog(2).
-		if asked := AskLog(); asked.Err == nil || errors.Is(k.Err, fs.ErrNotExist) {
+		if asked := askLog(); asked.Err == nil || errors.Is(k.Err, fs.ErrNotExist) {
 			return asked
 		}
 	}
@@ -74,8 +74,7 @@ func (k *KernelLog) release() string {
 // logLimit is larger than any log that the kernel keeps.
 const logLimit = 16 << 20
 
-// ReadLog returns the lines of the kernel's log. cut says that the beginning was
-// overwritten.
+// ReadLog returns the lines, Cut and Err of KernelLog.
 func (m *Machine) ReadLog() (lines []string, cut bool, err error) {
 	k := m.KernelLog()
 	return k.Lines, k.Cut, k.Err
@@ -107,7 +106,7 @@ func ReadLog(name string) *KernelLog {
 	return k
 }
 
-func readRecords(name string) (all []record, cut bool, err error) {
+func readRecords(name string) (all []LogRecord, cut bool, err error) {
 	if files.Elsewhere(name) {
 		return copiedRecords(name)
 	}
@@ -120,7 +119,7 @@ func readRecords(name string) (all []record, cut bool, err error) {
 }
 
 // copiedRecords reads the log of another machine, or, in a container, that of the host.
-func copiedRecords(name string) (all []record, cut bool, err error) {
+func copiedRecords(name string) (all []LogRecord, cut bool, err error) {
 	f, err := files.Open(name)
 	if err != nil {
 		return nil, false, err
@@ -142,8 +141,7 @@ func copiedRecords(name string) (all []record, cut bool, err error) {
 	}
 }
 
-// OpenLog opens the kernel's log, or a copy of it, so that reads do not block. The caller
-// closes fd.
+// OpenLog opens /dev/kmsg, or a copy of it, so that reads do not block. The caller closes fd.
 func OpenLog(name string) (fd int, err error) {
 	fd, err = unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -152,18 +150,18 @@ func OpenLog(name string) (fd int, err error) {
 	return fd, nil
 }
 
-// record is one message of the log.
-type record struct{ number, Text string }
+// LogRecord is one message of the log: Text has it without level and time.
+type LogRecord struct{ number, Text string }
 
-// Number is the record's number, if it has one.
-func (r record) Number() (uint64, bool) {
+// Number returns the record's number, which the kernel counts up from its start; false if it has none.
+func (r LogRecord) Number() (uint64, bool) {
 	n, err := strconv.ParseUint(r.number, 10, 64)
 	return n, err == nil
 }
 
-// Drain reads all records of the log that OpenLog has opened, without waiting for more. cut
-// says that earlier records were overwritten.
-func Drain(fd int, name string) (out []record, cut bool, err error) {
+// Drain reads the records of the log that OpenLog has opened, without waiting for more. name
+// is the file's name for errors. cut says that records were overwritten before they were read.
+func Drain(fd int, name string) (out []LogRecord, cut bool, err error) {
 	var all strings.Builder
 	buf := make([]byte, 64<<10)
 	for all.Len() < logLimit {
@@ -193,14 +191,14 @@ func Drain(fd int, name string) (out []record, cut bool, err error) {
 }
 
 // records are the messages in the text of /dev/kmsg.
-func records(text string) (out []record) {
+func records(text string) (out []LogRecord) {
 	for line := range strings.Lines(text) {
 		head, text, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ";")
 		fields := strings.Split(head, ",")
 		if !ok || len(fields) < 3 || strings.HasPrefix(line, " ") {
 			continue // properties of the record above
 		}
-		out = append(out, record{fields[1], text})
+		out = append(out, LogRecord{fields[1], text})
 	}
 	return out
 }

@@ -39,8 +39,8 @@ type Count struct {
 // String returns the counter's name and value: "rx_drops 3".
 func (c Count) String() string { return c.Name + " " + strconv.FormatUint(c.N, 10) }
 
-// Losses reads the loss counters that a port has. bad is the first counter that cannot
-// be read.
+// Losses reads the loss counters that a port of a NIC ("mlx5_0") has. bad is the first
+// counter that cannot be read; its Err is nil if there is none.
 func (m *Machine) Losses(nic string, port int) (all []Count, bad Reading) {
 	dir := path.Join("sys/class/infiniband", nic, "ports", strconv.Itoa(port), "hw_counters")
 	for _, name := range LossCounters {

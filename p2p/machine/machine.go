@@ -13,9 +13,11 @@ import (
 )
 
 // Machine has the facts that decide about peer-to-peer on one machine: this one, or
-// another one whose files are below a directory. It reads each file once, when it is
-// first needed. After the machine has changed, call Open again. Several goroutines may
-// use a Machine at once.
+// another one whose files are below a directory. It reads a file when a method first needs
+// it, and keeps most facts that it has read: after the machine has changed, call Open again.
+// Read, Link, There and KernelLog read anew at each call. Several goroutines may use a
+// Machine at once, unless one of them changes its fields. A copy of a Machine shares the
+// facts that were read.
 type Machine struct {
 	Kernel Kernel
 	CPU    CPU
@@ -23,9 +25,9 @@ type Machine struct {
 	Root    string // "/", or where the copy of another machine is
 	Sys     sysfs.FS
 	Proc    procfs.FS
-	PID     int
-	Config  kernelConfig // nil if none was found
-	Virtual Fact         // whether the machine is a hypervisor's guest
+	PID     int    // Source.Process; 0 is this process
+	Config  Config // nil if none was found
+	Virtual Fact   // whether the machine is a hypervisor's guest
 	*cache
 
 	// Suppositions for remedies: rules judge the machine as if these facts were so.
@@ -52,7 +54,8 @@ type cache struct {
 // is unknown, which is no error.
 func Open(root string) *Machine { return Source{Root: root}.Open() }
 
-// Node is a function, with the facts that the walk through the tree needs.
+// Node is a PCI function, with the facts that the walk through the tree needs. The caller must
+// not change it: all callers of Machine.Node share it.
 type Node struct {
 	Addr pciaddr.Addr
 	Up   []pciaddr.Addr // the bridges above, nearest first
@@ -69,7 +72,8 @@ type Node struct {
 	chipErr error
 }
 
-// Node returns a function with the facts of Node, which it reads once.
+// Node returns a function with the facts of Node, which it reads once. It never returns nil: a
+// function that cannot be read has Err.
 func (m *Machine) Node(a pciaddr.Addr) *Node {
 	m.Mu.Lock()
 	defer m.Mu.Unlock()
@@ -99,11 +103,12 @@ type HostBridge struct {
 	Empty  bool // the bus has no function
 	Picked bool // the copy has only some functions, so that First may not be the first of the machine
 	First  pci.Function
-	Root   bool  // first is a root port
+	Root   bool  // First is a root port
 	RootOf error // why Root is not known
 }
 
-// HostBridge reads the host bridge above a function, once.
+// HostBridge returns the host bridge above a function, which it reads once. The caller must not
+// change it.
 func (m *Machine) HostBridge(n *Node) *HostBridge {
 	m.Mu.Lock()
 	defer m.Mu.Unlock()
@@ -134,13 +139,14 @@ func (m *Machine) readHost(h *HostBridge, first pciaddr.Addr) {
 }
 
 // Silent reports whether a function answers every read of its configuration space with
-// ones, as a device does that has fallen off the bus.
+// ones, as a device does that no longer responds.
 func (m *Machine) Silent(a pciaddr.Addr) bool {
 	return errors.Is(m.Node(a).ACSErr, pci.ErrNoAnswer)
 }
 
 // Once calls read the first time that a caller uses this key, and returns the same result
-// each time. read must depend on the machine's files alone.
+// each time. read must depend on the machine's files alone. All callers of a key must use the
+// same type, and must not change the result.
 func Once[T any](m *Machine, key string, read func() T) T {
 	v, _ := m.memo.LoadOrStore(key, sync.OnceValue(read))
 	return v.(func() T)()

@@ -23,8 +23,8 @@ const (
 	PowerUnknown
 )
 
-// PowerAt returns the power state of the function with this directory below sys.
-// Without the file it is PowerAwake if the kernel has no power management, and
+// PowerAt returns the power state of the function with this directory below sys, such as
+// "bus/pci/devices/0000:03:00.0". Without the file it is PowerAwake if the kernel has no power management, and
 // PowerUnknown if a copy may lack the file.
 func (m *Machine) PowerAt(dir string) Power {
 	r := m.Read("sys", dir, "power/runtime_status")
@@ -50,8 +50,8 @@ func powerOf(r Reading) Power {
 	return PowerUnknown
 }
 
-// OutOfTree says whether a driver's module is not part of the kernel's source (its
-// taint has O). A driver that is built in has no taint file: the answer is No if the
+// OutOfTree says whether a driver's module is not part of the kernel's source: its
+// taint then has O. A driver that is built in has no taint file: the answer is No if the
 // configuration or modules.builtin has it.
 func (m *Machine) OutOfTree(driver string) placement.Answer {
 	return Once(m, "out of tree: "+driver+" on "+m.Kernel.Release, func() placement.Answer { return m.outOfTree(driver) })
@@ -102,7 +102,8 @@ func (m *Machine) builtIn(module string) bool {
 // ModuleOf returns the name of a driver's module in sysfs: "vfio_pci" for vfio-pci.
 func ModuleOf(driver string) string { return strings.ReplaceAll(driver, "-", "_") }
 
-// Taint returns the letters in a module's taint file.
+// Taint returns the letters in a module's taint file. It returns fs.ErrNotExist if there is
+// no such file, and fs.ErrInvalid if its text is no taint.
 func (m *Machine) Taint(module string) (string, error) {
 	name := path.Join("module", module, "taint")
 	data, err := files.ReadFile(m.Sys.Path(name))

@@ -17,8 +17,8 @@ func (m *Machine) ProcessDir() string {
 	return "proc/" + strconv.Itoa(m.PID)
 }
 
-// Whose returns the prefix of a finding about the process of Source.Process; "" for
-// this process.
+// Whose returns the prefix of texts about the process of Source.Process, "process 7: "; ""
+// for this process.
 func (m *Machine) Whose() string {
 	if m.PID == 0 {
 		return ""

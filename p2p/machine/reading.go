@@ -39,14 +39,14 @@ func Unmarked(text string) string {
 	return strings.ReplaceAll(text, unix.ELOOP.Error(), ErrUnreadable.Error())
 }
 
-// At returns Where as a list, for check.Finding.Where.
+// At returns Where as a list of one name, for check.Finding.Where.
 func (r Reading) At() []string { return []string{r.Where} }
 
 // Gone reports whether the machine does not have the file: the error says so, and the anchor
 // directory exists.
 func (r Reading) Gone() bool { return errors.Is(r.Err, fs.ErrNotExist) }
 
-// Why returns the error's text without the path, which Where has.
+// Why returns the error's text without the path, which Where has. Err must not be nil.
 func (r Reading) Why() string {
 	if r.Gone() && r.Where != "" {
 		return "there is no " + path.Base(r.Where)
@@ -75,7 +75,8 @@ func (r Reading) Line(key string) (string, bool) {
 	return "", false
 }
 
-// ReadLimit is the greatest size of a file that a check reads, in bytes: more than any has.
+// ReadLimit is the number of bytes that Read reads of a file. No file that a check reads is
+// larger.
 const ReadLimit = 4 << 20
 
 func read(name, where, anchor string) Reading {
@@ -93,7 +94,7 @@ func read(name, where, anchor string) Reading {
 }
 
 // Absent returns ErrNotCopied in place of an error that means "not there" if the anchor
-// directory is missing, too; otherwise it returns err.
+// directory is missing, too, and ErrUnreadable in place of ELOOP; otherwise it returns err.
 func Absent(err error, anchor string) error {
 	if errors.Is(err, unix.ELOOP) {
 		return ErrUnreadable
@@ -108,9 +109,9 @@ func Absent(err error, anchor string) error {
 	return err
 }
 
-// Locate returns where a file of sysfs ("sys/…"), procfs ("proc/…") or another one is read,
-// its name on its machine, and its anchor directory: if the anchor is missing, the absence
-// of the file proves nothing. The name may contain text from a file of the machine: it
+// Locate returns the path by which this program reads a file of sysfs ("sys/…"), procfs
+// ("proc/…") or another one, the file's name on its machine, and its anchor directory: if the
+// anchor is missing, the absence of the file proves nothing. The name may contain text from a file of the machine: it
 // cannot lead out of the machine's directory.
 func (m *Machine) Locate(name string) (file, where, anchor string) {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
@@ -125,10 +126,10 @@ func (m *Machine) Locate(name string) (file, where, anchor string) {
 	return filepath.Join(m.Root, name), where, filepath.Join(m.Root, top)
 }
 
-// Every kernel has these directories, in sysfs and in procfs, and checks do not read them. A
-// sysfs or a procfs without its directory is therefore a partial copy.
+// wholeSys and WholeProc are directories that every kernel has in sysfs and in procfs, and that
+// no check reads. A sysfs or a procfs without its directory is therefore a partial copy.
 const (
-	wholeSys  = "class/mem" // see Machine.WholeSys
+	wholeSys  = "class/mem"
 	WholeProc = "sys/vm"
 )
 
@@ -148,11 +149,12 @@ func (m *Machine) sysAnchor(rest string) string {
 	return parts[0]
 }
 
-// Read reads a file by its name on its machine, without the first slash.
+// Read reads a file by its name on its machine, without the first slash: m.Read("proc", "cmdline").
+// It reads ReadLimit bytes at most, and reads the file anew at each call.
 func (m *Machine) Read(elem ...string) Reading { return read(m.Locate(path.Join(elem...))) }
 
-// WholeSys reports whether sysfs is the kernel's own, or a complete copy: it has the class
-// of /dev/mem. A copy without it may have only some files.
+// WholeSys reports whether sysfs is the kernel's own, or a complete copy: it has the directory
+// class/mem. A copy without it may have only some files.
 func (m *Machine) WholeSys() bool { return m.Sys.Exists(wholeSys) }
 
 // Named replaces, in a text, the paths of a copy by the paths on the machine that was
@@ -165,7 +167,8 @@ func (m *Machine) Named(text string) string {
 	return strings.ReplaceAll(text, filepath.Clean(m.Root)+"/", "/")
 }
 
-// Link reads the target of a symbolic link, as it is written.
+// Link reads the target of a symbolic link, as it is written, into Text. The Err is
+// ErrUnreadable for a link to itself.
 func (m *Machine) Link(elem ...string) Reading {
 	name, where, anchor := m.Locate(path.Join(elem...))
 	text, err := files.Readlink(name)
@@ -175,7 +178,7 @@ func (m *Machine) Link(elem ...string) Reading {
 	return Reading{Where: where, Text: text, Err: Absent(err, anchor)}
 }
 
-// ErrNoID is the error for a file that should have a number, and has none.
+// ErrNoID is the error for a file that should have a number, and has another text.
 var ErrNoID = errors.New("it has no number")
 
 // errNoCount is the error for a counter that is not a number.

@@ -11,7 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// Source says from where a machine is read. The zero value is this machine.
+// Source says which files describe a machine. The zero value is this machine.
 //
 // A copy of another machine's files gives the same answers as the machine itself. If
 // the copy lacks a file, the fact is unknown: it is never read from this machine.
@@ -21,7 +21,7 @@ type Source struct {
 	// Sys and Proc are the directories of sysfs and procfs if they are not below Root.
 	// With Sys alone the machine has neither a procfs nor a boot directory.
 	Sys, Proc string
-	// Release is the kernel's release; "" means the one in procfs.
+	// Release is the kernel's release by which the rules judge; "" means the one in procfs.
 	Release string
 	// Process is the ID of the process of this machine whose limits, capabilities,
 	// control group, mounts and environment are read; 0 is this process.

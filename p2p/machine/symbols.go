@@ -32,7 +32,7 @@ func probeSymbols(proc procfs.FS, missing string) (p2pdma placement.Answer, sour
 	return answer, name
 }
 
-// HasSymbol says whether the kernel has a symbol. neighbour is a symbol that every kernel of this kind
+// HasSymbol says whether /proc/kallsyms has a symbol. neighbour is a symbol that every kernel of this kind
 // has; in a list that may be cut, it comes after symbol. If both are missing, the list is incomplete,
 // and the answer is unknown.
 func HasSymbol(proc procfs.FS, symbol, neighbour string) (placement.Answer, error) {

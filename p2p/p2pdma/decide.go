@@ -106,8 +106,8 @@ func (d *Decision) because(format string, args ...any) {
 	d.Why = append(d.Why, fmt.Sprintf(format, args...))
 }
 
-// Decide mirrors the kernel's decision on client's traffic to memory of
-// provider. A nil client is a device that is not below a PCI function.
+// Decide returns the decision that the kernel makes on client's traffic to memory of
+// provider. A nil client is a device that is on no PCI bus.
 func Decide(m *machine.Machine, provider pciaddr.Addr, client *pciaddr.Addr) Decision {
 	d := Decision{Steps: -1}
 	if m.Kernel.P2PDMA == placement.No {

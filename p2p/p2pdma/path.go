@@ -12,7 +12,7 @@ import (
 
 // Path returns the way from one function to another in the hardware, which does not depend on
 // the kernel's configuration. It sets only Steps, Common, Redirects, Notes and Unread of the
-// Decision.
+// Decision: Type and Supported stay unknown.
 func Path(m *machine.Machine, provider, client pciaddr.Addr) Decision {
 	d := Decision{Steps: -1}
 	a, b := m.Node(provider), m.Node(client)
@@ -24,8 +24,8 @@ func Path(m *machine.Machine, provider, client pciaddr.Addr) Decision {
 	return d
 }
 
-// RootPasses says whether the root complex passes traffic from one function to the other. The
-// answer is Yes for an AMD processor from Zen on, and if the newest list that was read has the
+// RootPasses says whether the root complex passes traffic from one function to the other, and
+// why. The answer is Yes for an AMD processor from Zen on, and if the newest list that was read has the
 // host bridges. It is unknown for other root complexes.
 func RootPasses(m *machine.Machine, provider, client pciaddr.Addr) (passes placement.Answer, why string) {
 	if m.TrustsAll {

@@ -49,8 +49,8 @@ var whitelist = []listed{
 	{vendor: machine.VendorNVIDIA, device: 0x2f98, name: "NVIDIA's processors", added: machine.V7_3},
 }
 
-// Trusts says whether this kernel's list has a host bridge. same says that both
-// functions are below this host bridge.
+// Trusts says whether the list of a kernel has a host bridge, and why. same says that
+// both functions of the pair are below this host bridge.
 func Trusts(k machine.Kernel, h *machine.HostBridge, same bool) (placement.Answer, string) {
 	if h.Err != nil {
 		return placement.AnswerUnknown, "the host bridge cannot be read: " + h.Err.Error()

@@ -11,7 +11,7 @@ import (
 )
 
 // Fleet collects the data of a page from the nodes of a fleet.Merge. The caller sets the Merge's
-// Observe to the Fleet's method before the first node is added.
+// Observe to the Fleet's method before it adds the first node. NewFleet makes a Fleet.
 type Fleet struct {
 	*pool
 	nodes map[int]seen // by fleet.Node.Added
@@ -28,7 +28,7 @@ type seen struct {
 // NewFleet returns a Fleet without nodes.
 func NewFleet() *Fleet { return &Fleet{pool: newPool("fleet"), nodes: map[int]seen{}} }
 
-// Observe takes a node. It is the Observe of a fleet.Merge.
+// Observe adds a node to the page. It has the arguments of fleet.Merge's Observe.
 func (f *Fleet) Observe(at int, run *result.Run, same int) {
 	if run == nil {
 		f.nodes[at] = f.nodes[same]
@@ -46,7 +46,7 @@ func (f *Fleet) Observe(at int, run *result.Run, same int) {
 	f.nodes[at] = s
 }
 
-// Page returns the page of a report about the nodes that Observe has taken.
+// Page returns the page of a report about the nodes that Observe has added. The caller calls it once.
 func (f *Fleet) Page(r fleet.Report) *Page {
 	all := []cause{}
 	for _, c := range r.Causes {

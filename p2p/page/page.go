@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Page is a page that can be written.
+// Page is the data of one HTML file.
 type Page struct{ data data }
 
 // Label puts the version of the program, and the time, on the page. It leaves out the zero time.
@@ -82,7 +82,8 @@ const frame = `<!doctype html>
 </html>
 `
 
-// Write writes the HTML file. It returns an error for a page that exceeds the limits.
+// Write writes the HTML file. Its errors are those of w. The page has as much of the runs as its limits allow (limits.go),
+// and says how much it leaves out.
 func (p *Page) Write(w io.Writer) error {
 	script, style := assetsOf(".js"), assetsOf(".css")
 	var b bytes.Buffer

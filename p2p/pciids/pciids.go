@@ -20,7 +20,7 @@ import (
 var Paths = []string{"/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids"}
 
 const (
-	// MaxBytes is the number of bytes that are read of a file: the file of 2026 has 1.6 MB.
+	// MaxBytes is the greatest size of a file in bytes. The file of 2026 has 1.6 MB.
 	MaxBytes = 16 << 20
 	// maxName is how long a name may be. The longest one of the file has 200 bytes.
 	maxName = 256
@@ -39,8 +39,8 @@ func Parse(vendor, device string) (ID, bool) {
 // Names has the names of devices.
 type Names map[ID]string
 
-// Load reads the names of the devices from the first of the paths that exists. Without such a file there are no
-// names, and no error.
+// Load reads the names of the devices from the first of the paths that exists. If none exists, it returns no names and
+// no error.
 func Load(paths []string, want []ID) (Names, error) {
 	for _, path := range paths {
 		f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
@@ -69,8 +69,9 @@ func load(f *os.File, want []ID) (Names, error) {
 	return Read(f, want)
 }
 
-// Read reads the names of the devices. A device whose name the file does not have gets the vendor's, with the
-// device's number. A device of a vendor that the file does not have gets none.
+// Read reads the names of the devices in want from a file in the form of pci.ids. If the file has only the vendor of a
+// device, the name is the vendor's with the device's number. If it does not have the vendor, the result has no name for
+// the device. A file of more than MaxBytes is an error.
 func Read(r io.Reader, want []ID) (Names, error) {
 	wanted, vendors := map[ID]bool{}, map[uint16]bool{}
 	for _, id := range want {

@@ -93,7 +93,7 @@ type Facts struct {
 	Encryption   Evidence // the file from which Confidential was read, and its value
 	// Integrated is whether the GPU has no memory of its own.
 	Integrated Tri
-	Arch       string // "amd64", "arm64", "ppc64le"
+	Arch       string // "amd64", "arm64", "ppc64le"; "" if it is not known
 }
 
 // Evidence is a file and what it holds.
@@ -213,7 +213,7 @@ const (
 	vendorIntel  = 0x8086
 )
 
-// Of answers for one GPU.
+// Of returns the answer for one GPU. Without a rule for it the answers are Unknown.
 func Of(f Facts) Answer {
 	a := decide(f)
 	a.Gives = either(a.DMABuf, a.PeerMem)

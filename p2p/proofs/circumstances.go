@@ -30,12 +30,12 @@ const (
 	notRead = "not read"
 )
 
-// Circumstances are the facts of a machine on which the proof of a pair depends, each by the file that
-// has it or by its name.
+// Circumstances are the facts of a machine on which the proof of a pair depends. The key is the file that
+// has the fact, or the fact's name.
 type Circumstances map[string]string
 
-// Observe reads the circumstances of a pair. A Machine reads each file once, so that m must have been
-// opened just before.
+// Observe reads the circumstances of a pair. A Machine keeps facts that it has read, so that the caller
+// opens m directly before.
 func Observe(m *machine.Machine, p p2p.Pair) Circumstances {
 	out := Circumstances{
 		"the kernel's release": m.Kernel.Release, "CONFIG_PCI_P2PDMA": m.Kernel.P2PDMA.String(), "move_notify": m.Kernel.MoveNotify.String(), // also those that were supposed
@@ -124,7 +124,7 @@ func modules(p p2p.Pair) []string {
 const runtimeStatus = "power/runtime_status"
 
 // ChangedSince names a fact that has changed; "" if there is none. A fact that could not be read,
-// before or now, counts as unchanged.
+// before or now, counts as unchanged, and a fact that before does not have as changed.
 func (c Circumstances) ChangedSince(before Circumstances) string {
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if was, is := before[name], c[name]; was != is && was != notRead && is != notRead {

@@ -12,7 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
 
-// Record is the outcome of a pair when it was tried, and the circumstances.
+// Record is the outcome of a pair when it was tried, and the circumstances of the trial.
 type Record struct {
 	GPU   string    `json:"gpu"`   // the name of the GPU
 	NIC   string    `json:"nic"`   // the name of the NIC

@@ -29,7 +29,8 @@ type Store struct {
 	Records []Record `json:"records"` // the proofs, one for each pair and class of sizes
 }
 
-// Read reads what Write wrote.
+// Read reads what Write has written. It returns an error for a file of another schema, for records that no trial makes,
+// and for more than 64 MiB.
 func Read(r io.Reader) (Store, error) {
 	var s Store
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
@@ -81,8 +82,10 @@ func (s Store) Write(w io.Writer) error {
 
 var errNoBoot = errors.New("the boot that a proof holds for is not known")
 
-// Keep adds the proofs of pairs that were tried on m, in place of earlier ones of the same pairs
-// and classes. Proofs of another boot are dropped.
+// Keep adds the proofs of pairs that were tried on m, in place of earlier ones of the same pairs, kinds of
+// memory and classes of size. It drops the proofs of another boot. A trial during which a circumstance has changed, or
+// that the log contradicts, removes the earlier proof, and adds none. The only error is that the boot's ID cannot be
+// read; Keep then changes nothing.
 func (s *Store) Keep(m *machine.Machine, trials []Trial, now time.Time) error {
 	boot := m.Read(bootID)
 	if boot.Err != nil {
@@ -117,8 +120,9 @@ func (s *Store) Keep(m *machine.Machine, trials []Trial, now time.Time) error {
 // of reports a record of this pair.
 func (r Record) of(p p2p.Pair) bool { return r.GPU == p.GPU.Name && r.NIC == p.NIC.Name }
 
-// Recall adds to a pair the answer of the record that covers it. If the circumstances of the record have
-// changed, the answer is unknown, and says which one. file is the name of the file, for the evidence.
+// Recall sets the link Proof of a pair to the answer of the record that covers the pair, and makes the verdict again.
+// If a circumstance of the record has changed, the answer is unknown and names it. Without a record Recall does
+// nothing. file is the name of the file, for the evidence.
 func (s Store) Recall(m *machine.Machine, p *p2p.Pair, file string) {
 	otherBoot := ""
 	if boot := m.Read(bootID); boot.Err != nil {

@@ -23,7 +23,7 @@ type Trial struct {
 	Before, After Circumstances
 }
 
-// Changed names a fact that has changed while the pair was tried; "" if there is none.
+// Changed returns the name of a circumstance that has changed while the pair was tried; "" if there is none.
 func (t Trial) Changed() string { return t.After.ChangedDuring(t.Before) }
 
 // Try tries a pair that was judged by m, adds the proof to it, and makes the verdict again. open opens the
@@ -45,8 +45,8 @@ func Try(m *machine.Machine, p *p2p.Pair, open func() *machine.Machine, prove fu
 }
 
 // Add adds the proofs of pairs that were tried on m to a file. replace writes the file, as a whole or not at
-// all. Several processes may add to a file at once: none loses what another one has written. If the file does
-// not exist, Add makes it.
+// all. Several processes may add to a file at once, because Add locks the file's directory (flock). If the file does
+// not exist, Add makes it. If it cannot be read, Add returns an error, and does not call replace.
 func Add(file string, m *machine.Machine, trials []Trial, now time.Time, replace func(data []byte) error) error {
 	dir, err := os.Open(filepath.Dir(file))
 	if err != nil {
@@ -70,7 +70,7 @@ func Add(file string, m *machine.Machine, trials []Trial, now time.Time, replace
 	return replace(b.Bytes())
 }
 
-// ReadFile reads the proofs of a file.
+// ReadFile is Read for a file. If the file does not exist, the error is fs.ErrNotExist.
 func ReadFile(name string) (Store, error) {
 	f, err := os.Open(name)
 	if err != nil {

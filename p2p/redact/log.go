@@ -11,8 +11,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Log returns the lines of the kernel's log that a check looks for, in the form of /dev/kmsg. cut says that
-// the beginning was overwritten.
+// Log returns the lines of the kernel's log that a check looks for, in the form of /dev/kmsg and redacted by Line.
+// cut says that the beginning was overwritten.
 func (r *Redactor) Log(all []string, cut bool) []byte {
 	first := 0
 	if cut {

@@ -10,7 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Path is the name that a file has in a snapshot.
+// Path returns the name that a file of the machine has in a snapshot. Both names are without the first slash.
 func (r *Redactor) Path(name string) string {
 	parts := strings.Split(name, "/")
 	out := make([]string, len(parts))

@@ -205,8 +205,8 @@ func kernelFunctions(r *Redactor, data []byte) []byte {
 	return out
 }
 
-// Symbols returns the lines of /proc/kallsyms with the functions that a check looks for. It reads the file piece by
-// piece, because the file is too long for the memory.
+// Symbols returns the lines of /proc/kallsyms with the functions that a check looks for. It reads the file line by
+// line, because the file is long.
 func (r *Redactor) Symbols(kallsyms io.Reader) ([]byte, error) {
 	var out []byte
 	after := false
@@ -305,8 +305,8 @@ var libraries = setOf(`NCCL RCCL UCX FI OFI NVSHMEM MC MOONCAKE MSCCLPP NIXL ROC
 // containers are words in the names of control groups.
 var containers = []string{"docker", "kubepods", "containerd", "libpod", "lxc"}
 
-// Group returns a line of /proc/self/cgroup with another name for the group. The name has as many levels as the
-// real one, because the groups above have limits, too.
+// Group returns a line of /proc/self/cgroup with another name for the group; false if it is no such line. The name has
+// as many levels as the real one, because the groups above have limits, too.
 func Group(line string) (string, bool) {
 	f := strings.SplitN(line, ":", 3)
 	if len(f) != 3 {

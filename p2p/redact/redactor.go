@@ -8,7 +8,7 @@ import (
 )
 
 // Redactor replaces names and addresses that identify the owner of a machine. It replaces equal texts by equal ones, so that
-// files that refer to each other still do.
+// files that refer to each other still do. Only one goroutine may use a Redactor at a time.
 type Redactor struct {
 	names    map[string]string // replacements
 	devices  map[string]string // names of network and RDMA devices, replaced or not
@@ -25,7 +25,8 @@ func New() *Redactor {
 	return &Redactor{names: map[string]string{}, devices: map[string]string{}, stems: map[string]string{}, count: map[kind]int{}, texts: map[string]string{}, gids: map[string]string{}, cards: map[string]string{}, products: map[string]string{}}
 }
 
-// Replaced returns the replacements so far: the text in the snapshot, by the text on the machine.
+// Replaced returns the replacements so far: the keys are texts of the machine, the values those of the snapshot.
+// The map is the caller's.
 func (r *Redactor) Replaced() map[string]string {
 	out := maps.Clone(r.names)
 	maps.Copy(out, r.gids)

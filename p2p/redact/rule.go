@@ -10,14 +10,14 @@ import (
 
 // Rule says which parts of a file's contents a snapshot has.
 type Rule struct {
-	Keeps string // in words
+	Keeps string // the parts that the snapshot has, in words
 	keep  func(r *Redactor, data []byte) []byte
 }
 
 // Bare reports whether a snapshot has only the name of the file, directory or link.
 func (u *Rule) Bare() bool { return u.keep == nil }
 
-// Apply returns the parts of a file's contents that a snapshot has.
+// Apply returns the parts of a file's contents that a snapshot has; nil for a Bare rule.
 func (u *Rule) Apply(r *Redactor, data []byte) []byte {
 	if u.keep == nil {
 		return nil

@@ -180,5 +180,5 @@ func another(a netip.Addr, n int) string {
 	return strings.Join(parts, ":")
 }
 
-// Counter reports whether a check reads a counter of a port.
+// Counter reports whether a check reads the counter of a port with this name.
 func Counter(name string) bool { return slices.Contains(machine.LossCounters, name) }

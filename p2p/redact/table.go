@@ -6,7 +6,7 @@ import "slices"
 
 // Item names files of a machine, with the rule for their contents.
 type Item struct {
-	Pattern string // below the root, or below the directory of a PCI function
+	Pattern string // names with wildcards, as in path.Match, below the root or below the directory of a PCI function
 	Rule    *Rule
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// ResultColors are the colours of results of checks.
+// ResultColors are the colours of results of checks, for terminal.Colors.Paint.
 var ResultColors = map[string]string{"fail": "31", "unknown": "33", "warn": "33", "pass": "32"}
 
 // checksText writes what the checks found, the worst first. Checks that pass are written only if

@@ -33,7 +33,7 @@ func DriftHead(all []result.Drift) string {
 	return text
 }
 
-// Uncompared writes how many checks a comparison leaves out.
+// Uncompared writes that a comparison leaves out n checks. It writes nothing for 0.
 func Uncompared(b *strings.Builder, s Style, n int) {
 	if n > 0 {
 		s.fold(b, "  ", margin, human.Plural(n, "check")+" not compared: one of the two runs did not carry them out, or they do not apply to it")

@@ -11,7 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/terminal"
 )
 
-// Heading describes the outcome of a pair that is not direct.
+// Heading describes the outcome of a group of pairs that are not direct, by one of them.
 func Heading(p result.Pair) string {
 	switch l := lookOf(p.Outcome); l.outcome {
 	case chain.OutcomeUnknown:
@@ -58,7 +58,7 @@ func lookOf(outcome string) look {
 	return looks[named(chain.OutcomeUnknown.String())]
 }
 
-// Style is how text is written.
+// Style says how text is written. The zero Style has no colours, and is for this machine.
 type Style struct {
 	terminal.Colors
 	Verbose bool // all pairs, reasons, notes and checks

@@ -11,8 +11,8 @@ import (
 // Variables of the environment and options of the kernel's configuration have capital letters.
 var parameters = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z0-9_]+)?=\S+( [a-z][a-z0-9_]*(\.[a-z0-9_]+)?=\S+)*$`)
 
-// Place says where a remedy's command goes: the kernel's command line, or a file. It is "" for a command that a
-// person types, and for what is neither.
+// Place says where a remedy's command belongs: on the kernel's command line, or in a file of /etc/modprobe.d. It
+// returns "" for a command of a shell, and for any other text.
 func Place(command string) string {
 	switch {
 	case strings.HasPrefix(command, "options "):
@@ -31,7 +31,7 @@ func placed(change, command string) string {
 	return change
 }
 
-// PlaceOf is Place of the command, or "" if the change names a place itself.
+// PlaceOf returns Place of the command, or "" if the text of the change already names a place.
 func PlaceOf(change, command string) string {
 	if strings.Contains(change, "GRUB") || strings.Contains(change, "command line") || strings.Contains(change, "modprobe.d") {
 		return ""

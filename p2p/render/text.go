@@ -13,7 +13,7 @@ import (
 )
 
 // Text writes a run for people: the matrix, then the reasons and the checks, the worst first. The
-// run has a pair for each of its GPUs with each of its NICs.
+// run must have a pair for each of its GPUs with each of its NICs. The errors are those of w.
 func Text(w io.Writer, s Style, r result.Run) error {
 	var b strings.Builder
 	head, notes, more := strings.Cut(r.Machine.String(), "\n")

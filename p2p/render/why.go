@@ -12,7 +12,7 @@ import (
 )
 
 // Why writes the chain of one pair, link by link: the claim of each link, its state, the
-// evidence, and the remedy.
+// evidence, and the remedy. Its errors are those of w.
 func Why(w io.Writer, s Style, p result.Pair) error {
 	var b strings.Builder
 	l := lookOf(p.Outcome)
@@ -37,7 +37,7 @@ func Why(w io.Writer, s Style, p result.Pair) error {
 	return err
 }
 
-// Conclusion says how the links make the outcome.
+// Conclusion says in one sentence how the outcome of a pair follows from its links.
 func Conclusion(p result.Pair) string {
 	switch {
 	case !p.Counts:

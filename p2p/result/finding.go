@@ -9,7 +9,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 )
 
-// Fix is the remedy of a finding.
+// Fix is the remedy of a finding: a change in words, a command or parameter, and the protection
+// that the change gives up.
 type Fix struct {
 	Change  string `json:"change"`            // what to change, in words
 	Command string `json:"command,omitempty"` // a command, or a parameter of the kernel
@@ -116,7 +117,7 @@ func (x *Fix) like(y *Fix) bool {
 	return a == b
 }
 
-// OfAnyDevice returns a command of p2pcheck without the devices that it names.
+// OfAnyDevice returns a command of p2pcheck without --gpu and --nic, and what follows them.
 func OfAnyDevice(command string) string {
 	command, _, _ = strings.Cut(command, " --gpu ")
 	command, _, _ = strings.Cut(command, " --nic ")

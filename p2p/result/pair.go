@@ -41,7 +41,7 @@ type Decision struct {
 	Why       []string      `json:"why"`       // the reasons
 }
 
-// Remedy is what to change so that a pair becomes direct.
+// Remedy is a change for a pair, in the form of the document: see chain.Remedy.
 type Remedy struct {
 	Change  string `json:"change"`            // what to change, in words
 	Command string `json:"command,omitempty"` // a command, or a parameter of the kernel
@@ -110,7 +110,7 @@ type Pair struct {
 	Proof  *Proof   `json:"proof"`  // the result of trying the pair; null if it was not tried
 }
 
-// PairOf returns a pair in the form of the document.
+// PairOf returns a pair in the form of the document, with escapes in place of control characters.
 func PairOf(p p2p.Pair) Pair {
 	v, q := p.Verdict, p.Prediction
 	out := Pair{
@@ -183,7 +183,7 @@ func IsOutcome(name string) bool {
 	return err == nil
 }
 
-// OfAny returns the change in words that are true for other GPUs, too.
+// OfAny returns Change with "the GPU" in place of the GPU's name. The Remedy must not be nil.
 func (r *Remedy) OfAny(gpu string) string { return strings.ReplaceAll(r.Change, gpu, "the GPU") }
 
 // Slow reports whether a change would make a direct pair faster. It is false for a way between

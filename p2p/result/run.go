@@ -100,7 +100,7 @@ func List[T any](s []T) []T {
 }
 
 // New returns a run with the devices and the pairs of a machine. The pairs must be in the
-// order of the GPUs, and then of the NICs.
+// order of the GPUs, and then of the NICs. New writes escapes in place of control characters.
 func New(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, pairs []p2p.Pair) Run {
 	r := Run{Machine: HostOf(m), Process: processOf(m), GPUs: []GPU{}, NICs: []NIC{}, Pairs: []Pair{}, Checks: []Finding{}, Drift: []Drift{}}
 	for _, g := range gpus {
@@ -123,7 +123,8 @@ func New(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, pairs []p2p
 	return r
 }
 
-// AddProofs sets Live, and counts the proofs of the pairs in it.
+// AddProofs sets Live, and counts the proofs of the run's pairs in live, which the caller must
+// not use for another run.
 func (r *Run) AddProofs(live *Live) {
 	r.Live = live
 	for _, p := range r.Pairs {
@@ -131,7 +132,7 @@ func (r *Run) AddProofs(live *Live) {
 	}
 }
 
-// AddFindings adds the findings of the checks, and counts them.
+// AddFindings sets Checks and Tally to the findings of the checks, in place of earlier ones.
 func (r *Run) AddFindings(all []check.Finding) {
 	r.Checks = findingsOf(all)
 	terminal.Clean(&r.Checks)

@@ -4,7 +4,8 @@ package result
 
 import "slices"
 
-// Worse returns the worse of two statuses: bad before unknown, unknown before good.
+// Worse returns the worse of two statuses: StatusBad before StatusUnknown, StatusUnknown before
+// StatusGood. The statuses must not be StatusUnread.
 func Worse(x, y int) int {
 	for _, status := range []int{StatusBad, StatusUnknown} {
 		if x == status || y == status {
@@ -14,7 +15,7 @@ func Worse(x, y int) int {
 	return StatusGood
 }
 
-// Status returns the exit status of the run.
+// Status returns the exit status of the run: StatusGood, StatusBad or StatusUnknown.
 func (r Run) Status() int { return Worse(r.Ran, r.found()) }
 
 // found is the status of the results, without regard to things that could not be read.
@@ -32,7 +33,7 @@ func (r Run) found() int {
 // Statuses of a run. They are the exit statuses of command p2pcheck.
 const (
 	StatusGood    = 0 // all pairs are direct, and no check fails
-	StatusBad     = 1 // a pair is not direct, or a check fails
+	StatusBad     = 1 // a pair is not direct, a check fails, or a difference from the baseline is worse
 	StatusUnread  = 2 // nothing could be read
 	StatusUnknown = 3 // nothing is bad, and something is not known
 )

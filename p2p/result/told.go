@@ -31,9 +31,9 @@ func (r *Run) ToldOf(group []Pair) []string {
 	return ids
 }
 
-// Told says, for each finding of Checks, whether the reasons of pairs have it already: each device
-// or pair of the finding belongs to a pair that is not direct, and of an unknown finding to a pair
-// whose outcome is unknown.
+// Told returns for each finding of Checks whether the reasons of pairs already show it: each device or
+// pair in its Scope belongs to a pair that is not direct. For an unknown finding each must belong to a
+// pair whose outcome is unknown.
 func (r *Run) Told() []bool {
 	bad, unknown := map[string]bool{}, map[string]bool{}
 	for i := range r.Pairs {

@@ -14,8 +14,8 @@ func (p Pair) Of(l chain.Link) (Link, bool) {
 	return Link{}, false
 }
 
-// Untried returns the outcome of the pair without its proof, and the link that decides; "" if
-// none does. A comparison uses it if only one of the two runs has proofs.
+// Untried returns the outcome that the pair would have without its proof, and the link that would
+// decide it; "" if no link does. A comparison uses it if only one of the two runs has proofs.
 func (p Pair) Untried() (outcome string, decides string) {
 	proof, log := chain.Proof.String(), chain.Log.String()
 	if len(p.Links) == 0 || p.Decides != proof && p.Decides != log {
@@ -33,7 +33,7 @@ func (p Pair) Untried() (outcome string, decides string) {
 	return p.Predicted, ""
 }
 
-// UntriedErrno returns the errno of Untried's outcome; nil if it has none.
+// UntriedErrno returns the errno of the outcome that Untried returns; nil if it has none.
 func (p Pair) UntriedErrno() *Errno {
 	if _, decides := p.Untried(); decides != p.Decides {
 		return p.Registration.Errno

@@ -18,8 +18,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/files"
 )
 
-// Read reads a snapshot into memory. It refuses a name or a link that leads out of the snapshot. A file that is no snapshot has
-// an error that is [Err].
+// Read reads a snapshot into memory. It refuses names and links that lead out of the snapshot. If r is no snapshot, or is
+// hostile, damaged or cut off, errors.Is finds [Err] in the error.
 func Read(r io.Reader) (*files.Tree, error) {
 	buffered := bufio.NewReader(r)
 	var plain io.Reader = buffered

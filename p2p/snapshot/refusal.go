@@ -20,7 +20,8 @@ func (n refusal) Error() string { return string(n) }
 func (refusal) Is(target error) bool { return target == error(Err) }
 
 const (
-	// Err means that a file is no snapshot, or a hostile one.
+	// Err means that a file is no snapshot, or one that is hostile, damaged or cut off. errors.Is finds it in the
+	// errors of Read.
 	Err = refusal("not an archive that `p2pcheck snapshot` wrote")
 
 	errCut     = refusal("cut off: its end is missing")

@@ -16,7 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/redact"
 )
 
-// Snapshot has the files of a machine that may be given to others.
+// Snapshot has the files of a machine that may be given to others. [Take] makes it. Only one goroutine may use it at a time.
 type Snapshot struct {
 	tree     *files.Tree // the names are the machine's, the contents those of the archive
 	redactor *redact.Redactor
@@ -78,7 +78,8 @@ func Take(of machine.Source, options ...Option) (*Snapshot, error) {
 	return s, nil
 }
 
-// Replaced returns the texts of the machine that are replaced, each with the text in the snapshot.
+// Replaced returns the texts of the machine that are replaced, as keys, and the texts in the snapshot. The map is the
+// caller's.
 func (s *Snapshot) Replaced() map[string]string { return s.redactor.Replaced() }
 
 // Len returns the number of files, links and directories.
@@ -90,7 +91,7 @@ func (s *Snapshot) Len() int {
 	return n
 }
 
-// Unread returns the names, on the machine, of the files that could not be read.
+// Unread returns the names, on the machine, of the files that Take could not read, in order.
 func (s *Snapshot) Unread() []string {
 	out := []string{}
 	for name, f := range s.ofMachine() {

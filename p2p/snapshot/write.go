@@ -16,10 +16,11 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/redact"
 )
 
-// Write writes the archive. version is the version of the program, which the archive names.
+// Write writes the archive. version is the version of the program, which the archive contains. The errors are those of
+// w.
 func (s *Snapshot) Write(w io.Writer, version string) error { return WriteFiles(w, version, s.All()) }
 
-// WriteFiles writes files as an archive, without rules.
+// WriteFiles writes files as an archive, as they are: it redacts nothing. A directory must come before its files.
 func WriteFiles(w io.Writer, version string, all iter.Seq2[string, files.File]) error {
 	compressed := gzip.NewWriter(w)
 	archive := tar.NewWriter(compressed)

@@ -12,8 +12,9 @@ var ofLines = strings.NewReplacer("\n", `\n`, "\t", `\t`)
 // Line is Escape for a text of one line: it also writes a line feed or a tab as an escape.
 func Line(s string) string { return ofLines.Replace(Escape(s)) }
 
-// Clean applies Line to all strings to which a pointer leads, through structs, slices and pointers. Text
-// from files of a machine then begins no line, and moves no cursor, in any format.
+// Clean applies Line to the strings to which a pointer leads, through exported fields of structs, slices and
+// pointers. It changes no maps, arrays and interfaces. Text from files of a machine then begins no line, and moves no
+// cursor, in any format.
 func Clean(pointer any) { clean(reflect.ValueOf(pointer)) }
 
 func clean(v reflect.Value) {

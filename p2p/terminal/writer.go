@@ -18,7 +18,7 @@ type Writer struct {
 	Mark string // follows the ESC of a colour; "" if there are no colours
 }
 
-// Write implements io.Writer.
+// Write implements io.Writer. It returns len(b), also if the text with escapes is longer.
 func (p Writer) Write(b []byte) (int, error) {
 	_, err := io.WriteString(p.Writer, p.text(string(b)))
 	return len(b), err

@@ -153,7 +153,7 @@ func (l Link) text(all bool) string {
 }
 
 // String returns the rate of the slowest link, and its place if the links at both ends have higher
-// rates.
+// rates; "" for nil.
 func (w *Way) String() string {
 	if w == nil {
 		return ""

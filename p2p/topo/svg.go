@@ -30,7 +30,7 @@ var fills = map[string]string{
 }
 
 // SVG writes a drawing of the tree, with the pairs below it. With all it also has
-// the facts that have their usual values.
+// the facts that have their usual values. Its errors are those of w.
 func (r Topology) SVG(w io.Writer, all bool) error {
 	var b strings.Builder
 	y, widest := svgMargin, 0.0

@@ -36,7 +36,7 @@ type ACS struct {
 }
 
 // Link is the link above a function: its speed and width, and the highest that its lower end and
-// the port above support.
+// the port above support, as sysfs writes them ("16.0 GT/s PCIe", "16"). A field is "" if it is not known.
 type Link struct {
 	Speed        string `json:"speed"`          // the speed now, as sysfs writes it; "" without a link
 	Width        string `json:"width"`          // the number of lanes now; "" without a link

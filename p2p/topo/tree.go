@@ -34,7 +34,7 @@ func (f Function) path() []string {
 const unbroken = "\x00"
 
 // Text writes the tree as text, then a table of the pairs. With verbose it also has
-// the facts that have their usual values.
+// the facts that have their usual values. Its errors are those of w.
 func (r Topology) Text(w io.Writer, verbose bool) error {
 	var b strings.Builder
 	machine, notes, _ := strings.Cut(fmt.Sprint(r.Machine), "\n")

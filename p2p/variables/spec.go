@@ -37,9 +37,10 @@ var (
 	ErrNoContainer  = errors.New("variables: no such container")
 )
 
-// FromSpec reads the variables of one container of a specification: that of the name, or
-// the only one if name is "". See [Containers]. Errors: [ErrNoContainer],
-// [ErrSpecTooLarge].
+// FromSpec reads the variables of one container of a specification: the container that name
+// names, as "pod/container" or as "container", or the only one if name is "". See [Containers].
+// It returns [ErrNoContainer] if no container or several fit the name, and the errors of
+// Containers.
 func FromSpec(r io.Reader, name string) (map[string]string, error) {
 	containers, err := Containers(r)
 	if err != nil {

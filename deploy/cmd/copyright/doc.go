@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command copyright writes the copyright file of a package, in the machine-readable form of Debian (DEP-5):
-// the licences of all Go modules of which packages are linked into its programs, and of Go itself. One
-// changes here what such a file says.
+// the licences of all Go modules of which packages are linked into its programs, and of Go itself.
+// Change here what such a file says.
 //
 //	copyright -o FILE [-spdx FILE] ./cmd/p2pcheck...
 //

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
@@ -67,7 +68,8 @@ func largeBAR(l *check.Look) {
 	}
 }
 
-// kfdNodes are the nodes of KFD's topology that are GPUs.
+// kfdNodes returns the directories of the nodes of KFD's topology that are GPUs. The Reading has the
+// error if a node could not be read.
 func kfdNodes(l *check.Look) (nodes []string, r machine.Reading) {
 	const dir = "sys/class/kfd/kfd/topology/nodes"
 	all, r := l.List(dir)
@@ -113,14 +115,14 @@ func kfdLinks(l *check.Look) {
 	case len(ids) == 0:
 		l.Unknown("", r.At(), "KFD knows no GPU")
 	case len(alone) > 0:
-		kfdMend(l, l.Warn("", r.At(), "%s without links to another GPU", check.Plural(len(alone), "node")))
+		kfdMend(l, l.Warn("", r.At(), "%s without links to another GPU", human.Plural(len(alone), "node")))
 	default:
-		l.Pass("", r.At(), "%s, all with links", check.Plural(len(ids), "node"))
+		l.Pass("", r.At(), "%s, all with links", human.Plural(len(ids), "node"))
 	}
 }
 
-// kfdMend replaces the usual remedy if the kernel is already built with CONFIG_HSA_AMD_P2P. Without
-// that option amdgpu has no such parameter.
+// kfdMend replaces the usual remedy if the kernel is already built with CONFIG_HSA_AMD_P2P. amdgpu has
+// the parameter pcie_p2p only with that option.
 func kfdMend(l *check.Look, f *check.Finding) {
 	switch r := l.Read("sys/module/amdgpu/parameters/pcie_p2p"); {
 	case r.Err == nil && r.Text == "N":
@@ -168,7 +170,7 @@ func amdPeer(l *check.Look) {
 	}
 }
 
-// gfx12 is version 12.0.0, the first one of GFX12, as KFD writes it.
+// gfx12 is the first version of GFX12, 12.0.0, as KFD writes it.
 const gfx12 = 120000
 
 func dcc(l *check.Look) {

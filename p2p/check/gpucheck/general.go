@@ -43,11 +43,11 @@ var General = []check.Check{
 		ByHand: "sudo dmabuf-reg verify --trace --gpu GPU --nic NIC"},
 }
 
-// bestFirst orders results for a GPU: one NIC that works is enough, and a failure says more than an
-// unknown result.
+// bestFirst is the order by which perGPU chooses: one NIC that works is enough, and a failure comes
+// before an unknown result.
 var bestFirst = []p2p.Result{p2p.ResultPass, p2p.ResultFail, p2p.ResultWarn, p2p.ResultUnknown, p2p.ResultSkip}
 
-// perGPU reports for each GPU that was tried the best result of its pairs.
+// perGPU calls pairs, which adds findings about pairs, and keeps for each GPU the best of them.
 func perGPU(l *check.Look, pairs func()) {
 	pairs()
 	if slices.ContainsFunc(l.Found, func(f *check.Finding) bool { return f.Result == p2p.ResultSkip }) {
@@ -72,7 +72,7 @@ func perGPU(l *check.Look, pairs func()) {
 	}
 }
 
-// gpuExports and gpuKeeps report for GPUs what ACT-EXPORT and ACT-TRACE report for pairs.
+// gpuExports and gpuKeeps report the findings of ACT-EXPORT and ACT-TRACE for each GPU.
 func gpuExports(l *check.Look) { perGPU(l, func() { check.ProveExport(l) }) }
 
 func gpuKeeps(l *check.Look) { perGPU(l, func() { proveKept(l) }) }
@@ -107,7 +107,7 @@ func gpuDriver(l *check.Look) {
 			l.Unknown(g.Name, at, "%s, whose rules were not read", e.Driver).Fix("prove it by a registration under trace", "p2pcheck --live --gpu "+g.Name, "")
 		case e.OutOfTree && e.Class != drivers.ClassNVIDIA && e.Class != drivers.ClassNVIDIACoherent:
 			version := l.Read("sys/module", machine.ModuleOf(e.Driver), "version")
-			l.Unknown(g.Name, append(at, version.Where), "%s may be another than the kernel's own: %s", e.Driver, check.OrText(version)).
+			l.Unknown(g.Name, append(at, version.Where), "%s may not be the kernel's own: %s", e.Driver, check.OrText(version)).
 				Fix("prove it by a registration under trace", "p2pcheck --live --gpu "+g.Name, "")
 		case l.Function(*e.PCI).CfgErr != nil:
 			l.Unknown(g.Name, at, "%s is bound, and whether the GPU answers is not known: %s", e.Driver, machine.Reading{Err: l.Function(*e.PCI).CfgErr}.Why())
@@ -117,8 +117,8 @@ func gpuDriver(l *check.Look) {
 	}
 }
 
-// nodeFiles are the device files of a GPU. NVIDIA's driver numbers its files itself. "" stands for a
-// device file whose name is not known.
+// nodeFiles returns the names of a GPU's device files. NVIDIA's driver numbers its files itself. ""
+// stands for a device file whose name is not known.
 func nodeFiles(l *check.Look, g drivers.GPU) []string {
 	if g.Exporter.Driver == "nvidia" {
 		own := ""
@@ -175,7 +175,8 @@ func gpuNodes(l *check.Look) {
 	}
 }
 
-// exporterRules reports what the exporter makes of a pair, as its links have it.
+// exporterRules reports for each pair whether the exporter leaves the buffer in the GPU. It takes the
+// answers from the pair's links Attach and Addresses.
 func exporterRules(l *check.Look) {
 	check.PerPair(l, func(p p2p.Pair) {
 		name := p.Name()
@@ -183,9 +184,9 @@ func exporterRules(l *check.Look) {
 		attach, addresses := p.Verdict.Link(chain.Attach), p.Verdict.Link(chain.Addresses)
 		switch {
 		case p.NIC.Importer.Kind == drivers.NoImporter && !p.Prediction.ByPeerMem || p.Prediction.Stage == chain.StageUverbs || p.Verdict.Link(chain.Decision).State == chain.Breaks:
-			// The exporter does its part: other links are in the way.
+			// Another link refuses the pair, and the check of that link reports it.
 		case attach.State.Good() && addresses.State.Good():
-			l.Pass(name, nil, "it stays where it is")
+			l.Pass(name, nil, "the buffer stays in the GPU")
 		case p.Prediction.Outcome == chain.OutcomeUnknown:
 			l.Unknown(name, nil, "%s", read).Remedy = p.Remedy.OfAll()
 		case p.GPU.Exporter.Class == drivers.ClassNVIDIA && p.Prediction.Stage == chain.StageAttach:

@@ -7,8 +7,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 )
 
-// proveKept compares the trace with what the GPU's driver counts in its memory. A buffer has moved
-// if either of the two shows it.
+// proveKept compares the trace with the number of bytes that the GPU's driver counts in the GPU's
+// memory. If either of the two shows that the buffer has moved, the proof fails.
 func proveKept(l *check.Look) {
 	check.PerProof(l, "nothing was registered", func(name string, p p2p.Pair) {
 		s := p.Proof.Steps[p2p.RungPlace]

@@ -8,7 +8,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 )
 
-// gpuLibrary reports for GPUs what the library's link says of their pairs.
+// gpuLibrary reports for each GPU the answer of its pairs' link Library.
 func gpuLibrary(l *check.Look) {
 	perGPU(l, func() {
 		check.PerPair(l, func(p p2p.Pair) {

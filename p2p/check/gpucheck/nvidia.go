@@ -64,11 +64,11 @@ var NVIDIA = []check.Check{
 		ByHand: "nvidia-smi topo -p2p rw"},
 }
 
-// unasked reports a value that only one of NVIDIA's libraries knows. A library that is missing
-// decides nothing; a library that fails does.
+// unasked reports that a value is unknown which only one of NVIDIA's libraries knows. If the library is
+// missing, the finding is set aside; if the library has failed, it is not.
 func unasked(l *check.Look, scope, library string, err error) {
 	if err == nil {
-		l.Unknown(scope, nil, "no file says so, and %s is not asked of a copy", library).SetAside()
+		l.Unknown(scope, nil, "no file shows it, and a copy of a machine has no %s to ask", library).SetAside()
 		return
 	}
 	f := l.Unknown(scope, []string{library}, "%v", err)
@@ -182,7 +182,7 @@ func nvidiaModule(l *check.Look) {
 	}
 }
 
-// proprietary reports NVIDIA's modules that are not the open ones.
+// proprietary says whether NVIDIA's modules are the proprietary ones, and which files show it.
 func proprietary(l *check.Look) (placement.Answer, []string) {
 	r, taint := l.Read("proc/driver/nvidia/version"), l.Read("sys/module/nvidia/taint")
 	switch {
@@ -203,7 +203,7 @@ func peermemLog(l *check.Look) {
 		check.UnreadLog(l, log)
 		return
 	}
-	hits := check.Of(log, l, l.Check.ID)
+	hits := check.LogLines(l, log, l.Check.ID)
 	if len(hits) == 0 {
 		l.Quiet(log, "no such line")
 	}
@@ -291,8 +291,8 @@ func nvidiaParams(l *check.Look) {
 	remapping(l, r, strings.Join(said, ", "))
 }
 
-// remapping judges DmaRemapPeerMmio by the outcome of the pairs. With the parameter the driver maps its
-// memory in the IOMMU, which works up to Linux 6.11 only.
+// remapping judges DmaRemapPeerMmio by the outcome of the pairs. With the parameter set to 1 the driver maps
+// the GPU's memory in the IOMMU. That works up to Linux 6.11 only.
 func remapping(l *check.Look, r machine.Reading, said string) {
 	remap, _ := r.Line("DmaRemapPeerMmio")
 	translates, k := placement.No, l.Machine.Kernel
@@ -364,14 +364,14 @@ func mig(l *check.Look) {
 	}
 }
 
-// whole is the remedy for instances of a GPU, and noInstances its cost.
+// whole is the remedy for a GPU that is divided into instances, and noInstances is its cost.
 const (
 	whole       = "if programs want all of BAR 1, take the instances away"
 	noInstances = "programs in the instances end"
 )
 
-// ofMinor is the GPU with a minor device number, by which the driver names its capabilities; "" if it
-// is not known.
+// ofMinor returns the name of the GPU with a minor device number; "" if it is not known. The driver names
+// the GPUs' capabilities by these numbers.
 func ofMinor(l *check.Look, minor string) string {
 	for _, g := range l.Driven("nvidia") {
 		if n, ok := l.Read("proc/driver/nvidia/gpus", g.Name, "information").Line("Device Minor"); ok && n == minor {
@@ -381,9 +381,9 @@ func ofMinor(l *check.Look, minor string) string {
 	return ""
 }
 
-// pcieMapped are the NICs that reach a coherent GPU's memory by PCIe, past the CPU: below a bridge
-// of both, and in the GPU's IOMMU group, which the driver asks for. open are those of which the
-// group is not known.
+// pcieMapped returns the NICs that can reach a coherent GPU's memory by PCIe, and not through the CPU. Such
+// a NIC and the GPU are below a common bridge and, as the driver demands, in one IOMMU group. open are the
+// NICs below a common bridge whose group is not known.
 func pcieMapped(l *check.Look, g drivers.GPU) (near, open []string) {
 	for _, p := range l.OfGPU(g) {
 		if g.Exporter.PCI == nil || p.NIC.Importer.PCI == nil || p.NIC.Software || check.Common(l, p) == nil {
@@ -399,8 +399,8 @@ func pcieMapped(l *check.Look, g drivers.GPU) (near, open []string) {
 	return near, open
 }
 
-// coherentGPU reports which way the memory of coherent GPUs takes. To a NIC on the CPU's own ports
-// C2C is the right one; a NIC in the GPU's IOMMU group is nearer by PCIe.
+// coherentGPU reports for each coherent GPU whether its NICs should reach the memory over C2C or by PCIe.
+// C2C is right for a NIC on the CPU's own ports; PCIe is shorter for a NIC in the GPU's IOMMU group.
 func coherentGPU(l *check.Look) {
 	if !check.OnNVIDIA(l) {
 		return

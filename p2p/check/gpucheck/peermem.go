@@ -16,18 +16,18 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// peerSymbol is what nvidia-peermem registers itself by.
+// peerSymbol is the function of ib_core by which nvidia-peermem registers itself.
 const peerSymbol = "ib_register_peer_memory_client"
 
-// core is the loaded ib_core: the kernel's own or another, and whether it takes peer-memory clients.
+// core describes the loaded ib_core.
 type core struct {
-	is    string // in words
-	takes placement.Answer
-	at    []string
+	is    string           // the kernel's own or another, in words
+	takes placement.Answer // whether it has peer-memory clients
+	at    []string         // the files that show it
 }
 
-// ibCore finds out which ib_core is loaded. The kernel's own has no peer-memory clients; kernels
-// of distributions can have a patched one, of which only the symbols tell.
+// ibCore finds out which ib_core is loaded. The kernel's own ib_core has no peer-memory clients. A
+// distribution can have a patched one, and only the kernel's symbols show that.
 func ibCore(l *check.Look) core {
 	c := core{is: "ib_core", at: []string{"/sys/module/ib_core/taint"}}
 	own := l.Machine.OutOfTree("ib_core")
@@ -50,11 +50,12 @@ func ibCore(l *check.Look) core {
 	return c
 }
 
-// unloadable is a line of the log by which nvidia-peermem did not load: it was built for another
-// ib_core, or the one that is loaded lacks what it asks for.
+// unloadable matches the line that the kernel logs when it does not load nvidia-peermem, because the module
+// was built for another ib_core, or because the loaded ib_core lacks a function that the module calls.
 var unloadable = regexp.MustCompile(`nv(?:idia)?_peer_?mem: (?:(disagrees) about version of symbol|Unknown symbol) ib_(?:un)?register_peer_memory_client(?: \(err (-?\d+)\))?`)
 
-// notLoaded is the last such line, and whether the two are of different builds.
+// notLoaded returns the latest line that unloadable matches; "" if there is none. otherBuild says that the
+// module was built for another ib_core.
 func notLoaded(l *check.Look) (line string, otherBuild bool) {
 	log := l.Log()
 	if log.Err != nil {
@@ -75,8 +76,8 @@ const (
 	regMR     = "ibv_reg_mr() of GPU memory answers EFAULT"
 )
 
-// peermem reports whether nvidia-peermem is there where it is needed, and predicts whether it
-// could be.
+// peermem reports whether nvidia-peermem is registered, and whether the machine needs it. If the module is
+// not loaded, peermem predicts whether it can be.
 func peermem(l *check.Look) {
 	if !check.OnNVIDIA(l) {
 		return
@@ -90,13 +91,13 @@ func peermem(l *check.Look) {
 	case registered == placement.Yes:
 		l.Pass("", []string{where}, "registered with %s", c.is)
 	case loaded == placement.AnswerUnknown || loaded == placement.Yes && registered == placement.AnswerUnknown:
-		l.Unknown("", append(at, where), "not known")
+		l.Unknown("", append(at, where), "whether it is registered with ib_core is not known")
 	case loaded == placement.Yes && c.takes == placement.No:
 		idle(l, closed, append(at, c.at...), "loaded, and %s has no %s to register with", c.is, peerSymbol)
 	case loaded == placement.Yes:
 		idle(l, closed, append(at, where), "loaded, and not registered")
 	case line != "" && otherBuild:
-		idle(l, closed, l.Log().At(), "not loaded, for it was built for another ib_core than %s: %s", c.is, line).Fix(rebuild, "", "")
+		idle(l, closed, l.Log().At(), "not loaded, because it was built for another ib_core than %s: %s", c.is, line).Fix(rebuild, "", "")
 	case line != "" && closed == placement.No:
 		l.Warn("", l.Log().At(), "%s has no such clients, and so nvidia-peermem cannot be loaded; dma-bufs do not need it: %s", c.is, line).Fix(doWithout, "", "")
 	case closed == placement.Yes:
@@ -112,7 +113,8 @@ func peermem(l *check.Look) {
 	}
 }
 
-// idle reports a module without effect: a failure if no dma-bufs take its place.
+// idle reports a module that is not there, or has no effect: a failure if the driver exports no dma-bufs,
+// and otherwise a warning.
 func idle(l *check.Look, closed placement.Answer, at []string, format string, args ...any) *check.Finding {
 	read := fmt.Sprintf(format, args...)
 	switch {
@@ -124,7 +126,7 @@ func idle(l *check.Look, closed placement.Answer, at []string, format string, ar
 	return l.Warn("", at, "%s; without it %s", read, regMR)
 }
 
-// predicted says whether the module could register itself with ib_core.
+// predicted says in words whether the module could register itself with ib_core; "" if that is not known.
 func predicted(c core) string {
 	switch c.takes {
 	case placement.Yes:
@@ -135,14 +137,14 @@ func predicted(c core) string {
 	return ""
 }
 
-// byDMABuf reports a pair whose memory a dma-buf registers.
+// byDMABuf reports whether there is a pair of NVIDIA's driver whose memory the NIC registers by a dma-buf.
 func byDMABuf(l *check.Look) bool {
 	return len(check.Select(l.OfDriver("nvidia"), func(p p2p.Pair) bool {
 		return !p.Prediction.ByPeerMem && p.Verdict.Link(chain.Route).State.Good() && p.Verdict.Link(chain.Library).State.Good()
 	})) > 0
 }
 
-// byPeermem reports that programs can register GPU memory without dma-bufs.
+// byPeermem reports whether programs can register GPU memory without dma-bufs.
 func byPeermem(l *check.Look) bool {
 	registered, _ := drivers.PeerClient(l.Machine, "nvidia")
 	return registered == placement.Yes

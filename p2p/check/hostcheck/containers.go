@@ -45,7 +45,7 @@ var Containers = []check.Check{
 		ByHand: "readlink /sys/bus/pci/devices/GPU"},
 }
 
-// filtered reports a device file that a filter keeps from being opened.
+// filtered reports whether a device filter refuses to open a device file, with EPERM.
 func filtered(l *check.Look, name string) {
 	file, where, _ := l.Machine.Locate(name)
 	switch err := l.Subject.Live.Opens(file); {
@@ -58,7 +58,7 @@ func filtered(l *check.Look, name string) {
 	}
 }
 
-// defaultShm is what a container gets, in KiB, the unit of mountinfo.
+// defaultShm is the size of /dev/shm that containers get by default, in KiB, the unit of mountinfo.
 const defaultShm = 64 << 10
 
 func sharedMemory(l *check.Look) {
@@ -93,8 +93,8 @@ func sharedMemory(l *check.Look) {
 	l.Warn("", at, "%s/dev/shm is no file system of its own", l.Machine.Whose())
 }
 
-// tmpfsSize is the size of a tmpfs in KiB, by the options that the kernel lists. The kernel lists no size
-// if it is half of the memory.
+// tmpfsSize returns the size of a tmpfs in KiB, by the options that the kernel lists. given is false if they
+// have no size: it is then half of the memory.
 func tmpfsSize(options []string) (size uint64, given bool, err error) {
 	for _, o := range options {
 		text, ok := strings.CutPrefix(o, "size=")
@@ -117,7 +117,7 @@ func kib(size uint64) string {
 	return fmt.Sprintf("%d KiB", size)
 }
 
-// shownMounts is how many mounts a finding names.
+// shownMounts is the number of mounts that a finding names.
 const shownMounts = 12
 
 func masked(l *check.Look) {
@@ -166,10 +166,12 @@ func cdi(l *check.Look) {
 	}
 }
 
-// kubeletSocket is where plugins register, beside their own sockets.
+// kubeletSocket is the socket on which plugins register with the kubelet. The plugins' own sockets are in the
+// same directory.
 const kubeletSocket = "kubelet.sock"
 
-// plugins reports the sockets that are beside the kubelet's; false without a kubelet.
+// plugins adds a finding about the sockets of plugins, which are beside the kubelet's socket. It returns false
+// if there is no kubelet's socket.
 func plugins(l *check.Look) bool {
 	names, r := l.List("var/lib/kubelet/device-plugins")
 	if r.Err != nil && !r.Gone() {
@@ -231,7 +233,8 @@ var Guest = []check.Check{
 		ByHand: "readlink /sys/bus/pci/devices/FUNCTION/physfn"},
 }
 
-// inGuest skips on bare machines.
+// inGuest reports whether the machine is a guest. If not, it skips the check; if that is not known, it adds
+// an unknown finding.
 func inGuest(l *check.Look) bool {
 	switch v := l.Machine.Virtual; v.Is {
 	case placement.Yes:
@@ -337,9 +340,9 @@ func vfTrust(l *check.Look) {
 		case n.Importer.Driver == "mlx5_core":
 			vfProbe(l, n, at)
 		case kind == drivers.KindUnknown:
-			l.Unknown(n.Name, at, "whether %s needs anything of the firmware is not known", n.Importer.DriverName())
+			l.Unknown(n.Name, at, "whether %s needs a feature of the firmware is not known", n.Importer.DriverName())
 		default:
-			l.Pass(n.Name, at, "%s pins, which needs nothing that firmware gives or takes", n.Importer.DriverName())
+			l.Pass(n.Name, at, "%s pins buffers, and needs no feature of the firmware for that", n.Importer.DriverName())
 		}
 	}
 	if len(l.Found) == 0 {
@@ -347,11 +350,12 @@ func vfTrust(l *check.Look) {
 	}
 }
 
-// vfProbe asks mlx5. The driver looks for UMR before it looks at the buffer. It needs on-demand paging
-// only when a buffer moves.
+// vfProbe asks mlx5's driver whether a virtual function imports dma-bufs. The driver checks for UMR before it
+// checks the descriptor, so that the answer covers UMR. It needs on-demand paging only when a buffer moves, so
+// that the answer does not cover that.
 func vfProbe(l *check.Look, n drivers.NIC, at []string) {
 	if l.Subject.Live.Imports == nil {
-		l.Unknown(n.Name, at, "no file says what its firmware allows, and a copy cannot be asked")
+		l.Unknown(n.Name, at, "no file shows what its firmware allows, and a copy of a machine has no driver to ask")
 		return
 	}
 	s, err := l.Subject.Live.Imports(n.Name)
@@ -360,9 +364,9 @@ func vfProbe(l *check.Look, n drivers.NIC, at []string) {
 	case err != nil:
 		l.Unknown(n.Name, at, "%v", err)
 	case s.DMABufKernel == ibvfd.Yes:
-		l.Pass(n.Name, at, "its driver imports; whether it follows a buffer that moves was not tried")
+		l.Pass(n.Name, at, "its driver imports dma-bufs; whether it follows a buffer that moves was not tried")
 	case s.DMABufKernel == ibvfd.No:
-		l.Warn(n.Name, at, "%s, where a physical function would say EBADF", errno.Name(s.Errno))
+		l.Warn(n.Name, at, "the driver answers %s; for a physical function it answers EBADF", errno.Name(s.Errno))
 	default:
 		l.Unknown(n.Name, at, "%s", s.Reason)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
@@ -76,7 +77,7 @@ func capabilities(l *check.Look) {
 	for _, w := range append(slices.Clone(machine.Wanted), machine.RawPackets) {
 		if caps>>w.Bit&1 == 0 {
 			missing = append(missing, fmt.Sprintf("%s (%s)", w.Name, w.Lost))
-			flags = append(flags, "--cap-add "+strings.TrimPrefix(w.Name, "CAP_")) // Docker takes one with each
+			flags = append(flags, "--cap-add "+strings.TrimPrefix(w.Name, "CAP_")) // Docker's flag takes one capability
 		}
 	}
 	if len(missing) > 0 {
@@ -119,7 +120,7 @@ func namespaces(l *check.Look) {
 	mode := l.Read("sys/module/ib_core/parameters/netns_mode")
 	switch {
 	case r.Err == nil && len(devices) > 0:
-		l.Pass("", r.At(), "%s", check.Plural(len(devices), "RDMA device"))
+		l.Pass("", r.At(), "%s", human.Plural(len(devices), "RDMA device"))
 	case r.Err != nil && !r.Gone():
 		l.Unread("", r)
 	case mode.Gone():

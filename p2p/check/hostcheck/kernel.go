@@ -109,7 +109,7 @@ func kernelVersion(l *check.Look) {
 	}
 }
 
-// movable reports a GPU that moves its buffers, and a NIC of one of the kinds.
+// movable reports whether there is a pair of a GPU whose driver moves buffers and a NIC of one of the kinds.
 func movable(l *check.Look, kinds ...drivers.Kind) bool {
 	return slices.ContainsFunc(l.Pairs, func(p p2p.Pair) bool {
 		class := p.GPU.Exporter.Class
@@ -139,15 +139,15 @@ func kernelConfiguration(l *check.Look) {
 	}
 }
 
-// asks reports a GPU whose driver asks for the kernel's decision, or may ask.
+// asks reports whether the driver of some GPU asks for the kernel's decision, or may ask.
 func asks(l *check.Look) bool {
 	return slices.ContainsFunc(l.GPUs, func(g drivers.GPU) bool {
 		return g.Exporter.Class != drivers.ClassNVIDIA && g.Exporter.Class != drivers.ClassNVIDIACoherent
 	})
 }
 
-// configP2PDMA is a failure where a GPU's driver asks for the kernel's decision, which is no
-// without the option.
+// configP2PDMA fails if a GPU's driver asks for the kernel's decision: without the option the kernel supports
+// no pair.
 func configP2PDMA(l *check.Look) {
 	at := []string{l.Machine.Named(l.Machine.Kernel.Source)}
 	switch l.Machine.Kernel.P2PDMA {
@@ -217,13 +217,14 @@ func configODP(l *check.Look) {
 		return
 	}
 	if l.Machine.OutOfTree("mlx5_ib") != placement.No {
-		l.Unknown("", []string{"/sys/module/mlx5_ib/taint"}, "mlx5_ib may be another than the kernel's own, which is built in its own way")
+		l.Unknown("", []string{"/sys/module/mlx5_ib/taint"}, "mlx5_ib may not be the kernel's own; one from elsewhere is built in its own way")
 		return
 	}
 	needs(l, machine.ConfigODP)
 }
 
-// needs fails if an option is not set.
+// needs passes if an option of the kernel's configuration is set. If it is not set, the finding has the check's
+// worst result.
 func needs(l *check.Look, option string) {
 	switch value, where := l.Option(option); value {
 	case "":
@@ -255,7 +256,7 @@ func configVFIO(l *check.Look) {
 	needs(l, "CONFIG_VFIO_PCI_DMABUF")
 }
 
-// syncFile is what the kernel's own drivers of GPUs are built with: DRM selects it.
+// syncFile is the option for sync files. DRM selects it, so that each kernel with drivers of GPUs has it.
 const syncFile = "CONFIG_SYNC_FILE"
 
 func configDMABuf(l *check.Look) {
@@ -315,10 +316,10 @@ func lockdown(l *check.Look) {
 	}
 }
 
-// parameters are those of the command line that concern peer-to-peer.
+// parameters are the parameters on the kernel's command line that concern peer-to-peer.
 var parameters = []string{"iommu", "iommu.passthrough", "intel_iommu", "amd_iommu", "pci", "pcie_acs_override", "numa_balancing", "pcie_ports", "pcie_aspm", "i915.force_probe", "xe.force_probe"}
 
-// Parameter reports a word of the kernel's command line that concerns
+// Parameter reports whether a word of the kernel's command line concerns
 // peer-to-peer.
 func Parameter(word string) bool {
 	key, _, _ := strings.Cut(word, "=")
@@ -382,7 +383,7 @@ func complaints(l *check.Look) {
 		check.UnreadLog(l, log)
 		return
 	}
-	hits := check.Of(log, l, "KRN-KMSG")
+	hits := check.LogLines(l, log, "KRN-KMSG")
 	if len(hits) == 0 {
 		l.Quiet(log, "no such line")
 	}

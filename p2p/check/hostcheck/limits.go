@@ -39,11 +39,10 @@ var Limits = []check.Check{
 // capIPCLock is CAP_IPC_LOCK.
 const capIPCLock = 14
 
-// defaultLock is what the kernel lets a process lock if nothing is set: less than the queues of UCX
-// or NCCL need.
+// defaultLock is the kernel's default for RLIMIT_MEMLOCK in bytes. The queues of UCX and of NCCL need more.
 const defaultLock = 8 << 20
 
-// memlock reports the limit of locked memory. A limit that cannot be read decides nothing.
+// memlock reports the limit of locked memory. If the limit cannot be read, the finding is set aside.
 func memlock(l *check.Look) {
 	r := l.OfProcess("limits")
 	text, ok := r.Line("Max locked memory")
@@ -72,8 +71,8 @@ func memlock(l *check.Look) {
 	}
 }
 
-// limited reports a limit of locked memory: a failure if it may be too small for the rings of queue pairs,
-// and a warning otherwise.
+// limited reports a limit of locked memory in bytes: a failure if it may be too small for the rings of queue
+// pairs, and a warning otherwise.
 func limited(l *check.Look, at []string, limit uint64, why string) {
 	result, read := p2p.ResultWarn, fmt.Sprintf("%s%s, %s", l.Machine.Whose(), bytesize.Format(int64(limit)), why)
 	if limit <= defaultLock && len(l.Subject.NICs) > 0 {
@@ -85,8 +84,8 @@ func limited(l *check.Look, at []string, limit uint64, why string) {
 	}
 }
 
-// lockCapability judges CAP_IPC_LOCK. The kernel asks for the capability in the first user namespace:
-// root of another namespace has it without effect.
+// lockCapability judges CAP_IPC_LOCK of a process that has it. The kernel checks for the capability in the first
+// user namespace, so that in another user namespace it has no effect, even for root.
 func lockCapability(l *check.Look, at []string, limit uint64) {
 	user := l.Link(l.Machine.ProcessDir(), "ns/user")
 	at = append(at, user.Where)
@@ -184,7 +183,8 @@ func rdmaLevel(l *check.Look, dir string) (read []string) {
 // machine's groups.
 const SnapshotGroup = "snapshot"
 
-// Raised is the command that lifts a device's limits in the file of a group.
+// Raised returns the shell command that lifts a device's limits in the file of a control group. For a file of a
+// snapshot, which has no names of groups, the command has GROUP in place of the name.
 func Raised(m *machine.Machine, device, file string) string {
 	const groups = "/sys/fs/cgroup/"
 	if rest, ok := strings.CutPrefix(file, groups+SnapshotGroup+"/"); ok && m.Root != "/" {
@@ -193,7 +193,7 @@ func Raised(m *machine.Machine, device, file string) string {
 	return "echo " + shellWord(device+" hca_handle=max hca_object=max") + " > " + shellWord(file)
 }
 
-// shellWord is one word for a shell. systemd writes "\" into the names of groups.
+// shellWord quotes a text for a shell, if it needs quotes. systemd writes "\" into the names of groups.
 func shellWord(text string) string {
 	if text != "" && !strings.ContainsFunc(text, func(r rune) bool {
 		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("/._-:@+=", r))
@@ -203,7 +203,8 @@ func shellWord(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// rdmaLimits reads lines such as "mlx5_0 hca_handle=2 hca_object=max".
+// rdmaLimits reads lines such as "mlx5_0 hca_handle=2 hca_object=max". The keys of its result are such as
+// "mlx5_0 hca_handle".
 func rdmaLimits(text string) map[string]string {
 	out := map[string]string{}
 	for line := range strings.Lines(text) {

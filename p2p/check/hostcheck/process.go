@@ -11,8 +11,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// apart reports the namespaces that another process does not share with this program: the checks see
-// devices and networks in this program's namespaces.
+// apart reports the namespaces that the process of --pid does not share with this program. The checks read
+// devices and networks in this program's namespaces, and the process may have others.
 func apart(l *check.Look) {
 	if l.Machine.PID == 0 {
 		return
@@ -40,8 +40,9 @@ func apart(l *check.Look) {
 	}
 }
 
-// inert says that CAP_IPC_LOCK was given to a process without effect: a bounding set that is smaller
-// than the full one has the capability, and the effective set does not.
+// inert explains why a process lacks a CAP_IPC_LOCK that it was given; "" if it was not given. A runtime has given
+// it if the bounding set has it, and is smaller than the full set. Without the ambient set it has no effect for a
+// user that is not root.
 func inert(status machine.Reading) string {
 	text, _ := status.Line("CapBnd")
 	bounding, err := strconv.ParseUint(text, 16, 64)

@@ -18,7 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// providerOf are the names of providers by the driver of the function.
+// providerOf has the name of the provider for each driver of a NIC's PCI function.
 var providerOf = map[string]string{
 	"mlx5_core": "mlx5", "mlx4_core": "mlx4", "efa": "efa", "bnxt_en": "bnxt_re", "ice": "irdma", "i40e": "irdma", "mana": "mana",
 	"ionic": "ionic", "cxgb4": "cxgb4", "hns3": "hns", "qede": "qedr", "erdma": "erdma",
@@ -63,10 +63,10 @@ type provided struct {
 	result p2p.Result
 	where  []string
 	text   string
-	unread machine.Reading // with an error if that decides
+	unread machine.Reading // a directory or file that could not be read; if its Err is set, the result is unknown
 }
 
-// provider looks for a provider's library, once for all NICs that have it.
+// provider adds a finding about a NIC's provider. It searches for the provider once for all NICs of it.
 func provider(l *check.Look, nic, provider string) {
 	p := check.Once(l, "provider "+provider, func() provided { return search(l, provider) })
 	if p.unread.Err != nil {
@@ -76,8 +76,8 @@ func provider(l *check.Look, nic, provider string) {
 	l.Say(p.result, nic, p.where, "%s", p.text)
 }
 
-// search looks for a provider's library of each libibverbs on the machine, since programs may load any
-// of them.
+// search looks for the provider's library that each libibverbs of the machine would load, because programs may
+// load any of these libibverbs.
 func search(l *check.Look, provider string) provided {
 	verbs := check.Once(l, "libibverbs", func() *verbsLibraries { return findVerbsLibraries(l) })
 	if len(verbs.all) == 0 && verbs.unread.Err == nil {
@@ -111,18 +111,19 @@ func search(l *check.Look, provider string) provided {
 type verbsLibrary struct {
 	dir string // "usr/lib64"
 	machine.Reading
-	names [][]string // matches of providerNames
+	names [][]string // what check.ProvidersIn returns
 	file  os.FileInfo
 }
 
-// verbsLibraries are all libibverbs of the machine. unread is a directory that may have another.
+// verbsLibraries are all libibverbs of the machine. unread is a directory that could not be listed, and may have
+// another libibverbs.
 type verbsLibraries struct {
 	all    []verbsLibrary
 	unread machine.Reading
 }
 
-// verbsLibraries finds each library once: /lib is mostly a link to /usr/lib. Two of
-// the same name in two directories are two.
+// findVerbsLibraries finds each library once, although /lib is mostly a link to /usr/lib. Two files
+// of the same name in two directories are two libraries.
 func findVerbsLibraries(l *check.Look) *verbsLibraries {
 	found := &verbsLibraries{}
 	for _, dir := range check.VerbsDirs {
@@ -147,8 +148,8 @@ func findVerbsLibraries(l *check.Look) *verbsLibraries {
 	return found
 }
 
-// providerFor looks for the library that one libibverbs would load. If there is none, text is the fault
-// of the file where.
+// providerFor looks for the provider's library that one libibverbs would load, and returns its file in where. If
+// there is none, or that is not known, where is the file that shows it, and text says why.
 func providerFor(l *check.Look, v verbsLibrary, provider string) (where string, is placement.Answer, text string) {
 	if v.Err != nil {
 		return v.Where, placement.AnswerUnknown, v.Why()
@@ -164,10 +165,10 @@ func providerFor(l *check.Look, v verbsLibrary, provider string) (where string, 
 		}
 	}
 	others, unread := "", ""
-	for i, dir := range slices.Concat(dirs, check.VerbsDirs) { // the loader's own directories come last
+	for i, dir := range slices.Concat(dirs, check.VerbsDirs) { // the directories of the dynamic loader come last
 		names, r := l.List(dir)
 		switch {
-		case errors.Is(r.Err, machine.ErrNotCopied) && i >= len(dirs): // few machines have all of them
+		case errors.Is(r.Err, machine.ErrNotCopied) && i >= len(dirs): // a copy has only some of the loader's directories
 		case r.Err != nil && (!r.Gone() || i == 0 && l.Machine.Root != "/"):
 			unread = r.Where
 		case slices.Contains(names, file):
@@ -189,7 +190,7 @@ func providerFor(l *check.Look, v verbsLibrary, provider string) (where string, 
 	return where, placement.No, fmt.Sprintf("%s.driver is there, and no %s", provider, file)
 }
 
-// whole follows a library's links: those of rdma-core lead to another package's file.
+// whole checks that the links of a library lead to a file: rdma-core's links lead to a file of another package.
 func whole(l *check.Look, name string) (where string, is placement.Answer, text string) {
 	file, where, _ := l.Machine.Locate(name)
 	_, err := files.Stat(file)

@@ -26,17 +26,17 @@ func awsOFI(l *check.Look) {
 	}
 }
 
-// libfabricFiles name the version of a libfabric, that of Amazon's installer first.
+// libfabricFiles are the files that have the version of a libfabric, those of Amazon's installer first.
 var libfabricFiles = []string{
 	"opt/amazon/efa/lib64/pkgconfig/libfabric.pc", "opt/amazon/efa/lib/pkgconfig/libfabric.pc",
 	"usr/lib64/pkgconfig/libfabric.pc", "usr/lib/pkgconfig/libfabric.pc", "usr/lib/x86_64-linux-gnu/pkgconfig/libfabric.pc", "usr/lib/aarch64-linux-gnu/pkgconfig/libfabric.pc",
 }
 
-// v1_20 is the first libfabric that aws-ofi-nccl takes for dma-bufs.
+// v1_20 is the first version of libfabric with which aws-ofi-nccl uses dma-bufs.
 var v1_20 = machine.Version{Major: 1, Minor: 20}
 
-// libfabric reports the version of libfabric, which only its development files and Amazon's installer
-// name.
+// libfabric reports the version of libfabric. Only libfabric's development files and Amazon's installer write it
+// into a file.
 func libfabric(l *check.Look, at []string) {
 	for _, name := range libfabricFiles {
 		r := l.Read(name)

@@ -12,14 +12,14 @@ import (
 
 // environment is a set of variables, and the program or container that has them.
 type environment struct {
-	whose  string // the beginning of messages about it: "", "process 7: ", "container job/worker: "
+	whose  string // the prefix of findings about it: "", "process 7: ", "container job/worker: "
 	vars   map[string]string
-	unread machine.Reading // the file with the variables, and why they are not known
+	unread machine.Reading // the file with the variables; its Err says why they are not known
 	// elsewhere are variables that a container's specification takes from another object.
 	elsewhere []string
 }
 
-// environments are those of the containers that are asked for, or else that of the process.
+// environments returns those of the containers in Subject.Containers; without containers, that of the process.
 func environments(l *check.Look) []environment {
 	if len(l.Subject.Containers) == 0 {
 		return []environment{process(l)}
@@ -43,7 +43,7 @@ var errNoVariable = errors.New("it has no variable")
 // a zombie or of a kernel thread is empty.
 var errNotAtExec = errors.New("it is empty, or the process has written over it: the variables that it was started with are not known")
 
-// process is the environment of this process, or of the one that was asked for.
+// process returns the environment of this process, or of the process that --pid names.
 func process(l *check.Look) environment {
 	return check.Once(l, "environment", func() environment {
 		r := l.OfProcess("environ")
@@ -66,8 +66,9 @@ func process(l *check.Look) environment {
 	})
 }
 
-// AsAtExec reports an environment as a program gets it: variables, and behind each one NUL. A
-// program can let the kernel show more of its memory than that.
+// AsAtExec reports whether the text of /proc/PID/environ still is the environment that the program was started
+// with: each entry has a "=", and ends in a NUL. A program can overwrite this memory, or let the kernel show other
+// memory in its place.
 func AsAtExec(text string) bool {
 	if len(text) >= machine.ReadLimit {
 		return false

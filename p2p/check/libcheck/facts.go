@@ -16,7 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// facts are the machine's facts that the rules of variables need.
+// facts reads the facts of the machine that the rules of variables need.
 func facts(l *check.Look) variables.Facts {
 	f := variables.Facts{CPU: check.Processor(l), Virtual: l.Machine.Virtual.Is}
 	for _, g := range l.GPUs {
@@ -38,7 +38,7 @@ func facts(l *check.Look) variables.Facts {
 	return f
 }
 
-// vendorOf is a GPU's maker, by its driver or its PCI vendor.
+// vendorOf returns a GPU's maker, by its driver or its PCI vendor.
 func vendorOf(l *check.Look, e drivers.Exporter) variables.Vendor {
 	switch e.Driver {
 	case "nvidia", "nouveau":
@@ -72,15 +72,15 @@ func gpu(l *check.Look, g drivers.GPU) variables.GPU {
 	direct := check.Select(pairs, func(p p2p.Pair) bool { return p.Verdict.Outcome() == chain.Direct })
 	open := check.Select(pairs, func(p p2p.Pair) bool { return p.Verdict.Outcome() == chain.OutcomeUnknown })
 	out.Nearest, out.NearestNICs = nearest(direct)
-	// A pair that is not known to be direct may be a nearer one.
+	// A NIC may be nearer whose pair is not known to be direct.
 	if other, _ := nearest(open); other == variables.DistanceUnknown || out.Nearest == variables.NoNIC && len(open) > 0 || other != variables.NoNIC && other < out.Nearest {
 		out.Nearest, out.NearestNICs = variables.DistanceUnknown, nil
 	}
 	return out
 }
 
-// nearest is the least distance of some pairs, and the NICs at that distance. A NIC whose distance is
-// not known may be the nearest.
+// nearest returns the least distance among pairs, and the NICs at that distance. If the distance of one pair is
+// not known, its NIC may be the nearest, and the result is DistanceUnknown.
 func nearest(pairs []p2p.Pair) (variables.Distance, []string) {
 	best, names := variables.NoNIC, []string(nil)
 	for _, p := range pairs {
@@ -96,8 +96,8 @@ func nearest(pairs []p2p.Pair) (variables.Distance, []string) {
 	return best, names
 }
 
-// coherent reports a GPU whose memory the CPU caches over C2C. It is not known for a model that the
-// tables do not have in a machine with Grace.
+// coherent says whether the CPU caches a GPU's memory over C2C. The answer is unknown for a model that no table
+// has, if the machine has a Grace CPU.
 func coherent(l *check.Look, g drivers.GPU) placement.Answer {
 	e := g.Exporter
 	switch {
@@ -111,7 +111,7 @@ func coherent(l *check.Look, g drivers.GPU) placement.Answer {
 	return placement.AnswerUnknown
 }
 
-// smallBAR compares a GPU's BAR with its memory, if a file or NVML has the memory's size.
+// smallBAR says whether a GPU's BAR is smaller than its memory, if a file or NVML has the memory's size.
 func smallBAR(l *check.Look, g drivers.GPU) placement.Answer {
 	if g.Exporter.PCI == nil {
 		return placement.AnswerUnknown
@@ -133,8 +133,8 @@ func smallBAR(l *check.Look, g drivers.GPU) placement.Answer {
 	return placement.AnswerUnknown
 }
 
-// routes reports whether the GPUs' memory is registered by dma-buf, and whether by a peer-memory
-// client, each for some pair.
+// routes says whether there is a pair whose memory the NIC registers by a dma-buf, and whether there is one whose
+// memory it registers by a peer-memory client.
 func routes(l *check.Look) (dmabuf, peer placement.Answer) {
 	pairs := check.Select(l.Pairs, func(p p2p.Pair) bool { return !p.NIC.Software })
 	dmabuf = placement.Any(pairs, func(p p2p.Pair) placement.Answer {
@@ -158,8 +158,8 @@ func routes(l *check.Look) (dmabuf, peer placement.Answer) {
 	return dmabuf, peer
 }
 
-// configPlace is where the kernel's configuration has the options that libraries look for, and
-// the file that all of them look at.
+// configPlace says where the kernel's configuration has the options that libraries look for. It also returns the
+// name of the file that all these libraries read.
 func configPlace(l *check.Look) (variables.ConfigPlace, string) {
 	options := []string{machine.ConfigMoveNotify + "=y", machine.ConfigP2PDMA + "=y"}
 	r := l.Read("boot/config-" + l.Machine.Kernel.Release)

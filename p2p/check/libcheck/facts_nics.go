@@ -13,7 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// nics are the RDMA devices, and the cxi devices of Slingshot.
+// nics returns the RDMA devices, and the cxi devices of Slingshot.
 func nics(l *check.Look) []variables.NIC {
 	var out []variables.NIC
 	for _, n := range l.Subject.NICs {
@@ -33,7 +33,8 @@ func nics(l *check.Look) []variables.NIC {
 	return out
 }
 
-// port has what decides about a GID index: only an active RoCE port has a choice.
+// port returns the facts about a port that decide whether a GID index is right. Only for an active RoCE port a
+// program chooses a GID.
 func port(l *check.Look, n drivers.NIC, p ibdev.Port) variables.Port {
 	out := variables.Port{Num: p.Num}
 	layer := l.Read(check.PortDir(n, p, "link_layer"))
@@ -66,8 +67,9 @@ func port(l *check.Look, n drivers.NIC, p ibdev.Port) variables.Port {
 	return out
 }
 
-// ownRoute reports a driver that registers GPU memory without a client of ib_core: Amazon's build
-// of efa, by its attribute (efa_p2p.c, efa_sysfs.c). cxi_ss1 chooses when it is built.
+// ownRoute says whether a NIC's driver registers GPU memory without a client of ib_core. Amazon's build of efa
+// does so, and shows it by an attribute (efa_p2p.c, efa_sysfs.c). For cxi_ss1 it is an option of the build, which
+// no file shows.
 func ownRoute(l *check.Look, n drivers.NIC) placement.Answer {
 	if n.Importer.Driver != "efa" {
 		return placement.No

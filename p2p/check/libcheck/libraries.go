@@ -15,7 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// documented is where the rules of variables are.
+// documented is the Ref of the checks of variables.
 const documented = "p2p/variables: each variable has its source"
 
 // Libraries has the checks of libraries.
@@ -74,8 +74,8 @@ var Libraries = []check.Check{
 		ByHand: "p2pcheck why GPU NIC"},
 }
 
-// searched reports whether libraries find the options of the kernel that they look for, for AMD's
-// GPUs.
+// searched reports whether the libraries for AMD's GPUs find the options that they look for in the kernel's
+// configuration.
 func searched(l *check.Look) {
 	if !check.OnAMD(l) {
 		return
@@ -103,10 +103,10 @@ func searched(l *check.Look) {
 	}
 }
 
-// forceRCCL makes RCCL use dma-bufs without the search.
+// forceRCCL is the variable that makes RCCL use dma-bufs without a search for the options.
 const forceRCCL = "RCCL_FORCE_ENABLE_DMABUF"
 
-// missingOption is the first of the options that the configuration does not have.
+// missingOption returns the first of the two options that the configuration does not set.
 func missingOption(l *check.Look) string {
 	if l.Machine.Config[machine.ConfigMoveNotify] != "y" {
 		return machine.ConfigMoveNotify
@@ -114,7 +114,7 @@ func missingOption(l *check.Look) string {
 	return machine.ConfigP2PDMA
 }
 
-// ucxFiles are what UCX takes for the signs of GPUs.
+// ucxFiles are the files by which UCX recognizes that a machine has GPUs.
 var ucxFiles = []string{"dev/kfd", "sys/module/xe/srcversion", "dev/accel/accel0", "dev/hl0", "sys/kernel/mm/memory_peers/nv_mem/version", "sys/module/nvidia_peermem/version", "dev/nvidiactl"}
 
 func ucx(l *check.Look) {
@@ -147,7 +147,7 @@ func ucx(l *check.Look) {
 	}
 }
 
-// perftestFlag chooses a GPU's memory.
+// perftestFlag has the flags by which perftest uses a GPU's memory, by the GPU's driver.
 var perftestFlag = map[string]string{"nvidia": "--use_cuda=%d --use_cuda_dmabuf", "amdgpu": "--use_rocm=%d --use_rocm_dmabuf"}
 
 func perftest(l *check.Look) {

@@ -13,13 +13,13 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/variables"
 )
 
-// judged are the variables of one environment, by what they do on this machine.
+// judged is one environment, with the judgements of its variables.
 type judged struct {
 	environment
 	all []variables.Judgement
 }
 
-// judge holds all environments against the machine, once for all checks.
+// judge judges the variables of all environments, once for all checks.
 func judge(l *check.Look) []judged {
 	return check.Once(l, "judged variables", func() []judged {
 		var out []judged
@@ -38,7 +38,7 @@ func judge(l *check.Look) []judged {
 // levels are NCCL's variables that limit the distance for GPUDirect RDMA, which LIB-NCCL-LEVEL checks.
 var levels = []string{"NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_C2C"}
 
-// libraries are those whose variables a check judges, by the check's ID.
+// libraries has, by the ID of a check, the libraries whose variables the check judges.
 var libraries = map[string][]string{
 	"LIB-UCX-ENV":      {"UCX"},
 	"LIB-FABRIC-ENV":   {"libfabric", "aws-ofi-nccl"},
@@ -49,7 +49,7 @@ var libraries = map[string][]string{
 	"LIB-MSCCLPP-ENV":  {"MSCCL++"},
 }
 
-// Variables are those that the check with this ID judges; none if it judges no variables.
+// Variables returns the variables that the check with this ID judges; none if it judges no variables.
 func Variables(id string) []variables.Variable {
 	var out []variables.Variable
 	for _, v := range variables.Catalogue() {
@@ -78,7 +78,8 @@ func ncclEnvironment(l *check.Look) {
 	})
 }
 
-// ncclLevel applies to machines with a direct pair on PCI: on others no level changes anything.
+// ncclLevel judges the variables of levels on a machine with a direct pair on PCI. On other machines they have no
+// effect, and the check is skipped.
 func ncclLevel(l *check.Look) {
 	direct := check.Select(l.Pairs, func(p p2p.Pair) bool {
 		return !p.NIC.Software && p.Letters.NCCL != "" && p.Verdict.Outcome() == chain.Direct
@@ -90,8 +91,8 @@ func ncclLevel(l *check.Look) {
 	told(l, func(j variables.Judgement) bool { return slices.Contains(levels, j.Name) }, func(name string) bool { return slices.Contains(levels, name) })
 }
 
-// told reports the judgements that belong to a check. has reports whether a variable belongs to the
-// check, whose value a specification may not have.
+// told adds findings for the judgements about which about returns true. has returns true for the names of the
+// check's variables: told reports those whose values a container's specification does not have.
 func told(l *check.Look, about func(variables.Judgement) bool, has func(string) bool) {
 	for _, j := range judge(l) {
 		if j.unread.Err != nil {
@@ -125,7 +126,7 @@ func told(l *check.Look, about func(variables.Judgement) bool, has func(string) 
 	}
 }
 
-// say reports a judgement that is not a pass.
+// say adds a finding for a judgement that is not a pass, and returns true for such a judgement.
 func say(l *check.Look, e environment, j variables.Judgement) bool {
 	name := j.Name + " is not set"
 	if j.Present {
@@ -149,7 +150,7 @@ func say(l *check.Look, e environment, j variables.Judgement) bool {
 	return true
 }
 
-// shown is a value for a message: short, and without control characters.
+// shown returns a value for a message: at most 60 characters of it, without control characters.
 func shown(value string) string {
 	const most = 60
 	if r := []rune(value); len(r) > most {

@@ -22,8 +22,8 @@ const (
 	classInfiniBand = 0x0207
 )
 
-// networkFunctions are the network controllers of the PCI tree. unread are functions whose class cannot
-// be read; the error is that of listing the functions.
+// networkFunctions returns the network controllers among the PCI functions, and in unread the functions
+// whose class cannot be read. The error is that of listing the functions.
 func networkFunctions(l *check.Look) (all []pci.Function, unread []lostNIC, err error) {
 	names, err := l.Machine.Sys.List("bus/pci/devices")
 	if err != nil {
@@ -45,15 +45,15 @@ func networkFunctions(l *check.Look) (all []pci.Function, unread []lostNIC, err 
 		switch err = machine.FirstError(err, err2); {
 		case err == nil:
 			all = append(all, f)
-		case l.Machine.Sys.Exists("bus/pci/devices/" + name): // not gone meanwhile
+		case l.Machine.Sys.Exists("bus/pci/devices/" + name): // it was not removed meanwhile
 			unread = append(unread, lostNIC{pci: a, err: err})
 		}
 	}
 	return all, unread, nil
 }
 
-// cardModule is the module that makes the RDMA devices of a card, by the card's PCI IDs and whatever driver
-// is bound to it; "" for other cards.
+// cardModule returns the module that makes the RDMA devices of a card, by the card's PCI IDs alone: the card may
+// have another driver, or none. It returns "" for a card that it does not know.
 func cardModule(vendor, device uint16) string {
 	const (
 		amazon, efa   = 0x1d0f, 0xefa0 // to efaf
@@ -73,9 +73,9 @@ func cardModule(vendor, device uint16) string {
 	return ""
 }
 
-// rdmaCards are the modules that would make RDMA devices of the PCI functions
-// there are, these functions, and those of them that are given to guests. known is false where
-// not all functions can be read.
+// rdmaCards looks for RDMA NICs among the PCI functions. modules are those that would make their RDMA devices,
+// functions are the NICs of the host, and given are the NICs that the host gives to guests. known is false if
+// not all functions could be read.
 func rdmaCards(l *check.Look) (modules, functions, given []string, known bool) {
 	all, unread, err := networkFunctions(l)
 	for _, f := range all {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
@@ -40,14 +41,14 @@ func lostPackets(l *check.Look) {
 		case bad.Err != nil:
 			l.Unread(name, bad)
 		case !slices.ContainsFunc(all, func(c machine.Count) bool { return !slices.Contains(machine.Discards, c.Name) }):
-			l.Unknown(name, at, "no counter of lost packets is known here of %s", n.Importer.DriverName())
+			l.Unknown(name, at, "p2pcheck knows no counter of lost packets of %s", n.Importer.DriverName())
 		default:
-			l.Pass(name, at, "none, by %s", check.Plural(len(all), "counter"))
+			l.Pass(name, at, "none, by %s", human.Plural(len(all), "counter"))
 		}
 	})
 }
 
-// controlled adds to lost packets whether the port's network device has flow control.
+// controlled adds to a finding about lost packets whether flow control is on in the port's network device.
 func controlled(l *check.Look, n drivers.NIC, p ibdev.Port, f *check.Finding) {
 	f.Remedy = &chain.Remedy{Change: l.Check.Fix.Change, Command: l.Check.Fix.Command}
 	addressed(f, n, p)
@@ -57,7 +58,7 @@ func controlled(l *check.Look, n drivers.NIC, p ibdev.Port, f *check.Finding) {
 	}
 	on, err := l.Subject.Live.PFC(devs[0])
 	switch {
-	case err != nil: // most often it has no such configuration: the switch and ECN may still help
+	case err != nil: // most often the network device has no such setting: the switch and ECN may still prevent losses
 	case len(on) == 0:
 		f.Read += fmt.Sprintf("; PFC is off on %s", devs[0])
 	default:
@@ -66,7 +67,7 @@ func controlled(l *check.Look, n drivers.NIC, p ibdev.Port, f *check.Finding) {
 	}
 }
 
-// grown are a port's counters of losses that grew during proofs.
+// grown returns the counters of a port's losses that increased during proofs.
 func grown(l *check.Look, port string) []string {
 	var out []string
 	for _, p := range l.Pairs {

@@ -19,17 +19,17 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// anyVirtual is the device ID of virtual functions of cards with and without direct data. Without a link
-// to the physical function it is not known which card it is.
+// anyVirtual is the device ID of the virtual functions of all cards, with and without direct data. Only the
+// link to the physical function tells the card of such a function.
 const anyVirtual = 0x101e
 
 // ofOneCard is the field of VPD that functions of one card share. (The kernel compares another field,
 // VU, which it asks the NIC's firmware for.)
 const ofOneCard = "V3"
 
-// dataDirect judges the way of a program that asks mlx5 for direct data (mlx5dv_reg_dmabuf_mr): the
-// card's second function pins the buffer then, and reaches the GPU by other ports than the NIC. A
-// program that does not ask uses the NIC's own way.
+// dataDirect judges the way that the data of programs takes which ask mlx5 for direct data
+// (mlx5dv_reg_dmabuf_mr). The card's second function then pins the buffer, and reaches the GPU by other ports
+// than the NIC. The data of other programs takes the NIC's own way.
 func dataDirect(l *check.Look) {
 	nics := l.Imported("mlx5_core")
 	if len(nics) == 0 {
@@ -61,7 +61,7 @@ func dataDirect(l *check.Look) {
 	}
 }
 
-// directFunctions are those that the driver can use.
+// directFunctions returns the functions for direct data that the driver can use.
 func directFunctions(l *check.Look) ([]*check.Function, error) {
 	second := check.Once(l, "functions for direct data", func() secondFunctions {
 		all, err := readDirectFunctions(l)
@@ -110,9 +110,9 @@ func readDirectFunctions(l *check.Look) ([]*check.Function, error) {
 	return out, errors.Join(errs...)
 }
 
-// directNames are the functions that are bound to machine.DirectDriver, and bound is true. Only a kernel's
-// own sysfs lists them: in it a driver's directory has the file "bind". In any other sysfs, directNames are
-// all functions, and bound is false.
+// directNames returns the functions that are bound to machine.DirectDriver, and true. Only a kernel's own
+// sysfs lists them: in it a driver's directory has the file "bind". For any other sysfs directNames returns
+// all functions, and false.
 func directNames(l *check.Look) (names []string, bound bool, err error) {
 	if !l.Machine.Sys.Exists("bus/pci/drivers/mlx5_core/bind") {
 		names, r := l.List("sys/bus/pci/devices")
@@ -190,17 +190,17 @@ func directPair(l *check.Look, p p2p.Pair, own []*check.Function, names []string
 	}
 }
 
-// losesTheWay reports a second function that gets the same addresses as the NIC, over a way that the
-// kernel does not allow, or may not allow: NVIDIA's driver does not ask the kernel. Memory with
-// pages is reached like the host's memory.
+// losesTheWay reports whether the second function gets the same addresses as the NIC, over a way that the
+// kernel does not allow, or may not allow, and that no driver refuses: NVIDIA's driver does not ask the
+// kernel. Memory with pages has no such way, because devices reach it like the host's memory.
 func losesTheWay(p p2p.Pair, by drivers.Prediction) bool {
 	was := p.Prediction
 	return p.GPU.Exporter.Class != drivers.ClassNVIDIACoherent && by.Outcome == chain.Direct && (was.Outcome == chain.Direct || was.Outcome == chain.OutcomeUnknown) &&
 		by.Decision.Supported != placement.Yes && was.Decision.Supported != placement.No
 }
 
-// directImporter is the second function as an importer: the kernel's own driver pins. How a driver
-// from outside the kernel imports is not known.
+// directImporter returns the second function as an importer. The kernel's own driver pins for it. For a driver
+// from outside the kernel the kind is not known.
 func directImporter(nic drivers.Importer, a pciaddr.Addr) drivers.Importer {
 	nic.PCI = &a
 	switch {
@@ -213,8 +213,8 @@ func directImporter(nic drivers.Importer, a pciaddr.Addr) drivers.Importer {
 	return nic
 }
 
-// ofCard are the functions that have the NIC's card in their VPD; false if the VPD of one of them cannot
-// be read. Only root can read VPD, and no snapshot has it.
+// ofCard returns the functions whose VPD names the card of the NIC; false if the VPD of one of them cannot be
+// read. Only root can read VPD.
 func ofCard(l *check.Look, n drivers.NIC, all []*check.Function) (own []*check.Function, known bool) {
 	its := card(l, *physical(l, n))
 	for _, f := range all {

@@ -31,7 +31,7 @@ var fabrics = map[[2]uint16]fabric{
 	{0x8086, 0x24f0}: omniPath, {0x8086, 0x24f1}: omniPath, {0x434e, 0x0001}: omniPath, {0x434e, 0x0002}: omniPath,
 }
 
-// fabricNIC is one such NIC.
+// fabricNIC is a NIC of such a kind.
 type fabricNIC struct {
 	fabric
 	function string   // its PCI function; "" if it is not known
@@ -50,7 +50,8 @@ func (n fabricNIC) String() string {
 	return text + ", driven by " + n.driver
 }
 
-// fabricNICs finds them by their numbers, and by the class of cxi devices.
+// fabricNICs finds these NICs by their PCI IDs, and by the class of cxi devices. The Reading has the error if
+// not all of them could be found.
 func fabricNICs(l *check.Look) (out []fabricNIC, r machine.Reading) {
 	all, unread, err := networkFunctions(l)
 	if err == nil && len(unread) > 0 {
@@ -103,7 +104,7 @@ func otherFabrics(l *check.Look) {
 		if n.name == slingshot.name && len(n.devices) > 0 {
 			at = []string{"/sys/class/cxi"}
 		}
-		l.Warn(scope, at, "%v: it is not judged here; %s", n, n.by).Fix("look at it by its own tools: fi_info -p "+provider(n), "", "")
+		l.Warn(scope, at, "%v: no check judges it; %s", n, n.by).Fix("look at it by its own tools: fi_info -p "+provider(n), "", "")
 	}
 	switch {
 	case len(all) > 0:
@@ -121,7 +122,7 @@ func provider(n fabricNIC) string {
 	return "opx"
 }
 
-// ofFabric is the kind of a NIC that verbs do not reach, by its PCI function.
+// ofFabric returns the kind of a NIC that verbs do not reach, by its PCI function; false for another NIC.
 func ofFabric(l *check.Look, function string) (fabric, bool) {
 	all := check.Once(l, "fabric NICs", func() []fabricNIC { all, _ := fabricNICs(l); return all })
 	i := slices.IndexFunc(all, func(n fabricNIC) bool { return n.function == function })
@@ -131,7 +132,8 @@ func ofFabric(l *check.Look, function string) (fabric, bool) {
 	return all[i].fabric, true
 }
 
-// withoutVerbs reports a machine whose only NICs are of another fabric: there is no driver to load.
+// withoutVerbs skips the check on a machine without an RDMA device that has NICs of another fabric: no driver
+// would make RDMA devices of them. It returns false if there is no such NIC.
 func withoutVerbs(l *check.Look) bool {
 	all, r := fabricNICs(l)
 	if len(all) == 0 || r.Err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/placement"
@@ -43,15 +44,16 @@ func gid(l *check.Look) {
 	})
 }
 
-// addressed names the port's network device in the remedy, where it has one.
+// addressed writes the name of the port's network device into the remedy's command, in place of NETDEV, if the
+// port has one network device.
 func addressed(f *check.Finding, n drivers.NIC, p ibdev.Port) {
 	if devs := netDevs(n, p); len(devs) == 1 {
 		f.Remedy.Command = strings.ReplaceAll(f.Remedy.Command, "NETDEV", devs[0])
 	}
 }
 
-// reached is a port that other hosts can connect to; "" without one. software says whether software NICs
-// count.
+// reached returns the name of a port that other hosts can connect to; "" if there is none. It looks at ports of
+// software NICs only if software is true.
 func reached(l *check.Look, software bool) string {
 	for _, n := range l.Subject.NICs {
 		for _, p := range n.Ports {
@@ -66,8 +68,8 @@ func reached(l *check.Look, software bool) string {
 	return ""
 }
 
-// routed is the index of the first GID of RoCE v2 that has an IPv4 address, or one
-// of IPv6 that routers take; -1 without one.
+// routed returns the index of the first GID of RoCE v2 that has an IPv4 address, or,
+// if v4 is false, a global IPv6 address; -1 if there is none.
 func routed(table []ibdev.GID, v4 bool) int {
 	for _, g := range table {
 		a := g.Addr()
@@ -82,17 +84,16 @@ func unrouted(table []ibdev.GID) string {
 	if len(table) == 0 {
 		return "no GID"
 	}
-	return check.Plural(len(table), "GID") + ", and none of RoCE v2 with an address that is routed"
+	return human.Plural(len(table), "GID") + ", and none of RoCE v2 with an address that is routed"
 }
 
-// gidNamespace reports an empty table. sysfs shows the network devices of the reader's network
-// namespace only, and a GID table has those too: an active port without one is a port whose
-// network device is elsewhere.
+// gidNamespace reports a GID table without GIDs. sysfs shows a process only the GIDs of the network devices in
+// its network namespace. If the table of an active port is empty, its network device is in another namespace.
 func gidNamespace(l *check.Look) {
 	perRoCE(l, func(name string, n drivers.NIC, p ibdev.Port) {
 		r := check.Table(l, n, p)
 		if len(p.GIDs) > 0 {
-			l.Pass(name, r.At(), "%s", check.Plural(len(p.GIDs), "GID"))
+			l.Pass(name, r.At(), "%s", human.Plural(len(p.GIDs), "GID"))
 			return
 		}
 		if r.Err != nil {
@@ -120,7 +121,8 @@ func gidNamespace(l *check.Look) {
 	})
 }
 
-// namespaced reports a container, or a network namespace of its own outside of one.
+// namespaced says whether this program runs in a container, or in another network namespace than process 1.
+// Its results are those of check.InContainer.
 func namespaced(l *check.Look) (placement.Answer, string, []string) {
 	in, why, where := check.InContainer(l)
 	if in != placement.No {
@@ -133,7 +135,7 @@ func namespaced(l *check.Look) (placement.Answer, string, []string) {
 	return in, why, where
 }
 
-// ownNetDev is a network device of the NIC's PCI function in this namespace; "" without one.
+// ownNetDev returns a network device of the NIC's PCI function in this namespace; "" if there is none.
 func ownNetDev(l *check.Look, n drivers.NIC) string {
 	if n.Importer.PCI == nil {
 		return ""

@@ -9,7 +9,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// DataDirect reports a NIC whose card has a function of its own for direct data that its driver
+// DataDirect says whether the card of a NIC has a second function for direct data that the NIC's driver
 // can use.
 func DataDirect(l *check.Look, n drivers.NIC) placement.Answer {
 	own := physical(l, n)

@@ -27,11 +27,11 @@ type lostNIC struct {
 // turns that off. Cards of other drivers often run without RDMA.
 var alwaysRDMA = []string{"mlx5_core", "mlx4_core", "efa", "erdma"}
 
-// withoutRDMA looks through all network functions.
+// withoutRDMA returns the network functions that should have an RDMA device, and have none.
 func withoutRDMA(l *check.Look) []lostNIC {
 	all, out, err := networkFunctions(l)
 	if err != nil {
-		return nil // the inventory says so
+		return nil // drivers.NICs has returned this error
 	}
 	serving := map[pciaddr.Addr]bool{} // functions that have an RDMA device
 	devices, _ := l.Machine.Sys.List("class/infiniband")
@@ -50,7 +50,8 @@ func withoutRDMA(l *check.Look) []lostNIC {
 	return out
 }
 
-// lost judges a network function that has no RDMA device.
+// lost returns a network function that has no RDMA device as a lostNIC, and true if it should have one, or if that
+// is not known.
 func lost(l *check.Look, f pci.Function, all []pci.Function, serving map[pciaddr.Addr]bool) (lostNIC, bool) {
 	n := lostNIC{pci: f.Addr, driver: f.Driver, module: drivers.RdmaDrivers[f.Driver].Module}
 	like := func(same func(pci.Function) bool) bool {
@@ -70,7 +71,7 @@ func lost(l *check.Look, f pci.Function, all []pci.Function, serving map[pciaddr
 	case f.Driver == "":
 		// Virtual functions wait for guests.
 		return n, (alike() || cardModule(f.Vendor, f.Device) != "") && !l.Machine.Sys.Exists("bus/pci/devices/"+f.Addr.String()+"/physfn")
-	case n.module == "": // no driver of RDMA NICs, or one that gives them away
+	case n.module == "": // no driver of RDMA NICs, or one that gives the function to a guest
 		return n, false
 	case bonded(l, f):
 		return n, false
@@ -78,8 +79,8 @@ func lost(l *check.Look, f pci.Function, all []pci.Function, serving map[pciaddr
 	return n, like(func(g pci.Function) bool { return g.Driver == f.Driver }) || slices.Contains(alwaysRDMA, f.Driver)
 }
 
-// bonded reports a function of a LAG, whose ports share the RDMA device of another function of the
-// card.
+// bonded reports whether a function is a port of a LAG: its ports share the RDMA device of another function of
+// the card.
 func bonded(l *check.Look, f pci.Function) bool {
 	return slices.ContainsFunc(l.Subject.NICs, func(n drivers.NIC) bool {
 		if n.Importer.PCI == nil {

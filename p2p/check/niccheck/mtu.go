@@ -14,16 +14,16 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 )
 
-// RoCE's packets, and what the kernel leaves for their headers: GRH or IP, UDP,
-// BTH, those of XRC and of atomic operations, and the checksum.
+// The sizes of RoCE's packets in bytes, and the bytes that the kernel keeps free for
+// headers: GRH or IP, UDP, BTH, those of XRC and of atomic operations, and the checksum.
 const (
 	largestPacket  = 4 << 10
 	smallestPacket = 256
 	packetHeaders  = 40 + 8 + 12 + 4 + 28 + 4
 )
 
-// packets is how many bytes RoCE's packets have on a network device: a power of
-// two; 0 if not even the smallest fit.
+// packets returns the number of bytes of RoCE's packets for the MTU of a network device: a power of
+// two; 0 if the MTU is too small for the smallest packets.
 func packets(mtu uint64) uint64 {
 	for size := uint64(largestPacket); size >= smallestPacket; size /= 2 {
 		if mtu >= size+packetHeaders {
@@ -96,7 +96,7 @@ func netMTU(l *check.Look) {
 	}
 }
 
-// mtu is that of a network device or a port, in bytes.
+// mtu is the MTU of a network device or a port, in bytes.
 type mtu struct {
 	of   string
 	size uint64
@@ -104,7 +104,7 @@ type mtu struct {
 
 type mtus []mtu
 
-// sizes are in order, each once.
+// sizes returns the MTUs in order, each once.
 func (all mtus) sizes() []uint64 {
 	var out []uint64
 	for _, x := range all {
@@ -122,8 +122,8 @@ func (all mtus) String() string {
 	return strings.Join(words, ", ")
 }
 
-// active asks a port for its state. It is false for a port that is not active or that cannot be
-// asked: the MTU in use is then not known.
+// active asks a NIC for the attributes of a port. It returns false if the port is not active, or if the NIC cannot
+// be asked: the MTU in use is then not known.
 func active(l *check.Look, n drivers.NIC, p ibdev.Port) (ibdev.PortAttr, bool) {
 	if l.Subject.Live.Port == nil || n.Uverbs == "" {
 		return ibdev.PortAttr{}, false
@@ -135,7 +135,8 @@ func active(l *check.Look, n drivers.NIC, p ibdev.Port) (ibdev.PortAttr, bool) {
 	return a, err == nil && a.State == ibdev.PortActive
 }
 
-// smaller reports a port whose packets are smaller than its network device and the NIC allow.
+// smaller warns about a port whose packets are smaller than its network device and the NIC allow. room is the
+// packet size in bytes that the network device has room for.
 func smaller(l *check.Look, n drivers.NIC, p ibdev.Port, room uint64) {
 	a, ok := active(l, n, p)
 	if room = min(room, uint64(a.MaxMTU)); ok && uint64(a.MTU) < room {

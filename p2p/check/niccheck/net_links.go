@@ -15,7 +15,7 @@ import (
 )
 
 func netLink(l *check.Look) {
-	told := map[string]bool{} // ports can share one, and NICs a bond's
+	told := map[string]bool{} // ports can share a network device, and NICs that of a bond
 	perPort(l, ibdev.LinkEthernet, func(_ string, n drivers.NIC, p ibdev.Port) {
 		for _, dev := range netDevs(n, p) {
 			if told[dev] {
@@ -80,7 +80,7 @@ func linkDown(l *check.Look, dev string, n drivers.NIC, p ibdev.Port, state mach
 	l.Say(result, dev, state.At(), "%s", read).Fix("set it up, with an MTU of 9000; look at cable and switch", "ip link set "+dev+" up mtu 9000", "")
 }
 
-// otherLink is another network device of a card that is up; "" without one.
+// otherLink returns another network device of a NIC's card that is up; "" if there is none.
 func otherLink(l *check.Look, dev string, n drivers.NIC) string {
 	for _, o := range l.Subject.NICs {
 		if o.Name != n.Name && !sameCard(l, o, n) {
@@ -95,8 +95,8 @@ func otherLink(l *check.Look, dev string, n drivers.NIC) string {
 	return ""
 }
 
-// anyUp is a network device of a NIC, or an InfiniBand port, that is up; "" without one. open says that
-// the state of some could not be read.
+// anyUp returns the name of a NIC's network device, or of an InfiniBand port, that is up; "" if none is known to be
+// up. open says that the state of some could not be read.
 func anyUp(l *check.Look) (name string, open bool) {
 	for _, n := range l.Subject.NICs {
 		if n.Software {
@@ -130,8 +130,8 @@ func anyUp(l *check.Look) (name string, open bool) {
 	return "", open
 }
 
-// physical is the function of a NIC: of a virtual one its physical function. It is
-// nil on no PCI bus.
+// physical returns the PCI function of a NIC: for a virtual function the physical one. It returns
+// nil if the NIC is on no PCI bus.
 func physical(l *check.Look, n drivers.NIC) *pciaddr.Addr {
 	if n.Importer.PCI != nil {
 		if pf := l.Function(*n.Importer.PCI).PF; pf != nil {
@@ -141,7 +141,7 @@ func physical(l *check.Look, n drivers.NIC) *pciaddr.Addr {
 	return n.Importer.PCI
 }
 
-// sameCard reports two functions of one card. A virtual function counts as its physical one.
+// sameCard reports whether two NICs are on one card. A virtual function counts as its physical one.
 func sameCard(l *check.Look, a, b drivers.NIC) bool {
 	x, y := physical(l, a), physical(l, b)
 	if x == nil || y == nil {
@@ -152,8 +152,8 @@ func sameCard(l *check.Look, a, b drivers.NIC) bool {
 	return c == d
 }
 
-// netDevs are the network devices of a port: those of its GIDs. Where no GID names one, the NIC's
-// network devices count for each of its ports.
+// netDevs returns the network devices of a port: those that its GIDs name. If no GID names one, it returns all of
+// the NIC's network devices.
 func netDevs(n drivers.NIC, p ibdev.Port) []string {
 	var out []string
 	for _, g := range p.GIDs {

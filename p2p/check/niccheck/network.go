@@ -77,8 +77,8 @@ func perRoCE(l *check.Look, f func(name string, n drivers.NIC, p ibdev.Port)) {
 	})
 }
 
-// down skips a port that is not in use, whose settings are no fault, and reports a port whose state
-// cannot be read as unknown.
+// down reports whether a port is not known to be active, and adds a finding about such a port: a skip, because the
+// settings of a port that is not in use are no fault, or an unknown if its state cannot be read.
 func down(l *check.Look, name string, n drivers.NIC, p ibdev.Port) bool {
 	state := l.Read(check.PortDir(n, p, "state"))
 	switch {
@@ -94,7 +94,7 @@ func down(l *check.Look, name string, n drivers.NIC, p ibdev.Port) bool {
 	return true
 }
 
-// hasVirtual reports a NIC with virtual functions: programs use those.
+// hasVirtual reports whether a NIC has virtual functions, which programs may use in its place.
 func hasVirtual(l *check.Look, n drivers.NIC) bool {
 	if n.Importer.PCI == nil {
 		return false

@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
@@ -79,7 +80,7 @@ var NIC = []check.Check{
 		ByHand: "grep . /sys/class/infiniband/*/fw_ver /sys/class/infiniband/*/board_id"},
 }
 
-// perNIC runs f for each NIC, and skips where there is none.
+// perNIC runs f for each NIC. Without a NIC it skips the check.
 func perNIC(l *check.Look, f func(drivers.NIC)) {
 	if len(l.Subject.NICs) == 0 {
 		l.Skip("no RDMA device")
@@ -95,7 +96,7 @@ func nicPresent(l *check.Look) {
 	lost, missing := withoutRDMA(l), missing(l, names)
 	switch {
 	case len(l.Subject.NICs) > 0:
-		l.Pass("", at, "%s", check.Plural(len(l.Subject.NICs), "RDMA device"))
+		l.Pass("", at, "%s", human.Plural(len(l.Subject.NICs), "RDMA device"))
 	case r.Err != nil && !r.Gone():
 		l.Unread("", r)
 	case r.Err != nil && drivers.HasRDMA(l.Machine):
@@ -120,7 +121,7 @@ func nicPresent(l *check.Look) {
 	}
 }
 
-// missing are RDMA devices that sysfs lists, and whose files cannot be read.
+// missing returns the names of RDMA devices that sysfs lists, and whose files cannot be read.
 func missing(l *check.Look, names []string) []string {
 	return slices.DeleteFunc(names, func(name string) bool {
 		_, err := l.Machine.Sys.Resolve(path.Join("class/infiniband", name))
@@ -148,8 +149,8 @@ func nicUverbs(l *check.Look) {
 	}
 }
 
-// manager reports the connection manager's device file. Its absence is no failure: programs that connect
-// by themselves, as NCCL does, do not need it.
+// manager adds a finding about the device file of the connection manager. Its absence is a warning only: programs
+// that make connections by themselves, as NCCL does, do not need it.
 func manager(l *check.Look) {
 	f, missing := check.Opened(l, p2p.ResultWarn, "rdma_cm", "dev/infiniband/rdma_cm")
 	if missing {
@@ -166,7 +167,7 @@ func nicImports(l *check.Look) {
 		at := []string{"/" + check.IBDir(n) + "/device/driver"}
 		switch i.Kind {
 		case drivers.NoImporter:
-			f := l.Fail(n.Name, at, "%s of %s does not", i.DriverName(), l.Machine.Kernel.Release)
+			f := l.Fail(n.Name, at, "%s of %s does not import dma-bufs", i.DriverName(), l.Machine.Kernel.Release)
 			if fabric, ok := ofFabric(l, addressOf(n)); ok {
 				f.Fix("leave verbs out: "+fabric.by, "", "")
 			}
@@ -176,17 +177,17 @@ func nicImports(l *check.Look) {
 			}
 		case drivers.KindUnknown:
 			if i.Imports {
-				l.Pass(n.Name, at, "%s does: it was asked, or its release is known to", i.DriverName())
+				l.Pass(n.Name, at, "%s imports dma-bufs: it was asked, or its release is known to import them", i.DriverName())
 				return
 			}
-			l.Unknown(n.Name, at, "%s, of which that is not known here", i.DriverName()).Fix("ask the driver", "dmabuf-reg devices", "")
+			l.Unknown(n.Name, at, "%s: whether it imports dma-bufs is not known here", i.DriverName()).Fix("ask the driver", "dmabuf-reg devices", "")
 		default:
 			l.Pass(n.Name, at, "%s of %s does", i.DriverName(), l.Machine.Kernel.Release)
 		}
 	})
 }
 
-// addressOf is a NIC's PCI function; "" without one.
+// addressOf returns the address of a NIC's PCI function; "" if there is none.
 func addressOf(n drivers.NIC) string {
 	if n.Importer.PCI == nil {
 		return ""
@@ -257,8 +258,8 @@ func verbsLibrary(l *check.Look) {
 	l.Unknown("", nil, "libraries are not here")
 }
 
-// wholeLibrary passes a libibverbs that is new enough by its name, if it is a library. A snapshot keeps
-// nothing of a library that names no provider.
+// wholeLibrary passes a libibverbs whose name has a new enough version, if its bytes are those of a library. A
+// snapshot has no bytes of a library that names no provider.
 func wholeLibrary(l *check.Look, minor int, r machine.Reading) {
 	const elf = "\x7fELF"
 	switch {
@@ -267,7 +268,7 @@ func wholeLibrary(l *check.Look, minor int, r machine.Reading) {
 	case strings.HasPrefix(r.All, elf) || len(check.ProvidersIn(r.All)) > 0:
 		l.Pass("", r.At(), "version 1.%d", minor)
 	case r.Text == "":
-		l.Unknown("", r.At(), "version 1.%d by its name; it is empty, or a snapshot has nothing of it", minor)
+		l.Unknown("", r.At(), "version 1.%d by its name; it is empty, or the snapshot leaves its contents out", minor)
 	default:
 		l.Unknown("", r.At(), "version 1.%d by its name; it is no library", minor)
 	}
@@ -279,7 +280,7 @@ func nicMode(l *check.Look) {
 		case drivers.NoImporter:
 			l.Say(p2p.ResultSkip, n.Name, nil, "it imports no dma-bufs")
 		case drivers.KindUnknown:
-			l.Unknown(n.Name, nil, "%s, of which that is not known here", n.Importer.DriverName())
+			l.Unknown(n.Name, nil, "%s: how it imports dma-bufs is not known here", n.Importer.DriverName())
 		default:
 			l.Pass(n.Name, nil, "%v", k)
 		}
@@ -290,7 +291,7 @@ func ofed(l *check.Look) {
 	perNIC(l, func(n drivers.NIC) {
 		d, ok := drivers.RdmaDrivers[n.Importer.Driver]
 		if !ok {
-			l.Say(p2p.ResultSkip, n.Name, nil, "%s is not one of those that were read", n.Importer.DriverName())
+			l.Say(p2p.ResultSkip, n.Name, nil, "the source of %s was not read", n.Importer.DriverName())
 			return
 		}
 		version := l.Read("sys/module", d.Module, "version")
@@ -306,9 +307,9 @@ func ofed(l *check.Look) {
 	})
 }
 
-// noFunction is the text for a NIC whose driver is one of PCI functions, and whose function is not
-// found, as in a copy without the links to it.
-const noFunction = "which PCI function it is is not known"
+// noFunction is the text for a NIC whose driver drives PCI functions, and whose PCI function is not known: a copy
+// of a machine may lack the links to it.
+const noFunction = "its PCI function is not known"
 
 func efa(l *check.Look) {
 	nics := l.Imported("efa")
@@ -392,8 +393,8 @@ func inactive(l *check.Look, n drivers.NIC, p ibdev.Port, state machine.Reading)
 	}
 }
 
-// noGUID reports an RDMA device whose GUID is zero, as that of a virtual function that nothing gave
-// one (ip-link(8), vf node_guid).
+// noGUID reports whether the GUID of an RDMA device is zero. A virtual function has no GUID until one is set by the
+// physical function (ip-link(8), vf node_guid).
 func noGUID(l *check.Look, n drivers.NIC) bool {
 	r := l.Read(check.IBDir(n), "node_guid")
 	return r.Err == nil && strings.Trim(r.Text, "0:") == "" && r.Text != ""

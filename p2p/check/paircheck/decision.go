@@ -55,8 +55,8 @@ var Decision = []check.Check{
 		ByHand: "cat /sys/class/infiniband/NIC/device/dma_mask_bits\ncat /sys/bus/pci/devices/GPU/resource"},
 }
 
-// verdict reports the kernel's decision where the exporter goes by it. An exporter that does not
-// ask is judged by what the fabric does.
+// verdict reports the kernel's decision for each pair whose exporter follows it. For a pair whose exporter does not
+// ask, it reports whether the fabric carries the traffic.
 func verdict(l *check.Look) {
 	near := map[string]bool{} // GPUs with a NIC on their own node whose traffic passes
 	for _, p := range l.Pairs {
@@ -69,14 +69,14 @@ func verdict(l *check.Look) {
 		link, why := p.Verdict.Link(chain.Decision), strings.Join(d.Why, "; ")
 		switch {
 		case p.NIC.Importer.PCI == nil || p.NIC.Importer.Kind == drivers.NoImporter:
-			return // the NIC's own checks say so
+			return // the checks of NICs report it
 		case link.State == chain.NotAsked && !drivers.AsksKernel(p.GPU.Exporter), p.Prediction.ByPeerMem:
 			notAsked(l, p, near[p.GPU.Name])
 		case link.State.Good() && d.Supported == placement.Yes:
 			supported(l, p, d.Type.String(), near[p.GPU.Name])
 		case link.State == chain.Breaks || d.Supported == placement.No:
 			l.Fail(name, nil, "%s", why).Remedy = p.Remedy
-		case d.Supported == placement.Yes: // a link before it does not hold
+		case d.Supported == placement.Yes: // the pair breaks at an earlier link
 			supported(l, p, d.Type.String(), near[p.GPU.Name])
 		default:
 			l.Unknown(name, nil, "%s", why).Remedy = p.Remedy.OfAll()
@@ -87,13 +87,13 @@ func verdict(l *check.Look) {
 	}
 }
 
-// passes reports a pair whose traffic the kernel allows, or whose traffic bridges and root complex are
-// known to carry.
+// passes reports whether the kernel allows the traffic of a pair, or bridges and root complex are known to carry
+// it.
 func passes(p p2p.Pair) bool {
 	return p.Prediction.Decision.Supported == placement.Yes || carried(p)
 }
 
-// carried reports a pair whose traffic is known to pass bridges and root complex, or to go over C2C.
+// carried reports whether the traffic of a pair is known to pass bridges and root complex, or goes over C2C.
 func carried(p p2p.Pair) bool {
 	switch p.Verdict.Link(chain.Fabric).State {
 	case chain.Holds, chain.Costs:
@@ -104,7 +104,8 @@ func carried(p p2p.Pair) bool {
 	return false
 }
 
-// notAsked reports a pair whose exporter does not ask for the kernel's decision.
+// notAsked adds the finding for a pair whose exporter does not ask for the kernel's decision. near says that the
+// GPU has a NIC on its own node.
 func notAsked(l *check.Look, p p2p.Pair, near bool) {
 	d, name, asks := p.Prediction.Decision, p.Name(), exporterName(p)+" does not ask the kernel"
 	why := strings.Join(d.Why, "; ")
@@ -118,7 +119,7 @@ func notAsked(l *check.Look, p p2p.Pair, near bool) {
 	default:
 		f := l.Warn(name, nil, "%s, which says: %s", asks, why)
 		switch {
-		case len(d.Redirects) > 0: // it is below one switch already
+		case len(d.Redirects) > 0: // GPU and NIC are below one switch already
 			f.Remedy = check.Opening(l, p)
 		case p.GPU.Exporter.PCI != nil && l.Machine.Unswitched(*p.GPU.Exporter.PCI):
 			f.Fix(machine.GuestSwitch, "", "")
@@ -126,7 +127,7 @@ func notAsked(l *check.Look, p p2p.Pair, near bool) {
 	}
 }
 
-// exporterName is the driver that exports without asking the kernel.
+// exporterName names the driver that exports the memory without the kernel's decision.
 func exporterName(p p2p.Pair) string {
 	if p.Prediction.ByPeerMem {
 		return "the peer-memory client of " + p.GPU.Exporter.Driver
@@ -134,8 +135,8 @@ func exporterName(p p2p.Pair) string {
 	return p.GPU.Exporter.Class.String()
 }
 
-// supported reports a pair whose traffic passes. Over the link between sockets the traffic is slower, and
-// some processors do not pass it: that is a warning if the GPU has no NIC on its own node.
+// supported adds the finding for a pair whose traffic passes. Over the link between sockets traffic is slower, and
+// some processors do not pass it: supported warns about such a pair if the GPU has no NIC on its own node.
 func supported(l *check.Look, p p2p.Pair, read string, near bool) {
 	name, node := p.Name(), pairNodes(l, p)
 	if check.Common(l, p) != nil || p.GPU.Exporter.Class == drivers.ClassNVIDIACoherent || node[0] < 0 || node[1] < 0 || node[0] == node[1] {
@@ -153,7 +154,7 @@ func supported(l *check.Look, p p2p.Pair, read string, near bool) {
 	l.Warn(name, at, "%s", read).Fix("put a NIC into a slot of the GPU's socket", "", "").Expect = "bus address, or through the host bridge of one socket"
 }
 
-// pairNodes are the NUMA nodes of a pair's functions, negative if they are not known.
+// pairNodes returns the NUMA nodes of a pair's functions; a node that is not known is negative.
 func pairNodes(l *check.Look, p p2p.Pair) (node [2]int) {
 	for i, a := range []*pciaddr.Addr{p.GPU.Exporter.PCI, p.NIC.Importer.PCI} {
 		if node[i] = -1; a != nil {
@@ -163,14 +164,14 @@ func pairNodes(l *check.Look, p p2p.Pair) (node [2]int) {
 	return node
 }
 
-// acsList reports the ports that redirect. They keep a pair from being direct where the kernel
-// decides by them, where they send bus addresses to an IOMMU that does not know them, and where
-// requests and completions part.
+// acsList reports the ports that redirect. Such ports break a pair in three cases: the kernel refuses the pair
+// because of them; they send bus addresses to an IOMMU that has no mapping for these; or requests and completions
+// take different ways.
 func acsList(l *check.Look) {
 	check.PerPair(l, func(p p2p.Pair) {
 		d, name := p.Prediction.Decision, p.Name()
 		if d.Common == nil {
-			// ACS does not decide, unless a hypervisor hides a bridge of both.
+			// Without a common bridge ACS does not decide. A hypervisor may hide the common bridge.
 			if l.Machine.Virtual.Is == placement.Yes && p.Real() {
 				l.Unknown(name, nil, "no common bridge is seen; %s", machine.InventedTree).Fix("look at the host", "", "")
 			}
@@ -205,7 +206,7 @@ func acsList(l *check.Look) {
 		case d.Supported == placement.No:
 			l.Pass(name, nil, "none; something else is in the way")
 		default:
-			l.Pass(name, nil, "none; something else is not known")
+			l.Pass(name, nil, "none; another link is not known")
 		}
 	})
 	if len(l.Found) == 0 {
@@ -213,7 +214,7 @@ func acsList(l *check.Look) {
 	}
 }
 
-// overRoot are the roots that the traffic of some pair meets, or may.
+// overRoot returns the root buses that the traffic of some pair passes, or may pass.
 func overRoot(l *check.Look) map[string]bool {
 	over := map[string]bool{}
 	for _, p := range l.Pairs {
@@ -364,9 +365,9 @@ func dmaMask(l *check.Look) {
 	}
 }
 
-// maskOf reports whether a NIC's address bits reach a GPU's BAR. An IOMMU that the memory is
-// mapped in makes addresses that the NIC can use; where NVIDIA's driver maps nothing in it, the
-// NIC gets those of the BAR.
+// maskOf reports whether a NIC has enough address bits for a GPU's BAR. If the memory is mapped in an IOMMU, the
+// NIC gets addresses that it can use. If NVIDIA's driver maps nothing in the IOMMU, the NIC gets the addresses of the
+// BAR.
 func maskOf(l *check.Look, p p2p.Pair) {
 	gpu, nic, name := *p.GPU.Exporter.PCI, *p.NIC.Importer.PCI, p.Name()
 	mask := l.Read("sys/bus/pci/devices", nic.String(), "dma_mask_bits")

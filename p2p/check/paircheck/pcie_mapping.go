@@ -19,14 +19,14 @@ import (
 // skips its comparison of IOMMU groups (nv-dmabuf.c, nv-pci.c).
 const (
 	mappingSince    = 570
-	refusedSince    = 580 // at attach, with 524; before, nothing is mapped
+	refusedSince    = 580 // from here on attach returns errno 524; older drivers map nothing
 	overriddenUntil = 590
 )
 
-// overriding is the parameter's line of /proc/driver/nvidia/params.
+// overriding is the name of that parameter in /proc/driver/nvidia/params.
 const overriding = "GrdmaPciTopoCheckOverride"
 
-// apart are a coherent GPU's NICs that are in other IOMMU groups than the GPU.
+// apart has the NICs of a coherent GPU that are in other IOMMU groups than the GPU.
 type apart struct {
 	gpu   string
 	group machine.Reading
@@ -69,7 +69,7 @@ func forcePCIe(l *check.Look) {
 			of.nics = append(of.nics, fmt.Sprintf("%s (%s%s)", p.NIC.Name, cmp.Or(check.Base(n.Text), "none"), dataDirect(l, p)))
 		}
 	}
-	for _, g := range gpus { // one finding a GPU
+	for _, g := range gpus { // one finding for each GPU
 		g.say(l)
 	}
 	if !any {
@@ -77,8 +77,8 @@ func forcePCIe(l *check.Look) {
 	}
 }
 
-// dataDirect adds that a NIC's DMA function, which registers in its place with mlx5's Data Direct flag, is
-// in the GPU's group.
+// dataDirect returns a text that says that the NIC's DMA function is in the GPU's group; "" if it is not. With
+// mlx5's Data Direct flag the DMA function registers the memory in place of the NIC.
 func dataDirect(l *check.Look, p p2p.Pair) string {
 	dma, ok := p2p.DMAFunction(l.Machine, p.NIC.Importer)
 	if !ok {
@@ -90,8 +90,8 @@ func dataDirect(l *check.Look, p p2p.Pair) string {
 	return fmt.Sprintf("; not with Data Direct: its DMA function %v is in the GPU's", dma)
 }
 
-// say warns, and does not fail: only mappings with the flag are refused. Without the flag the driver
-// lets all NICs attach, and they reach the memory over C2C.
+// say adds the finding, which is a warning at most: the driver refuses only exports with the flag. Without the flag
+// it lets all NICs attach, and they reach the memory over C2C.
 func (g *apart) say(l *check.Look) {
 	series := drivers.NVIDIASeries(l.Machine)
 	params := l.Read("proc/driver/nvidia/params")

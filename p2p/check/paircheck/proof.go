@@ -68,7 +68,7 @@ func proveOrder(l *check.Look) { check.Climbed(l, p2p.RungOrder, "the bytes were
 
 func proveRelease(l *check.Look) { check.Climbed(l, p2p.RungRelease, "nothing was allocated") }
 
-// proveNothing skips a check of a step that no proof takes.
+// proveNothing skips a check of a step that proofs do not have.
 func proveNothing(l *check.Look) {
 	check.PerProof(l, "no part of this proof", func(string, p2p.Pair) {})
 }

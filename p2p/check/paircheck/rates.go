@@ -38,7 +38,7 @@ func proveRates(l *check.Look) {
 		case !compared:
 			l.Unknown(name, nil, "%s; the rate of host memory was not measured: %s", read, q.Uncompared)
 		case limit > 0 && max(q.WriteRate, q.ReadRate) > limit:
-			l.Unknown(name, nil, "%s: so the bytes did not take it", read)
+			l.Unknown(name, nil, "%s: the bytes were faster, and so they took another way", read)
 		case q.WriteRate*slowGPU < q.HostWriteRate || q.ReadRate*slowGPU < q.HostReadRate:
 			l.Warn(name, nil, "%s: less than half", read)
 		default:
@@ -47,9 +47,9 @@ func proveRates(l *check.Look) {
 	})
 }
 
-// narrowest is what the slowest link on the way of the two can pass at its best, in
-// bytes per second, and the function below it; 0 if that is not known. A link that
-// is slow because it is idle is not slow when bytes come.
+// narrowest returns the highest rate of the slowest link between the two devices of a pair, in
+// bytes per second, and the function below that link; 0 if it is not known. It takes the highest
+// rates of links, because an idle link is slow only until bytes move.
 func narrowest(l *check.Look, p p2p.Pair) (limit float64, link string) {
 	w, ok := p2p.BestWay(l.Machine, p, l.ReadFunction)
 	if !ok {

@@ -12,8 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 )
 
-// vram is the size of a GPU's memory, by amdgpu's file or by NVML. asked is false where neither of
-// the two exists.
+// vram returns the size of a GPU's memory in bytes, by amdgpu's file or by NVML; 0 if it is not known. asked is
+// false if neither of the two exists.
 func vram(l *check.Look, f *check.Function) (total uint64, where []string, asked bool) {
 	r := l.Read("sys", f.Dir, "mem_info_vram_total")
 	if n, ok := r.Number(); ok && n > 0 {
@@ -58,8 +58,9 @@ func barSize(l *check.Look) {
 	}
 }
 
-// small reports a BAR of the size that firmware without resizable BAR gives. It is a failure if the GPU's
-// pairs are not direct, and else a limit of the memory that is registered at a time.
+// small adds the finding for a BAR of the size that firmware without resizable BAR gives. If all pairs of the GPU
+// are direct it is a warning, because the BAR only bounds how much memory is registered at a time. Otherwise it is a
+// failure.
 func small(l *check.Look, f *check.Function, at []string, read string) {
 	pairs := check.Select(l.Pairs, func(p p2p.Pair) bool { return p.GPU.Exporter.PCI != nil && *p.GPU.Exporter.PCI == f.PCI })
 	if check.AllDirect(pairs) {
@@ -69,8 +70,8 @@ func small(l *check.Look, f *check.Function, at []string, read string) {
 	l.Fail(f.Name, at, "%s", read)
 }
 
-// unknownMemory reports the BAR of a GPU whose memory size is not known. The finding decides nothing
-// where there was no file and no library to ask, and the GPU is not known to offer a larger BAR.
+// unknownMemory adds the finding for the BAR of a GPU whose memory size is not known. The finding is set aside if
+// there was neither a file nor a library to ask, and the GPU is not known to offer a larger BAR.
 func unknownMemory(l *check.Look, f *check.Function, bar pci.BAR, at []string, asked bool) {
 	text := bytesize.Format(int64(bar.Size))
 	larger, offered := largerBAR(l, f, bar)

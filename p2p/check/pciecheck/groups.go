@@ -70,12 +70,13 @@ func groups(l *check.Look) {
 	}
 }
 
-// groupOf is the number of a function's group, "" without one.
+// groupOf returns the number of a function's IOMMU group as a Reading; its Text is "" if there is none.
 func groupOf(f *check.Function) machine.Reading {
 	return machine.Reading{Where: "/sys/" + f.Dir + "/iommu_group", Text: f.Group, Err: machine.FirstError(f.Err, f.GroupErr)}
 }
 
-// companions says which NICs are in the GPU's group, and what the others mean.
+// companions says in words which NICs share the GPU's group, and which are in others: apart below a common bridge,
+// and far over the root.
 func companions(l *check.Look, gpu *check.Function, shared, apart, far []string) string {
 	var parts []string
 	if len(shared) > 0 {
@@ -84,7 +85,7 @@ func companions(l *check.Look, gpu *check.Function, shared, apart, far []string)
 	if len(apart) > 0 {
 		text := "other groups than " + check.Some(apart) + " below a common bridge, where a port can redirect"
 		if gpu.IOMMU == "DMA" || gpu.IOMMU == "DMA-FQ" {
-			text += ", and most likely does, for the IOMMU translates"
+			text += ", and most likely does, because the IOMMU translates"
 		}
 		parts = append(parts, text)
 	}

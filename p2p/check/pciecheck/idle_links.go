@@ -10,8 +10,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 )
 
-// idleLinks distinguishes a link that an idle GPU has slowed down from a link that stays slow. Only load
-// shows the difference; errors of the link are a sign, too.
+// idleLinks distinguishes a link that is slow because its GPU is idle from a link that stays slow. Only a
+// measurement under load shows the difference. Errors of the link are a sign of the second.
 func idleLinks(l *check.Look) {
 	any := false
 	for _, f := range l.GPUFunctions() {
@@ -36,11 +36,11 @@ func idleLinks(l *check.Look) {
 		case grown != "":
 			l.Warn(f.Name, at, "%v, and the link had errors while the proof ran: %s%s", s, grown, ever).
 				Fix("look again while the GPU is at work; look at riser and slot", "", "")
-		case moved: // the proof moved data, and so little that the GPU may not have woken up
+		case moved: // the proof moved so little data that the GPU may have stayed idle
 			l.Unknown(f.Name, at, "%v, and no more than %g GT/s while the proof moved data: that is little, and the GPU may have stayed idle%s", s, busy, ever).
 				Fix("look again while the GPU is at work", "", "").SetAside()
 		default:
-			l.Unknown(f.Name, at, "%v: that is usual of an idle GPU, and says nothing of one at work%s", s, ever).
+			l.Unknown(f.Name, at, "%v: an idle GPU slows its link down; the speed under load is not known%s", s, ever).
 				Fix("look again while the GPU is at work, or let --live move data", "p2pcheck --live", "").SetAside()
 		}
 	}
@@ -49,8 +49,8 @@ func idleLinks(l *check.Look) {
 	}
 }
 
-// busySpeed is the highest speed that a GPU's link had while proofs moved data by
-// hardware; false if there was none, or the speed was not read.
+// busySpeed returns the highest speed in GT/s that a GPU's link had while proofs of hardware NICs moved
+// data; false if there was no such proof, or the speed was not read.
 func busySpeed(l *check.Look, f *check.Function) (speed float64, moved bool) {
 	for _, p := range l.Pairs {
 		if p.Proof == nil || p.NIC.Software || p.NIC.Importer.ByCPU || p.Proof.WriteRate <= 0 || p.GPU.Exporter.PCI == nil || *p.GPU.Exporter.PCI != f.PCI {
@@ -65,9 +65,9 @@ func busySpeed(l *check.Look, f *check.Function) (speed float64, moved bool) {
 // aer_dev_correctable.
 var linkSigns = []string{"RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout"}
 
-// replays are the errors of linkSigns at the two ends of a link. ever has those since the machine started:
-// a few of them come from link training. grown has those while proofs ran. Each is "" if there were none, or
-// if the kernel does not count them.
+// replays returns the errors of linkSigns at the two ends of a link, in words. ever has the errors since the
+// machine started; a few of them come from link training. grown has the errors while proofs ran. Each is "" if there
+// were none, or if the kernel does not count them.
 func replays(l *check.Look, f *check.Function) (ever, grown string, where []string) {
 	var seen, more []string
 	for _, end := range way(l, f)[:min(2, 1+len(f.Upstream))] {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
@@ -93,7 +94,8 @@ func iommuMode(l *check.Look) {
 	}
 }
 
-// translated reports a device behind an IOMMU that translates, by the outcome of its pairs.
+// translated adds the finding for a device behind an IOMMU that translates. The result follows from the outcome of
+// the device's pairs.
 func translated(l *check.Look, f *check.Function, at []string) {
 	pairs := check.Select(l.Pairs, func(p p2p.Pair) bool {
 		return p.GPU.Exporter.PCI != nil && *p.GPU.Exporter.PCI == f.PCI || p.NIC.Importer.PCI != nil && *p.NIC.Importer.PCI == f.PCI && !p.NIC.Software
@@ -109,7 +111,7 @@ func translated(l *check.Look, f *check.Function, at []string) {
 	case len(lost) == 0:
 		l.Warn(f.Name, at, "%s: the IOMMU translates", f.IOMMU)
 	case len(lost) < len(pairs):
-		l.Fail(f.Name, at, "%s: the IOMMU translates, and NVIDIA's driver maps no memory in it: the NIC's accesses are blocked in %s", f.IOMMU, check.Plural(len(lost), "pair"))
+		l.Fail(f.Name, at, "%s: the IOMMU translates, and NVIDIA's driver maps no memory in it: the NIC's accesses are blocked in %s", f.IOMMU, human.Plural(len(lost), "pair"))
 	default:
 		l.Fail(f.Name, at, "%s: the IOMMU translates, and NVIDIA's driver maps no memory in it: the NIC's accesses are blocked", f.IOMMU)
 	}
@@ -150,7 +152,7 @@ func acsSource(l *check.Look) {
 		case counts[f.PCI] == nil && unread != nil:
 			l.Unknown(f.Name, at, "it redirects, and whether that concerns a pair is not known: %s", machine.Reading{Err: unread}.Why())
 		case counts[f.PCI] == nil:
-			l.Pass(f.Name, at, "it redirects, which keeps no pair here from anything").Expect = ""
+			l.Pass(f.Name, at, "it redirects, and breaks no pair").Expect = ""
 		case sure:
 			l.Warn(f.Name, at, "%#x, %s", uint16(f.ACS.Ctrl), setter).Remedy = counts[f.PCI]
 		case iommu && f.ACS.Ctrl&standardACS == f.ACS.Cap&standardACS:
@@ -230,8 +232,8 @@ func acsQuirks(l *check.Look) {
 	}
 }
 
-// between are the ports on the way of a pair below a common bridge; nil without
-// one.
+// between returns the ports between the devices of a pair and their common bridge, and the bridge; nil if they
+// have no common bridge.
 func between(l *check.Look, p p2p.Pair) []*check.Function {
 	d := p.Prediction.Decision
 	if d.Common == nil {
@@ -249,8 +251,8 @@ func between(l *check.Look, p p2p.Pair) []*check.Function {
 	return append(out, l.Function(*d.Common))
 }
 
-// translation reports where the ports on the way send requests and completions, as the pair's fabric link
-// judges it.
+// translation reports whether the ports between the devices of a pair send requests and completions the same way.
+// The result is that of the pair's link Fabric.
 func translation(l *check.Look) {
 	below := false
 	for _, p := range l.Pairs {
@@ -263,7 +265,7 @@ func translation(l *check.Look) {
 		nic := l.Function(*p.NIC.Importer.PCI)
 		at := []string{"/sys/" + nic.Dir + "/config"}
 		if o := p.Prediction.Outcome; o == chain.Staged || o == chain.Refused {
-			l.Say(p2p.ResultSkip, p.Name(), nil, "%v: nothing goes between the two", o)
+			l.Say(p2p.ResultSkip, p.Name(), nil, "%v: no traffic goes between the two", o)
 			continue
 		}
 		switch bits, state := redirected(nic, ports); {
@@ -276,7 +278,7 @@ func translation(l *check.Look) {
 		case fabric.State == chain.Costs && bits != 0:
 			l.Warn(p.Name(), at, "%s: all goes over the root", state).Remedy = check.OpeningFor(l, p, fabric.Remedy)
 		case fabric.State.Good():
-			l.Pass(p.Name(), at, "nothing gets lost")
+			l.Pass(p.Name(), at, "no request and no completion gets lost")
 		default:
 			l.Unknown(p.Name(), at, "%s", fabric.Text()).Remedy = check.OpeningFor(l, p, fabric.Remedy)
 		}
@@ -286,7 +288,8 @@ func translation(l *check.Look) {
 	}
 }
 
-// redirected says in words where ports send the traffic of a NIC.
+// redirected returns the bits by which ports redirect the traffic of a NIC, and describes them and the NIC's ATS and
+// relaxed ordering in words.
 func redirected(nic *check.Function, ports []*check.Function) (bits pci.ACSBits, state string) {
 	for _, f := range ports {
 		if f.ACS.Present {
@@ -298,8 +301,8 @@ func redirected(nic *check.Function, ports []*check.Function) (bits pci.ACSBits,
 	return bits, fmt.Sprintf("redirects: %v; ATS %s, relaxed ordering %s", bits, onOff(ats), onOff(express.RelaxedOrdering))
 }
 
-// beyond is the error of a capability that lies behind the part of the configuration space that can be
-// read.
+// beyond returns the error for a capability that lies behind the part of the configuration space that can be
+// read; nil if all of it can be read.
 func beyond(f *check.Function, capability string) error {
 	if !f.Config.Unreachable() {
 		return nil
@@ -314,15 +317,15 @@ func onOff(b bool) string {
 	return "off"
 }
 
-// faults reports what the IOMMU blocked. A line that contradicts a pair is a failure; a transfer to
-// another address, or of a device that is no NIC, is a warning.
+// faults reports the lines of the log about transfers that the IOMMU blocked. A line that contradicts a pair is a
+// failure. A line about another address, or about a device that is no NIC, is a warning.
 func faults(l *check.Look) {
 	log := l.Log()
 	if log.Err != nil {
 		check.UnreadLog(l, log)
 		return
 	}
-	hits := check.Of(log, l, l.Check.ID)
+	hits := check.LogLines(l, log, l.Check.ID)
 	said := map[string]bool{}
 	for _, p := range check.Breaking(l.Pairs, chain.Log) {
 		line := check.Contrary(p)
@@ -352,7 +355,7 @@ func mend(l *check.Look, f *check.Finding) {
 	}
 }
 
-// passedThrough reports that the IOMMU translates for none of the devices.
+// passedThrough reports whether the IOMMU is known to pass the DMA of all devices through.
 func passedThrough(l *check.Look) bool {
 	all := l.Endpoints()
 	return len(all) > 0 && !slices.ContainsFunc(all, func(f *check.Function) bool { return f.Err != nil || f.IOMMUErr != nil || f.IOMMU != "identity" })

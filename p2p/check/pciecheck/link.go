@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
@@ -68,7 +69,7 @@ var Link = []check.Check{
 		ByHand: "lspci -D | grep -i 'volume management device'"},
 }
 
-// linkOf reads the link above a function; false without one that is known.
+// linkOf returns the state of the link above a function; false if it is not known.
 func linkOf(l *check.Look, f *check.Function) (machine.LinkState, bool) {
 	if f.Err != nil {
 		return machine.LinkState{}, false
@@ -76,8 +77,8 @@ func linkOf(l *check.Look, f *check.Function) (machine.LinkState, bool) {
 	return machine.LinkAbove(f.Function, l.ReadFunction)
 }
 
-// linked are the functions that have a link above them, one function for each link. A function that
-// cannot be read counts as one with a link.
+// linked returns the functions that have a link above them, one function for each link. It includes functions that
+// cannot be read.
 func linked(l *check.Look) []*check.Function {
 	var out []*check.Function
 	for _, f := range l.All() {
@@ -88,12 +89,12 @@ func linked(l *check.Look) []*check.Function {
 	return out
 }
 
-// ofGPU reports a GPU, or a port inside one.
+// ofGPU reports whether a function is a GPU, or a port inside one.
 func ofGPU(l *check.Look, f *check.Function) bool {
 	return slices.ContainsFunc(l.GPUFunctions(), func(g *check.Function) bool { return f.Inside(g.Function) })
 }
 
-// narrow are the links that run as fast as their two ends can, and are still slower than the links of a
+// narrow returns the links that run as fast as both of their ends can, and are still slower than the links of a
 // pair's GPU and NIC. The key is the function below the link, the value a text.
 func narrow(l *check.Look) map[pciaddr.Addr]string {
 	pairs, ways := map[pciaddr.Addr][]string{}, map[pciaddr.Addr]p2p.Way{}
@@ -119,7 +120,7 @@ func links(l *check.Look) {
 	}
 	limited := map[string]string{}
 	if log := l.Log(); log.Err == nil {
-		for _, h := range check.Of(log, l, l.Check.ID) {
+		for _, h := range check.LogLines(l, log, l.Check.ID) {
 			for _, name := range p2p.PCIAddress.FindAllString(h.Line, 1) {
 				limited[name] = h.Line
 			}
@@ -152,7 +153,7 @@ func links(l *check.Look) {
 			l.Warn(f.Name, at, "%s: %s", read, narrow[f.PCI]).
 				Fix("put the NIC below the GPU's switch, or the switch into a slot with a wider or faster link", "", "").Expect = "as much as the links of the GPU and the NIC have"
 		case slow:
-			l.Unknown(f.Name, at, "%s, and as slow as PCIE-LINK-IDLE says", read).SetAside()
+			l.Unknown(f.Name, at, "%s; PCIE-LINK-IDLE reports its speed", read).SetAside()
 		default:
 			l.Pass(f.Name, at, "%s", read)
 		}
@@ -194,7 +195,7 @@ func payload(l *check.Look) {
 	}
 }
 
-// way is a function and the ports above it.
+// way returns a function and the ports above it, the nearest first.
 func way(l *check.Look, f *check.Function) []*check.Function {
 	out := []*check.Function{f}
 	for _, up := range f.Upstream {
@@ -225,7 +226,7 @@ func readRequest(l *check.Look) {
 	}
 }
 
-// errNoTotal is the error of an aer_dev_ file without its TOTAL line.
+// errNoTotal is the error for an aer_dev_ file that has no line TOTAL.
 var errNoTotal = errors.New("it has no total")
 
 func linkErrors(l *check.Look) {
@@ -269,7 +270,7 @@ func linkErrors(l *check.Look) {
 		}
 	}
 	if log := l.Log(); log.Err == nil {
-		for _, h := range check.Of(log, l, l.Check.ID) {
+		for _, h := range check.LogLines(l, log, l.Check.ID) {
 			l.Warn("", log.At(), "%s", h.Line)
 		}
 	}
@@ -331,7 +332,7 @@ func nodes(l *check.Look) {
 		case g.NUMANode < 0:
 			l.Unknown(g.Name, at, "the firmware names no node")
 		case near > 0:
-			l.Pass(g.Name, at, "node %d, with %s", g.NUMANode, check.Plural(near, "NIC"))
+			l.Pass(g.Name, at, "node %d, with %s", g.NUMANode, human.Plural(near, "NIC"))
 		case open:
 			l.Unknown(g.Name, at, "the node of a NIC is not known")
 		default:

@@ -50,8 +50,8 @@ func ordering(l *check.Look) {
 	}
 }
 
-// asked warns about a NIC whose traffic crosses between root ports of a processor that needs relaxed
-// ordering for the full rate: each registration has to ask for it.
+// asked warns about a NIC whose traffic goes from one root port to another, on a processor that needs relaxed
+// ordering for the full rate: each registration has to ask for it. It returns false for other NICs.
 func asked(l *check.Look, f *check.Function, at []string) bool {
 	cpu := check.Processor(l)
 	o := variables.NeedsRelaxedOrdering(cpu.Vendor, cpu.Family, cpu.Model)
@@ -70,7 +70,8 @@ func asked(l *check.Look, f *check.Function, at []string) bool {
 	return true
 }
 
-// acrossRoot reports a NIC that some GPU reaches over the root complex, and that has no nearer one.
+// acrossRoot reports whether a NIC is direct over the root complex for a GPU that has no direct NIC below a common
+// bridge.
 func acrossRoot(l *check.Look, nic pciaddr.Addr) bool {
 	return check.Once(l, "NICs across the root", func() map[pciaddr.Addr]bool {
 		near, far := map[string]bool{}, map[string][]pciaddr.Addr{} // by GPU

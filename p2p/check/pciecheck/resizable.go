@@ -13,17 +13,17 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// sizeRange is the largest size that a GPU offers for a BAR, and the file that says so.
+// sizeRange has the largest size in bytes that a GPU offers for a BAR, and the file that shows it.
 type sizeRange struct {
-	largest uint64 // 0: the BAR has one size
+	largest uint64 // 0 if the BAR has one size
 	at      []string
-	file    bool // at is the kernel's file, by which an administrator can choose the size
+	file    bool // at is the kernel's file: an administrator can choose the size by writing it
 	err     error
 	read    string // the file's text, if it is no size
 }
 
-// sizes asks the kernel's file, and without it the capability itself: kernels before 6.1
-// have no such files, and copies may lack them.
+// sizes reads the kernel's file with the sizes, and without it the capability in the configuration space. Kernels
+// before 6.1 have no such file, and a copy of a machine may lack it.
 func sizes(l *check.Look, f *check.Function, bar pci.BAR) sizeRange {
 	r := l.Read("sys", f.Dir, pci.ResizeFile(bar.Index))
 	if !r.Gone() {
@@ -44,8 +44,8 @@ func sizes(l *check.Look, f *check.Function, bar pci.BAR) sizeRange {
 	return s
 }
 
-// largerBAR is the largest size that a GPU offers for a BAR, 0 if the BAR has it already; false if the BAR
-// has one size only, or if the sizes are not known.
+// largerBAR returns the largest size in bytes that a GPU offers for a BAR, 0 if the BAR has it already; false if
+// the BAR has one size only, or if the sizes are not known.
 func largerBAR(l *check.Look, f *check.Function, bar pci.BAR) (uint64, bool) {
 	s := sizes(l, f, bar)
 	if s.err != nil || s.largest <= bar.Size {

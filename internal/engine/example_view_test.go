@@ -14,9 +14,8 @@ import (
 	"github.com/gpurdma/gpurdma/layout"
 )
 
-// A row, and then a column, of a matrix in one region, whose layout changes
-// between two operations; the peer's matrix gets them as its column and row.
-func ExampleRegion() {
+// The rows of a matrix, each by a view of its own; the peer's matrix gets them as its columns.
+func ExampleView() {
 	if err := transpose(context.Background()); err != nil {
 		log.Print(err)
 	}
@@ -53,11 +52,6 @@ func transpose(ctx context.Context) (err error) {
 	if _, err := from.WriteAt(matrix, 0); err != nil {
 		return err
 	}
-	region, err := memory.NewRegion(from)
-	if err != nil {
-		return err
-	}
-	defer closed(region, &err)
 	mine, err := server.Share(toClient, to.All(), ibvfd.AccessRemoteWrite)
 	if err != nil {
 		return err
@@ -71,7 +65,12 @@ func transpose(ctx context.Context) (err error) {
 	}
 	for i := range int64(n) {
 		// Our row i, contiguous, is their column i, a cell of each row.
-		if err := region.AssignSG(layout.Extent{Off: i * row, Len: row}); err != nil {
+		line, err := layout.SG(layout.Extent{Off: i * row, Len: row})
+		if err != nil {
+			return err
+		}
+		ours, err := memory.NewView(line, from)
+		if err != nil {
 			return err
 		}
 		column, err := layout.Interleaved(layout.Extent{Off: i * cell, Len: cell}, layout.Dim{Count: n, Stride: row})
@@ -82,7 +81,7 @@ func transpose(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		if err := client.Write(region.All(), toServer, view.All(), i); err != nil {
+		if err := client.Write(ours.All(), toServer, view.All(), i); err != nil {
 			return err
 		}
 	}
@@ -142,12 +141,12 @@ func pageOut(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	cache, err := memory.NewRegion(ours)
+	sequence, err := layout.SG(from...)
 	if err != nil {
 		return err
 	}
-	defer closed(cache, &err)
-	if err := cache.AssignSG(from...); err != nil {
+	cache, err := memory.NewView(sequence, ours)
+	if err != nil {
 		return err
 	}
 	mine, err := server.Share(toClient, theirs.All(), ibvfd.AccessRemoteWrite)
