@@ -76,7 +76,7 @@ func TestSettings(t *testing.T) {
 	if got, want := slices.Sorted(maps.Keys(packaged)), slices.Sorted(maps.Keys(all)); !slices.Equal(got, want) {
 		t.Errorf("packaging/p2pcheck.conf has %q, want %q", got, want)
 	}
-	// What the document says of the packaged file is in it, as a setting that is made.
+	// The document has the values of the two settings that the packaged file makes.
 	for _, name := range []string{"P2PCHECK_ARGS", "P2PCHECK_AGENT_ARGS"} {
 		if !strings.Contains(conf, "\n"+name+"=") || !strings.Contains(page, "In the packaged file `"+packaged[name]+"` |") {
 			t.Errorf("the document does not have %s of the packaged file: %s", name, packaged[name])
