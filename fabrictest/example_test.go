@@ -15,9 +15,9 @@ import (
 
 const address = "127.0.0.1:7471" // of the network in memory: no port of this machine is used
 
-// serve is the program under test: it lends memory to one client, and prints what the client
-// has written there when the client says so.
-func serve(ctx context.Context, fab *gpurdma.Fabric, ln *gpurdma.Listener) error {
+// serve is the program under test: it lends memory to one client, waits until the client has
+// written there, prints what it finds, and answers.
+func serve(ctx context.Context, fab *gpurdma.Fabric, ln *gpurdma.Listener, written waiter) error {
 	buf, err := fab.Alloc(ctx, "cuda:0", 16)
 	if err != nil {
 		return err
@@ -31,21 +31,23 @@ func serve(ctx context.Context, fab *gpurdma.Fabric, ln *gpurdma.Listener) error
 	if err := conn.Export("greeting", buf.All(), gpurdma.ReadWrite); err != nil {
 		return err
 	}
-	note, err := conn.ReceiveNotification(ctx)
-	if err != nil {
+	if err := written(ctx, conn); err != nil {
 		return err
 	}
-	got := make([]byte, 16)
+	got := make([]byte, 5)
 	if _, err := buf.ReadAt(got, 0); err != nil {
 		return err
 	}
-	fmt.Printf("the server has got %q, with note %q\n", got[:5], note)
+	fmt.Printf("the server has got %q\n", got)
+	if err := conn.Send(ctx, []byte("thanks")); err != nil {
+		return err
+	}
 	<-conn.Done()
 	return nil
 }
 
-// greet is the client.
-func greet(ctx context.Context, fab *gpurdma.Fabric, cfg gpurdma.Config, before func()) error {
+// greet is the client: it writes to the server's memory, and waits for the answer.
+func greet(ctx context.Context, fab *gpurdma.Fabric, cfg gpurdma.Config, write writer) error {
 	buf, err := fab.Alloc(ctx, "host", 16)
 	if err != nil {
 		return err
@@ -62,21 +64,68 @@ func greet(ctx context.Context, fab *gpurdma.Fabric, cfg gpurdma.Config, before 
 	if err != nil {
 		return err
 	}
-	before()
-	return conn.Write(ctx, theirs, buf.All(), gpurdma.Notify([]byte("first")))
+	if err := write(ctx, conn, theirs, buf.All()); err != nil {
+		return err
+	}
+	_, err = conn.Receive(ctx)
+	return err
 }
 
-// The bytes of a write may arrive after its acknowledgement, but not after its notification. A
-// network that holds them back as long as it may shows that the program waits for the
-// notification.
+type (
+	waiter func(context.Context, *gpurdma.Conn) error
+	writer func(context.Context, *gpurdma.Conn, gpurdma.Remote, gpurdma.Span) error
+)
+
+// notified waits for a notification of the client, behind which are the bytes of its write.
+func notified(ctx context.Context, conn *gpurdma.Conn) error {
+	_, err := conn.ReceiveNotification(ctx)
+	return err
+}
+
+// notify writes, with a notification.
+func notify(ctx context.Context, conn *gpurdma.Conn, to gpurdma.Remote, from gpurdma.Span) error {
+	return conn.Write(ctx, to, from, gpurdma.Notify([]byte("first")))
+}
+
+// The bytes of a write may arrive after its acknowledgement. This program has a mistake: there is no
+// notification. The server learns another way, here by a channel, that the write is acknowledged,
+// and reads. Only a network that holds the bytes back shows it.
+func Example_acknowledged() {
+	for _, late := range []bool{false, true} {
+		net := fabrictest.NewNetwork(fabrictest.Options{HoldWrites: late})
+		server, client := open(net), open(net)
+		acknowledged := make(chan error, 1)
+		run(server, client, gpurdma.Config{}, func(_ context.Context, conn *gpurdma.Conn) error {
+			select {
+			case err := <-acknowledged:
+				return err
+			case <-conn.Done():
+				return conn.Err()
+			}
+		}, func(ctx context.Context, conn *gpurdma.Conn, to gpurdma.Remote, from gpurdma.Span) error {
+			err := conn.Write(ctx, to, from)
+			acknowledged <- err
+			return err
+		})
+		server.Close()
+		client.Close()
+	}
+	// Output:
+	// the server has got "hello"
+	// the client: <nil>
+	// the server has got "\x00\x00\x00\x00\x00"
+	// the client: <nil>
+}
+
+// With a notification the program is right, on a network that holds bytes back, too.
 func Example_lateBytes() {
 	net := fabrictest.NewNetwork(fabrictest.Options{HoldWrites: true})
 	server, client := open(net), open(net)
 	defer server.Close()
 	defer client.Close()
-	run(server, client, gpurdma.Config{}, func() {})
+	run(server, client, gpurdma.Config{}, notified, notify)
 	// Output:
-	// the server has got "hello", with note "first"
+	// the server has got "hello"
 	// the client: <nil>
 }
 
@@ -87,12 +136,17 @@ func Example_cut() {
 	server, client := open(net), open(net)
 	defer server.Close()
 	defer client.Close()
-	run(server, client, gpurdma.Config{PeerTimeout: 20 * time.Millisecond}, func() { net.Cut(server, client) })
+	run(server, client, gpurdma.Config{PeerTimeout: 20 * time.Millisecond}, notified,
+		func(ctx context.Context, conn *gpurdma.Conn, to gpurdma.Remote, from gpurdma.Span) error {
+			net.Cut(server, client)
+			return notify(ctx, conn, to, from)
+		})
 	// Output:
 	// the server: the peer has gone
 	// the client: the peer has gone
 }
 
+// open adds a machine to the network.
 func open(net *fabrictest.Network) *gpurdma.Fabric {
 	fab, err := net.Open("mlx5_0")
 	if err != nil {
@@ -101,8 +155,8 @@ func open(net *fabrictest.Network) *gpurdma.Fabric {
 	return fab
 }
 
-// run runs both sides of the program.
-func run(server, client *gpurdma.Fabric, cfg gpurdma.Config, before func()) {
+// run runs both sides of the program, and prints how each of them ends.
+func run(server, client *gpurdma.Fabric, cfg gpurdma.Config, written waiter, write writer) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	ln, err := server.Listen(address, cfg)
@@ -110,8 +164,8 @@ func run(server, client *gpurdma.Fabric, cfg gpurdma.Config, before func()) {
 		log.Fatal(err)
 	}
 	served := make(chan error)
-	go func() { served <- serve(ctx, server, ln) }()
-	err = greet(ctx, client, cfg, before)
+	go func() { served <- serve(ctx, server, ln, written) }()
+	err = greet(ctx, client, cfg, write)
 	if why := <-served; errors.Is(why, gpurdma.ErrPeerGone) {
 		fmt.Println("the server: the peer has gone")
 	} else if why != nil {

@@ -36,9 +36,8 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, out io.Writer) error {
+func run(ctx context.Context, out io.Writer) (err error) {
 	var fab *gpurdma.Fabric
-	var err error
 	if *fabric == "memory" {
 		fab, *listen, *connect = fabrictest.New(), "127.0.0.1:7471", "127.0.0.1:7471"
 	} else if fab, err = gpurdma.Open(*nic); err != nil {
@@ -51,21 +50,22 @@ func run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 		if *connect == "" {
-			return lend(ctx, fab, ln)
+			return lend(ctx, fab, ln, out)
 		}
 		var cancel context.CancelCauseFunc
 		ctx, cancel = context.WithCancelCause(ctx)
-		go func() { cancel(lend(ctx, fab, ln)) }()
+		go func() { cancel(lend(ctx, fab, ln, out)) }()
 	}
 	return use(ctx, fab, out)
 }
 
 // lend lends memory to one peer, until the peer ends the connection.
-func lend(ctx context.Context, fab *gpurdma.Fabric, ln *gpurdma.Listener) error {
+func lend(ctx context.Context, fab *gpurdma.Fabric, ln *gpurdma.Listener, out io.Writer) error {
 	weights, err := fab.Alloc(ctx, *gpu, 64<<10)
 	if err != nil {
 		return err
 	}
+	fmt.Fprintf(out, "lent memory, %s: %v\n", *gpu, weights.Path())
 	conn, err := ln.Accept(ctx)
 	if err != nil {
 		return err
@@ -111,6 +111,6 @@ func use(ctx context.Context, fab *gpurdma.Fabric, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "read %q; the number was %d\n%v\n%v\n", text, old, local.Path(), conn)
+	fmt.Fprintf(out, "read %q; the number was %d\nlocal memory, host: %v\n%v\n", text, old, local.Path(), conn)
 	return conn.Close()
 }

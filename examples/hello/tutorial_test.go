@@ -3,6 +3,8 @@
 package main
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -45,15 +47,51 @@ func TestTutorial(t *testing.T) {
 	})
 }
 
+// guest returns the command that a step runs in a machine of this name, "" if it runs this program in none or in another.
+func guest(s pagetest.Step, machine string) string {
+	run, in := s.Guest(), "default"
+	if m := machineName.FindStringSubmatch(s.Command); m != nil {
+		in = m[1]
+	}
+	if in != machine || !strings.Contains(run, "build/bin/hello") {
+		return ""
+	}
+	return run
+}
+
+var machineName = regexp.MustCompile(`\bMACHINE=(\S+)`)
+
 // In the virtual machine, where `make vm` runs them.
 //
 //testbed:kernel 7.2 6.12
 func TestVMTutorial(t *testing.T) {
 	testenv.VM(t)
-	steps(t, 3, func(s pagetest.Step) string {
-		if run := s.Guest(); strings.Contains(run, "build/bin/hello") {
-			return run
-		}
-		return ""
-	})
+	steps(t, 3, func(s pagetest.Step) string { return guest(s, "default") })
+}
+
+// With a NIC that reaches the GPU's memory and with one that does not, Path says the same.
+//
+//testbed:machine switch
+//testbed:kernel 7.2
+func TestVMTutorialGPU(t *testing.T) {
+	testenv.VM(t)
+	t.Cleanup(func() { pagetest.Run(t, "modprobe -r softgpu", t.TempDir()) })
+	steps(t, 1, func(s pagetest.Step) string { return guest(s, "switch") })
+}
+
+// The blocks of the page are the whole program behind its imports, in its order.
+func TestTutorialIsWhole(t *testing.T) {
+	main, err := os.ReadFile("main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, program, _ := strings.Cut(string(main), "\n)\n\n")
+	text := ""
+	for _, b := range pagetest.Read(t, tutorials[0]).Of("go")[:7] {
+		text += b.Text
+	}
+	squeezed := func(s string) string { return strings.ReplaceAll(s, "\n\n", "\n") }
+	if program == "" || squeezed(text) != squeezed(program) {
+		t.Errorf("the page has\n%s\nand the program is\n%s", text, program)
+	}
 }

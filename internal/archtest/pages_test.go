@@ -90,3 +90,56 @@ func TestMakeTargetsExist(t *testing.T) {
 		t.Errorf("only %d targets", n)
 	}
 }
+
+var (
+	// shellLine is a command in a block that has no output.
+	shellLine = regexp.MustCompile(`^(?:make|kubectl|p2pcheck|dmabuf-reg|slurm-p2p|sudo|install|lspci|go|podman|docker|skopeo|systemctl|apt|dnf|scontrol)\s`)
+	// explained is such a line with words behind it that the shell would take for arguments.
+	explained = regexp.MustCompile(`\S {2,}[^#\s\\]`)
+)
+
+// copied returns the lines of a page that do not work when they are copied: a command with its explanation behind it,
+// and no # between.
+func copied(p pagetest.Page, text string) (wrong []string) {
+	blocks := p.Of("sh")
+	blocks = append(blocks, p.Of("")...)
+	fenced := ""
+	for _, b := range p.Blocks {
+		fenced += b.Text
+	}
+	for line := range strings.Lines(text) {
+		if code, ok := strings.CutPrefix(line, "    "); ok && !strings.Contains(fenced, line) {
+			blocks = append(blocks, pagetest.Block{Text: code})
+		}
+	}
+	for _, b := range blocks {
+		for line := range strings.Lines(b.Text) {
+			line = strings.TrimRight(line, "\n")
+			if shellLine.MatchString(line) && explained.MatchString(line) {
+				wrong = append(wrong, line)
+			}
+		}
+	}
+	return wrong
+}
+
+// What stands behind a command in a block is a comment, so that the line can be copied as a whole.
+func TestCommandsCanBeCopied(t *testing.T) {
+	dir := root(t)
+	for _, name := range tracked(t, "*.md") {
+		if strings.HasPrefix(name, "docs/reference/commands/") {
+			continue // a synopsis of flags
+		}
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range copied(pagetest.Parse(name, string(data)), string(data)) {
+			t.Errorf("%s: no # before the explanation in: %s", name, line)
+		}
+	}
+	const page = "    make image   the image\n    make image   # the image\n```sh\nkubectl get   all of it\nkubectl get \\\n```\n```console\n$ p2pcheck\np2pcheck  a table\n```\n"
+	if wrong := copied(pagetest.Parse("x.md", page), page); len(wrong) != 2 {
+		t.Errorf("found %q", wrong)
+	}
+}
