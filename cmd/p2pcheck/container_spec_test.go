@@ -94,7 +94,7 @@ func TestContainerSpecNotJudged(t *testing.T) {
 			t.Errorf("%s: status %d", name, r.status)
 		}
 	}
-	// What was not judged has not passed.
+	// The checks that judged nothing are unknown, and do not pass.
 	var d struct{ Result result.Run }
 	if err := json.Unmarshal([]byte(run(none, t, "--root", "ROOT", "--container-spec", spec, "--json").out), &d); err != nil {
 		t.Fatal(err)

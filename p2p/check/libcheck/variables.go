@@ -91,8 +91,8 @@ func ncclLevel(l *check.Look) {
 	told(l, func(j variables.Judgement) bool { return slices.Contains(levels, j.Name) }, func(name string) bool { return slices.Contains(levels, name) })
 }
 
-// NotJudged is the reason why a machine with these devices cannot judge the variables of a container:
-// what a variable does depends on the GPUs and the NICs. "" if it can.
+// NotJudged is the reason why a machine with these devices cannot judge the variables of a container, or ""
+// if it can: the effect of a variable depends on the GPUs and the NICs.
 func NotJudged(gpus []drivers.GPU, nics []drivers.NIC) string {
 	switch {
 	case !slices.ContainsFunc(gpus, func(g drivers.GPU) bool { return g.Exporter.Class != drivers.ClassSystem }):
