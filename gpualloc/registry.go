@@ -324,7 +324,7 @@ func specError(spec string, err error, choices []candidate) error {
 	if ambiguous || len(own) > 0 {
 		remedy = "use one of: " + strings.Join(names, ", ")
 	} else if len(names) == 0 {
-		remedy = "none works on this machine: Discover, or the command `dmabuf-reg devices`, says why"
+		remedy = "none works on this machine: `dmabuf-reg devices` says why"
 	}
 	e := &failure.Error{Op: "open allocator", Device: strconv.Quote(spec), Remedy: remedy, Err: err}
 	if name, ok := strings.CutPrefix(spec, "drm:"); ok && !ambiguous && uuid.MatchString(name) {

@@ -176,7 +176,7 @@ func TestOpenOnAnEmptyMachine(t *testing.T) {
 		t.Errorf("udmabuf: %v", err)
 	}
 	_, err = Open("tpu:0", e)
-	if !errors.Is(err, ErrUnknownSpec) || !strings.Contains(err.Error(), "none works") {
+	if !errors.Is(err, ErrUnknownSpec) || !strings.Contains(err.Error(), "none works on this machine: `dmabuf-reg devices` says why") {
 		t.Errorf("tpu:0: %v", err)
 	}
 }

@@ -144,7 +144,7 @@ func TestVMSeveralNICs(t *testing.T) {
 		t.Fatal(err)
 	}
 	status := w.status(t)
-	for _, want := range []string{"port 1 of rail0a  up  ", "port 1 of rail1a  up  ", "nic:     rail0a,rail1a: asked for by name", "path:    with rail1a direct: registered by ", "10.9.21.1", "10.9.21.2", "LOST LINKS"} {
+	for _, want := range []string{"port 1 of rail0a  up  ", "port 1 of rail1a  up  ", "nic:     rail0a,rail1a: asked for by name", "path:    with rail1a registered by ", "10.9.21.1", "10.9.21.2", "LOST LINKS"} {
 		if status != cli.ExitInterrupted || !strings.Contains(seen.String(), want) {
 			t.Errorf("--watch: exit status %d, no %q in\n%s%s", status, want, seen.String(), w.err.String())
 		}

@@ -149,3 +149,16 @@ func TestSnapshotToOutput(t *testing.T) {
 		t.Errorf("%q, %v", text, err)
 	}
 }
+
+// The error of a flag without a value goes into no file, also where Cobra refuses the rest of the command line.
+func TestNoFileNamedAfterAFlag(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, line := range []string{"-o --json --format nagios --frob", "--html -o x", "report x --html -o y", "snapshot -o --json --root x", "--output --nfd --format=prometheus"} {
+		if r := command(strings.Fields(line)...); r.status == cli.ExitOK {
+			t.Errorf("%s: %+v", line, r)
+		}
+		if made, err := os.ReadDir("."); err != nil || len(made) > 0 {
+			t.Fatalf("%s: %v, %v", line, made, err)
+		}
+	}
+}

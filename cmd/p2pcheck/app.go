@@ -62,6 +62,7 @@ type app struct {
 	spec           string          // --container-spec
 	proofs         string          // --proofs
 	unread         []string        // errors of reading the devices
+	refused        string          // the subcommand whose flags or arguments Cobra refused
 	reached        bool            // the command's own code began: a failure is no usage error any more
 	wanted         context.Context // of serve: ends when all callers have left; nil otherwise
 	told           *told           // of serve; nil otherwise
@@ -100,9 +101,18 @@ func (a *app) finish(command string, found output, err error) int {
 		cli.PrintErrors(a.stderr, program, err)
 	}
 	if mistaken(err) {
-		fmt.Fprintf(a.stderr, "See `%s --help`.\n", program)
+		fmt.Fprintf(a.stderr, "See `%s --help`.\n", a.helpOf(command))
 	}
 	return status
+}
+
+// helpOf is the command line whose --help describes a command. The document of a refused command line has no
+// command: that is in refused.
+func (a *app) helpOf(command string) string {
+	if sub := cmp.Or(command, a.refused); sub != "" && sub != "check" {
+		return program + " " + sub
+	}
+	return program
 }
 
 // mistaken reports a mistake on the command line, for which the message points to --help. A file or an

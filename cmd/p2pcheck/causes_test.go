@@ -28,7 +28,7 @@ func TestCausesAreToldTogether(t *testing.T) {
 		}
 	}
 	// What else is wrong keeps its own lines.
-	if !strings.Contains(r.out, "\nFAIL     NET-LINK: ") {
+	if !strings.Contains(r.out, "\nFAIL     NET-LINK\n") || !strings.Contains(r.out, "\n  expected: Network devices are up, and take large packets\n") {
 		t.Error(r.out)
 	}
 	var d struct{ Result reportResult }

@@ -49,7 +49,8 @@ func (a *app) checkAnd(prove func(*machine.Machine, []p2p.Pair) (*result.Live, e
 	if here(a.source) {
 		subject.Live = a.live
 	}
-	r.AddFindings(checks.Run(m, subject))
+	findings := checks.Run(m, subject)
+	r.AddFindings(findings)
 	if a.baseline != "" {
 		before, err := readResult(a.baseline)
 		if err != nil {
@@ -61,7 +62,7 @@ func (a *app) checkAnd(prove func(*machine.Machine, []p2p.Pair) (*result.Live, e
 	if a.html != "" {
 		a.page = a.machinePage(m, gpus, nics, r)
 	}
-	return checkOutput(r), errors.Join(a.nothing(m, gpus, nics), missing, unproven)
+	return checkOutput(r), errors.Join(a.nothing(m, gpus, nics), missing, unproven, a.notJudged(subject, findings))
 }
 
 // nothing is the error of a machine that lacks GPUs or NICs. Where devices could not be read it is not

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -30,7 +31,8 @@ type explanation struct {
 	Remedy   *result.Fix `json:"remedy"`   // what to change; null without a remedy
 	Ref      string      `json:"ref"`      // where the rule comes from
 	ByHand   []string    `json:"by_hand"`  // the commands by which a person reads what the check reads
-	Page     string      `json:"page"`     // the page of the documents that describes the check
+	Page     string      `json:"page"`     // the page of the documents that describes the check, as a path in the project's repository
+	URL      string      `json:"url"`      // the address of the page at the program's version, or at the newest one where that is not known
 }
 
 // remedyPages is the directory of the documents that has a page for each check, which a test writes from
@@ -39,6 +41,25 @@ const remedyPages = "docs/how-to/remedies/"
 
 // remedyPage is the document of a check.
 func remedyPage(id string) string { return remedyPages + id + ".md" }
+
+// repository is the project's, at its home.
+const repository = "https://github.com/gpurdma/gpurdma"
+
+// release is the version of a program that was built from a tag. A "~" stands where the tag has "-".
+var release = regexp.MustCompile(`^\d+\.\d+\.\d+(~[0-9A-Za-z.]+)?$`)
+
+// remedyURL is the address of the document of a check at the version that a program has, or at its revision, or if
+// neither is known there, at the newest one: the page is in no package.
+func remedyURL(id, version, revision string) string {
+	at := "HEAD"
+	switch {
+	case release.MatchString(version):
+		at = "v" + strings.Replace(version, "~", "-", 1)
+	case revision != "unknown" && revision != "":
+		at = revision
+	}
+	return repository + "/blob/" + at + "/" + remedyPage(id)
+}
 
 // byHand are the commands of a check, one an element.
 func byHand(c *check.Check) []string {
@@ -85,7 +106,7 @@ func explained(ids []string) (explainResult, error) {
 		if len(ids) > 0 && !slices.ContainsFunc(ids, func(id string) bool { return isCalled(c, id) }) {
 			continue
 		}
-		e := explanation{c.ID, c.Title, c.Why, c.Expect, c.Worst.String(), result.LinksOf(c), nil, c.Ref, byHand(c), remedyPage(c.ID)}
+		e := explanation{c.ID, c.Title, c.Why, c.Expect, c.Worst.String(), result.LinksOf(c), nil, c.Ref, byHand(c), remedyPage(c.ID), remedyURL(c.ID, version, revision)}
 		if c.Fix != (chain.Remedy{}) {
 			e.Remedy = &result.Fix{Change: c.Fix.Change, Command: c.Fix.Command, Weakens: c.Fix.Weakens}
 		}
@@ -125,7 +146,7 @@ func (r explainResult) text(w io.Writer, a *app) error {
 			fmt.Fprintln(&b, "  "+label+command)
 		}
 		line("see: ", e.Ref)
-		line("page: ", e.Page)
+		fmt.Fprintln(&b, "  page: "+e.URL) // not folded
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -77,6 +77,10 @@ func TestMistakes(t *testing.T) {
 		{[]string{"snapshot", "-o", "x", "y"}, "the archive is one file"},
 		{[]string{"snapshot", "-", "--json", "--root", root}, "--json"},
 		{[]string{"diff", "-", "-"}, "one file"},
+		{[]string{"report", dir, "--html", "-o", "x"}, "--html has no value: -o looks like another flag; a file of that name is ./-o"},
+		{[]string{"--root", root, "--baseline", "--json"}, "--baseline has no value: --json looks like"},
+		{[]string{"--root", root, "--config", "-v"}, "--config has no value: -v"},
+		{[]string{"--root", root, "-o", "--json"}, "--output has no value: --json"},
 		{[]string{"--snapshot", "-", "--baseline", "-"}, "can read the standard input"},
 
 		{[]string{"explain", "NOPE"}, "The families of checks are KRN, "},
@@ -257,26 +261,38 @@ func TestHintIsOfMistakes(t *testing.T) {
 	none, inFile := filepath.Join(root, "none"), filepath.Join(text, "labels")
 	for _, c := range []struct {
 		args []string
-		hint bool
+		hint string // the command whose help the error points to
 	}{
-		{[]string{"--frob"}, true},
-		{[]string{"--skip", "NETT", "--root", root}, true},
-		{[]string{"--gpu", ""}, true},
-		{[]string{"serve", "--listen", "9838", "--root", root}, true},
-		{[]string{"--kernel", "banana", "--root", root}, true},
+		{[]string{"--frob"}, "p2pcheck"},
+		{[]string{"frob"}, "p2pcheck"},
+		{[]string{"--skip", "NETT", "--root", root}, "p2pcheck"},
+		{[]string{"--gpu", ""}, "p2pcheck"},
+		{[]string{"serve", "--listen", "9838", "--root", root}, "p2pcheck serve"},
+		{[]string{"--kernel", "banana", "--root", root}, "p2pcheck"},
+		{[]string{"why"}, "p2pcheck why"},
+		{[]string{"why", "--frob"}, "p2pcheck why"},
+		{[]string{"why", "--root", root, "--skip", "all", "x", "y"}, "p2pcheck why"},
+		{[]string{"explain", "NOPE"}, "p2pcheck explain"},
+		{[]string{"report"}, "p2pcheck report"},
+		{[]string{"diff", "x"}, "p2pcheck diff"},
+		{[]string{"topo", "x"}, "p2pcheck topo"},
 
-		{[]string{"--root", none}, false},
-		{[]string{"--root", root, "--baseline", none}, false},
-		{[]string{"--root", root, "--baseline", text}, false},
-		{[]string{"diff", none, text}, false},
-		{[]string{"report", none}, false},
-		{[]string{"--snapshot", none}, false},
-		{[]string{"--snapshot", text}, false},
-		{[]string{"snapshot", inFile, "--root", root}, false},
-		{[]string{"serve", "--listen", "127.0.0.1:0", "--root", root, "--nfd", inFile}, false},
-		{[]string{"serve", "--listen", "192.0.2.1:9838", "--root", root}, false}, // no machine has this address
+		{[]string{"--root", none}, ""},
+		{[]string{"--root", root, "--baseline", none}, ""},
+		{[]string{"--root", root, "--baseline", text}, ""},
+		{[]string{"diff", none, text}, ""},
+		{[]string{"report", none}, ""},
+		{[]string{"--snapshot", none}, ""},
+		{[]string{"--snapshot", text}, ""},
+		{[]string{"snapshot", inFile, "--root", root}, ""},
+		{[]string{"serve", "--listen", "127.0.0.1:0", "--root", root, "--nfd", inFile}, ""},
+		{[]string{"serve", "--listen", "192.0.2.1:9838", "--root", root}, ""}, // no machine has this address
 	} {
-		if r := command(c.args...); r.status != cli.ExitUsage || strings.Contains(r.err, "See `p2pcheck --help`.") != c.hint {
+		want := ""
+		if c.hint != "" {
+			want = "See `" + c.hint + " --help`.\n"
+		}
+		if r := command(c.args...); r.status != cli.ExitUsage || !strings.HasSuffix(r.err, want) || strings.Contains(r.err, "See `") != (want != "") {
 			t.Errorf("%q: %+v", c.args, r)
 		}
 	}

@@ -29,6 +29,15 @@ func TestRemedyPages(t *testing.T) {
 	referencetest.OnlyThese(t, remedyPages, "", append(want, "README.md"))
 }
 
+// A page says the same of a shell's characters in a parameter as the report.
+func TestRemedyPagesQuote(t *testing.T) {
+	for _, c := range checks.All() {
+		if strings.Contains(c.Fix.Command, "disable_acs_redir=") != strings.Contains(remedyText(t, c), "GRUB_CMDLINE_LINUX=\"… 'pci=…'\"") {
+			t.Errorf("%s: %s", c.ID, remedyText(t, c))
+		}
+	}
+}
+
 func remedyIndex() string {
 	var b strings.Builder
 	b.WriteString(referencetest.Written + `# Checks and remedies
@@ -95,6 +104,7 @@ var kinds = []struct {
 	means string
 }{
 	{regexp.MustCompile(`^CONFIG_`), "This is an option of the kernel's configuration. It takes a kernel that is built with it."},
+	{regexp.MustCompile(`^pci=disable_acs_redir=`), "This is a parameter for the kernel's command line. It takes effect with the next boot. With several ports it needs quotes of its own in GRUB's configuration: `GRUB_CMDLINE_LINUX=\"… 'pci=…'\"`."},
 	{regexp.MustCompile(`^(pci|iommu|iommu\.passthrough|i915\.force_probe|xe\.\w+)=`), "This is a parameter for the kernel's command line. It takes effect with the next boot."},
 	{regexp.MustCompile(`^options `), "This is a line for a file in `/etc/modprobe.d`. It takes effect when the module is loaded the next time."},
 	{regexp.MustCompile(`^[A-Z_]+=`), "This is a variable for the environment of the program."},

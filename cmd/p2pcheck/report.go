@@ -34,9 +34,10 @@ func (a *app) report() *cobra.Command {
 		Short: "Merge the runs of many nodes: which fail, which differ, and why",
 		Long: `report reads files that p2pcheck --json wrote, one of each node and named after
 it, or all .json files of a directory. Where names of files are the same, the
-directories tell them apart. What most nodes have is taken for what is right, of
-kinds that equally many have the best: the others differ from it. Nodes without a
-pair that counts, as without a GPU, are not what is right while there are others.
+directories tell them apart. What most nodes have is taken for what is right; if
+several kinds are equally common, the best one. The other nodes differ from it.
+Nodes without a pair that counts, as without a GPU, are not what is right while
+there are others.
 
 --since takes earlier runs of the same nodes, by the same names of files, and report
 says of each node what became different. --html writes all of it as one page for a

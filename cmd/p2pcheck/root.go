@@ -25,7 +25,7 @@ func (a *app) run(args []string) int {
 	root.SetOut(out)
 	root.SetErr(a.stderr)
 	cli.Strict(root) // once it knows where to write
-	err := root.Execute()
+	cmd, err := root.ExecuteC()
 	if err == nil && !a.reached {
 		return a.printed(out.Err, cli.ExitOK)
 	}
@@ -36,8 +36,11 @@ func (a *app) run(args []string) int {
 	// front of the wrong one.
 	a.format = formatAsked(args)
 	a.json = a.json || slices.Contains(args, "--json") || a.format == "json"
-	if cli.NamedTwice(a.output, args) {
-		a.output = "" // it may be an input
+	if cli.NamedTwice(a.output, args) || cli.FlagLike(a.output) {
+		a.output = "" // it may be an input, or no file at all
+	}
+	if cmd != root {
+		a.refused = cmd.Name()
 	}
 	return a.finish("", nil, &cli.UsageError{Err: err})
 }

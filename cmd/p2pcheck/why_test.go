@@ -62,8 +62,8 @@ func TestWhyIsRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"why"}, "GPU is missing"},
-		{[]string{"why", "03:00.0"}, "NIC is missing"},
+		{[]string{"why"}, "GPU is missing: write p2pcheck why GPU NIC\n"},
+		{[]string{"why", "03:00.0"}, "NIC is missing: write p2pcheck why GPU NIC\n"},
 		{[]string{"why", "03:00.0", "mlx5_0", "x"}, `"x": nothing comes after NIC`},
 		{[]string{"why", "99:00.0", "mlx5_0", "--root", "ROOT"}, `no GPU here is called "99:00.0"; there is `},
 		{[]string{"why", "03:00.0", "mlx5_9", "--root", "ROOT"}, `no NIC here is called "mlx5_9"; there is `},

@@ -32,6 +32,24 @@ func (c Cause) id() string {
 	return id
 }
 
+// check is the ID and the title of the cause's check. The title says what the check expects, and not what
+// is wrong. Both are "" of a cause that belongs to no check.
+func (c Cause) check() (id, title string) {
+	id, title, ok := strings.Cut(c.What, ": ")
+	if !ok || id == ofPairs {
+		return "", ""
+	}
+	return id, title
+}
+
+// heading is the cause as a heading: the ID of a check, or what becomes of pairs.
+func (c Cause) heading() string {
+	if id, _ := c.check(); id != "" {
+		return id
+	}
+	return c.What
+}
+
 // key is the same for causes that differ in the names of devices at most.
 func (c Cause) key() string {
 	parts := append([]string{c.What, c.Result}, c.Why...)

@@ -94,7 +94,7 @@ func TestCausesNamePairs(t *testing.T) {
 	for _, rank := range result.Ranks {
 		causesText(&b, render.Style{}, r.together(), rank, map[result.Remedy]bool{})
 	}
-	if want := "\nFAIL     ISO-X: x\n  on 4 nodes: a, b, c, d\n  blocked in 7 pairs\n  change: mend it; put this on the kernel's command line:\n          iommu=pt\n" +
+	if want := "\nFAIL     ISO-X\n  on 4 nodes: a, b, c, d\n  blocked in 7 pairs\n  expected: x\n  change: mend it; put this on the kernel's command line:\n          iommu=pt\n" +
 		"  by this change, too: ISO-X fails for 1 more: c\n  by this change, too: what is unknown in NV-Y (on d)\n"; b.String() != want {
 		t.Errorf("%s, want %s", b.String(), want)
 	}

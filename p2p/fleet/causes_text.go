@@ -65,7 +65,7 @@ func restText(b *strings.Builder, s render.Style, rank string, rest []Cause) {
 func line(b *strings.Builder, text string) { fmt.Fprintln(b, human.Fold(text, "  ", "    ")) }
 
 func (t *told) text(b *strings.Builder, s render.Style, said map[result.Remedy]bool) {
-	fmt.Fprintf(b, "\n%s  %s\n", s.Paint(render.ResultColors[t.Result], fmt.Sprintf("%-7s", strings.ToUpper(t.Result))), t.What)
+	fmt.Fprintf(b, "\n%s  %s\n", s.Paint(render.ResultColors[t.Result], fmt.Sprintf("%-7s", strings.ToUpper(t.Result))), t.heading())
 	line(b, fmt.Sprintf("on %s: %s", human.Plural(len(t.nodes), "node"), human.First(t.nodes, shownNodes)))
 	on := "" // the node that has the scope
 	if len(t.nodes) > 1 {
@@ -76,6 +76,9 @@ func (t *told) text(b *strings.Builder, s render.Style, said map[result.Remedy]b
 	}
 	for _, why := range t.Why {
 		line(b, why)
+	}
+	if _, expected := t.check(); expected != "" {
+		fmt.Fprintln(b, human.Fold(expected, "  expected: ", "            "))
 	}
 	if t.Remedy != nil {
 		render.Remedy(b, s, &result.Remedy{Change: t.Remedy.Change, Command: t.Remedy.Command, Weakens: t.Remedy.Weakens}, said)

@@ -51,11 +51,11 @@ for there in vram system; do
 		seen=$(places $pid)
 		wait $pid || fail "$here to $there: $(cat out)"
 		[ "$seen" = "$here" ] || fail "$here to $there: the buffer was in '$seen' while it was registered: $(cat out)"
-		grep -q "^memory: .* drm:.*, ${kept[$here]}, 256 KiB$" out && grep -q '^path: *direct: ' out ||
+		grep -q "^memory: .* drm:.*, ${kept[$here]}, 256 KiB$" out && grep -q '^path: *registered by ' out ||
 			fail "$here to $there: not what was asked for: $(cat out)"
 		# Each operation by this side's NIC, and by the server's.
 		awk -v want="write read send atomic" '
-			$NF == "ok" && /direct \/ direct/ { ok[$1 " " $2]++ }
+			$NF == "ok" && /registered\/registered/ { ok[$1 " " $2]++ }
 			END {
 				n = split(want, op, " ")
 				for (i = 1; i <= n; i++)

@@ -8,12 +8,18 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 )
 
-// Apart refuses a command line of which an output is an input as well, or two outputs are one file, through links, too:
+// FlagLike reports a value that looks like another flag, because the value was left out: "-o" of "--html -o FILE".
+// "-" alone is the standard input or output.
+func FlagLike(value string) bool { return len(value) > 1 && value[0] == '-' }
+
+// Apart refuses a command line whose flag that names a file has another flag as its value, and one of which an
+// output is an input as well, or two outputs are one file, through links, too:
 // the output would replace what the user wants to read, or the other output. outputs and inputs are names of flags, of which a command need not have
 // all. read are further files that it reads: its arguments, and files of directories. "-" among the inputs is the
 // standard input.
@@ -26,6 +32,11 @@ func Apart(cmd *cobra.Command, outputs, inputs []string, read ...string) error {
 	add := func(words, path string) {
 		if is := regular(path); is != nil {
 			all = append(all, input{words, is})
+		}
+	}
+	for _, name := range slices.Concat(outputs, inputs) {
+		if value := valueOf(cmd, name); FlagLike(value) {
+			return fmt.Errorf("--%s has no value: %s looks like another flag; a file of that name is ./%s", name, value, value)
 		}
 	}
 	for _, name := range inputs {

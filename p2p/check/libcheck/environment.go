@@ -4,6 +4,8 @@ package libcheck
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/gpurdma/gpurdma/p2p/check"
@@ -18,6 +20,28 @@ type environment struct {
 	// elsewhere are variables that a container's specification takes from another object.
 	elsewhere []string
 }
+
+// set writes the variables that are set and belong to a check; "none is set" for none.
+func (e environment) set(belongs func(string) bool) string {
+	var set []string
+	for _, name := range slices.Sorted(maps.Keys(e.vars)) {
+		if belongs(name) {
+			set = append(set, name+"="+shown(e.vars[name]))
+		}
+	}
+	for _, name := range e.elsewhere {
+		if name == envFrom || belongs(name) {
+			set = append(set, name)
+		}
+	}
+	if len(set) == 0 {
+		return "none is set"
+	}
+	return strings.Join(set, ", ")
+}
+
+// envFrom stands for all variables that a container takes from other objects by its "envFrom".
+const envFrom = "envFrom"
 
 // environments returns those of the containers in Subject.Containers; without containers, that of the process.
 func environments(l *check.Look) []environment {

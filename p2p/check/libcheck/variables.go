@@ -10,6 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/variables"
 )
 
@@ -84,16 +85,34 @@ func ncclLevel(l *check.Look) {
 	direct := check.Select(l.Pairs, func(p p2p.Pair) bool {
 		return !p.NIC.Software && p.Letters.NCCL != "" && p.Verdict.Outcome() == chain.Direct
 	})
-	if len(direct) == 0 {
+	if len(direct) == 0 && (len(l.Subject.Containers) == 0 || NotJudged(l.Subject.GPUs, l.Subject.NICs) == "") {
 		l.Skip("no direct pair on PCI")
 		return
 	}
 	told(l, func(j variables.Judgement) bool { return slices.Contains(levels, j.Name) }, func(name string) bool { return slices.Contains(levels, name) })
 }
 
+// NotJudged is the reason why a machine with these devices cannot judge the variables of a container, or ""
+// if it can: the effect of a variable depends on the GPUs and the NICs.
+func NotJudged(gpus []drivers.GPU, nics []drivers.NIC) string {
+	switch {
+	case !slices.ContainsFunc(gpus, func(g drivers.GPU) bool { return g.Exporter.Class != drivers.ClassSystem }):
+		return "no GPU with memory of its own was found"
+	case len(nics) == 0:
+		return "no RDMA device was found"
+	}
+	return ""
+}
+
 // told adds findings for the judgements about which about returns true. has returns true for the names of the
 // check's variables: told reports those whose values a container's specification does not have.
 func told(l *check.Look, about func(variables.Judgement) bool, has func(string) bool) {
+	if why := NotJudged(l.Subject.GPUs, l.Subject.NICs); why != "" && len(l.Subject.Containers) > 0 {
+		for _, e := range environments(l) {
+			l.Unknown("", []string{e.unread.Where}, "%s%s: not judged: %s", e.whose, e.set(has), why).SetAside()
+		}
+		return
+	}
 	for _, j := range judge(l) {
 		if j.unread.Err != nil {
 			l.Unread("", j.unread).SetAside()
@@ -111,7 +130,7 @@ func told(l *check.Look, about func(variables.Judgement) bool, has func(string) 
 			said = say(l, j.environment, v) || said
 		}
 		for _, name := range j.elsewhere {
-			if name == "envFrom" || has(name) {
+			if name == envFrom || has(name) {
 				l.Unknown("", []string{j.unread.Where}, "%s%s: the value is not in the specification", j.whose, name).SetAside()
 				said = true
 			}

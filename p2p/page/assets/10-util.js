@@ -46,13 +46,16 @@ const OUTCOMES = {
 };
 const ORDER = Object.keys(OUTCOMES);
 
-// Results of nodes and checks, the worst first.
+// SLOW marks a pair that is direct and slower than it could be, as the text of p2pcheck does.
+const SLOW = { letter: "^", label: "slower than it could be", word: "direct", means: "and slower than it could be: the pair's details say why" };
+
+// Results of nodes and checks, the worst first, with what one node and several nodes do that have the result.
 const RESULTS = {
-  fail: { word: "FAIL", nodes: "fail" },
-  unknown: { word: "UNKNOWN", nodes: "are unknown" },
-  warn: { word: "WARN", nodes: "warn" },
-  pass: { word: "PASS", nodes: "pass" },
-  skip: { word: "SKIP", nodes: "are skipped" },
+  fail: { word: "FAIL", node: "fails", nodes: "fail" },
+  unknown: { word: "UNKNOWN", node: "is unknown", nodes: "are unknown" },
+  warn: { word: "WARN", node: "warns", nodes: "warn" },
+  pass: { word: "PASS", node: "passes", nodes: "pass" },
+  skip: { word: "SKIP", node: "is skipped", nodes: "are skipped" },
 };
 
 function outcome(name) {
@@ -75,6 +78,13 @@ function outcomeBadge(name, words) {
 // worst is the worst of some outcomes.
 function worst(names) {
   return ORDER.find((o) => names.includes(o)) || "unknown";
+}
+
+// worstAt is the place of the worst of some pairs: among those that are direct, of the first that is slow.
+function worstAt(details) {
+  const w = worst(details.map((d) => d.outcome));
+  const slow = w === "direct" ? details.findIndex((d) => d.slow) : -1;
+  return slow >= 0 ? slow : Math.max(0, details.findIndex((d) => d.outcome === w));
 }
 
 function total(s) {
@@ -144,6 +154,7 @@ function legend() {
   for (const o of ORDER) {
     list.append(el("li", {}, el("span", { class: "cell o-" + o, "aria-hidden": "true" }, outcome(o).letter), el("b", {}, outcome(o).word), " " + outcome(o).means));
   }
+  list.append(el("li", {}, el("span", { class: "cell o-direct", "aria-hidden": "true" }, SLOW.letter), el("b", {}, SLOW.word), " " + SLOW.means));
   return list;
 }
 

@@ -109,18 +109,17 @@ class Matrix {
   button(place, gpu, nic, words) {
     const d = D.details[this.kind.cells[place]];
     const o = outcome(d.outcome);
-    const mark = d.slow ? "^" : "";
-    const label = text(gpu.name) + " to " + text(nic.name) + ": " + o.word + (d.letters < 0 ? "" : " " + text(d.letters)) + (d.slow ? ", slower than it could be" : "");
+    const mark = d.slow ? SLOW.letter : "";
+    const label = text(gpu.name) + " to " + text(nic.name) + ": " + o.word + (d.letters < 0 ? "" : " " + text(d.letters)) + (d.slow ? ", " + SLOW.label : "");
     const b = el("button", { type: "button", class: "cell o-" + outcomeClass(d.outcome), "aria-label": label, "aria-pressed": "false", title: label, tabindex: place === 0 ? 0 : -1, on: { click: () => this.select(place, true) } },
-      words ? (d.outcome === "direct" ? o.word : o.letter === "?" ? "?" : o.word) + mark + (d.letters < 0 ? "" : " " + text(d.letters)) : o.letter);
+      words ? (d.outcome === "direct" ? o.word : o.letter === "?" ? "?" : o.word) + mark + (d.letters < 0 ? "" : " " + text(d.letters)) : d.slow ? SLOW.letter : o.letter);
     this.buttons[place] = b;
     return b;
   }
 
   // worst is the place of the worst pair.
   worst() {
-    const names = this.kind.cells.map((c) => D.details[c].outcome);
-    return names.indexOf(worst(names));
+    return worstAt(this.kind.cells.map((c) => D.details[c]));
   }
 
   // select chooses a pair; -1 chooses none.

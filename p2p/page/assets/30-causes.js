@@ -105,8 +105,10 @@ class Cards {
   }
 }
 
-// causeTitle is a cause as a title.
+// causeTitle is a cause as a title. A check's title says what the check expects, and the cause is that it is not so.
 function causeTitle(what) {
+  const check = /^([A-Z0-9]+(?:-[A-Z0-9]+)+): (.*)$/s.exec(what);
+  if (check) return check[1] + ", expected: " + check[2];
   return what.startsWith("pairs: ") ? "P" + what.slice(1) : what.startsWith("worse") ? "W" + what.slice(1) : what;
 }
 

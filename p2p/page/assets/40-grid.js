@@ -27,17 +27,18 @@ function strip(kind) {
         const place = next++;
         const d = D.details[k.cells[place]];
         const o = outcome(d.outcome);
-        return { place, outcome: outcomeClass(d.outcome), letter: o.letter, label: text(l.gpus[g.gpu].name) + " to " + text(l.nics[n].name) + ": " + o.word + (d.letters < 0 ? "" : " " + text(d.letters)) };
+        return { place, outcome: outcomeClass(d.outcome), letter: d.slow ? SLOW.letter : o.letter, label: text(l.gpus[g.gpu].name) + " to " + text(l.nics[n].name) + ": " + o.word + (d.letters < 0 ? "" : " " + text(d.letters)) + (d.slow ? ", " + SLOW.label : "") };
       }));
     }
   } else if (pairs > 0 && l.groups.length <= MANY_GPUS) {
     let next = 0;
     const cells = l.groups.map((g) => {
-      const its = g.nics.map((n, i) => D.details[k.cells[next + i]].outcome);
-      const place = next + Math.max(0, its.indexOf(worst(its)));
+      const its = g.nics.map((n, i) => D.details[k.cells[next + i]]);
+      const at = worstAt(its);
+      const place = next + at;
       next += g.nics.length;
-      const w = worst(its);
-      return { place, outcome: outcomeClass(w), letter: outcome(w).letter, label: text(l.gpus[g.gpu].name) + ": " + its.filter((o) => o === "direct").length + " of " + its.length + " direct, the worst " + outcome(w).word };
+      const w = its[at];
+      return { place, outcome: outcomeClass(w.outcome), letter: w.slow ? SLOW.letter : outcome(w.outcome).letter, label: text(l.gpus[g.gpu].name) + ": " + its.filter((d) => d.outcome === "direct").length + " of " + its.length + " direct, the worst " + outcome(w.outcome).word + (w.slow ? ", " + SLOW.label : "") };
     });
     out = [cells];
   }

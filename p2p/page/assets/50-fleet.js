@@ -46,7 +46,7 @@ class FleetPage {
     }
     const tiles = el("ul", { class: "tiles" });
     for (const [r, n] of Object.entries(nodes)) {
-      if (n > 0 || r === "fail" || r === "pass") tiles.append(el("li", { class: "tile r-" + r }, el("b", {}, n.toLocaleString("en")), " " + (n === 1 ? "node " : "nodes ") + RESULTS[r].nodes.replace("are unknown", n === 1 ? "is unknown" : "are unknown") + (n === 1 && r !== "unknown" ? "s" : "")));
+      if (n > 0 || r === "fail" || r === "pass") tiles.append(el("li", { class: "tile r-" + r }, el("b", {}, n.toLocaleString("en")), " " + (n === 1 ? "node " + RESULTS[r].node : "nodes " + RESULTS[r].nodes)));
     }
     tiles.append(el("li", { class: "tile" }, el("b", {}, pairs.all === 0 ? "0" : (Math.floor((1000 * pairs.direct) / pairs.all) / 10) + " %"), " of " + plural(pairs.all, "pair") + " direct"));
     if (since.nodes > 0) tiles.append(el("li", { class: "tile" + (since.worse ? " r-fail" : "") }, el("b", {}, since.worse.toLocaleString("en")), " worse than in the earlier run" + (since.unknown ? ", " + since.unknown + " not known any more" : "") + (since.better ? ", " + since.better + " better" : "")));

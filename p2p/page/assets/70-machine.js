@@ -166,6 +166,6 @@ class MachinePage {
     if (c.expected >= 0) body.append(el("p", {}, el("strong", {}, "Expected: "), text(c.expected)));
     if (c.remedy >= 0) body.append(remedyBox(c.remedy));
     if (c.ref >= 0) body.append(el("p", { class: "note" }, "Source: " + text(c.ref)));
-    return el("li", {}, el("details", {}, el("summary", {}, badge(c.result), " ", el("b", {}, text(c.id)), " " + text(c.title), scope.length ? el("span", { class: "note" }, " " + short(scope[0], 50) + (scopes > 1 ? " and " + (scopes - 1) + " more" : "")) : ""), body));
+    return el("li", {}, el("details", {}, el("summary", {}, badge(c.result), " ", el("b", {}, text(c.id)), (["pass", "skip"].includes(c.result) ? " " : ", expected: ") + text(c.title), scope.length ? el("span", { class: "note" }, " " + short(scope[0], 50) + (scopes > 1 ? " and " + (scopes - 1) + " more" : "")) : ""), body));
   }
 }

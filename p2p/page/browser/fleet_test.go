@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/page/browser/tab"
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
@@ -218,4 +219,31 @@ func TestManyPairs(t *testing.T) {
 	b.Has(".rows", "2047 of 2048 direct, 1 lost")
 	b.Click(".grow[data-at] .cell:nth-child(2)")
 	b.Has(".panel article", "g1 to n511", "LOST")
+}
+
+// A node whose pairs are direct and slow is told from one without such pairs before anyone chooses it, and one node
+// has a verb of its own.
+func TestSlowPairs(t *testing.T) {
+	slow := testenv.Machines["small-hgx"]()
+	slow.Functions = strings.ReplaceAll(slow.Functions, "acs=0x00", "acs=0x1d")
+	g := gather()
+	g.add("good", 1, at(t, testenv.Machines["small-hgx"]()).Run)
+	g.add("slow", 1, at(t, slow).Run)
+	b := tab.Open(t, html(t, g.page()))
+	b.Has("header", "0 nodes fail", "1 node warns", "1 node passes")
+	b.Has(".legend", "direct and slower than it could be")
+	letters := func(row int) string {
+		return tab.Eval[string](b, fmt.Sprintf("[...document.querySelectorAll('.grow[data-at=\"%d\"] .cell')].map((e) => e.textContent).join('')", row))
+	}
+	b.Has(".grow[data-at='1']", "slow")
+	b.Has(".grow[data-at='2']", "good")
+	if letters(1) != "^^^^" || letters(2) != "••••" {
+		t.Errorf("%q, %q", letters(1), letters(2))
+	}
+	if got := tab.Eval[string](b, "document.querySelector('.grow[data-at=\"1\"] .cell').getAttribute('aria-label')"); got != "0000:13:00.0 to mlx5_0: direct PIX, slower than it could be" {
+		t.Error(got)
+	}
+	// A check's title says what should be.
+	b.Has(".cards", "P2P-ACS-LIST, expected: No port on the way redirects to the root")
+	b.Has(".panel", "P2P-ACS-LIST, expected: No port on the way redirects to the root")
 }

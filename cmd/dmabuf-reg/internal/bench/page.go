@@ -159,10 +159,10 @@ func (r *Result) facts() (list [][2]string) {
 	add("Memory here", what+", "+m.Words()+", "+bytesize.Format(m.Size))
 	add("NIC here", r.Local.NIC+": "+r.Local.NICReason)
 	if len(r.Local.Registrations) < 2 {
-		add("Path here", r.Local.Path+": "+r.Local.Why)
+		add("Path here", station.PathWords(r.Local.Path, r.Local.Why))
 	} else {
 		for _, x := range r.Local.Registrations {
-			add("Path with "+x.NIC, x.Path+": "+x.Why)
+			add("Path with "+x.NIC, station.PathWords(x.Path, x.Why))
 		}
 	}
 	switch where := r.Local.Placement; {
@@ -173,7 +173,7 @@ func (r *Result) facts() (list [][2]string) {
 	default:
 		add("Placement here", "not known: measured without --trace")
 	}
-	add("Server", fmt.Sprintf("%s: %s of %s with %s, %s", r.Server, bytesize.Format(r.Remote.Size), r.Remote.Spec, r.Remote.NIC, r.Remote.Why))
+	add("Server", fmt.Sprintf("%s: %s of %s with %s, %s", r.Server, bytesize.Format(r.Remote.Size), r.Remote.Spec, r.Remote.NIC, r.Remote.PathWords()))
 	if len(r.Rails) < 2 {
 		add("Over", fmt.Sprintf("port %d of %s, %s to %s: %s", r.Over.Port, r.Local.NIC, r.Over.GID, r.Over.Peer, r.Over.Why))
 	}

@@ -103,7 +103,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("%d columns: %q", columns, textOf(rows[1]))
 	}
 	all := textOf(root)
-	for _, want := range []string{"dmabuf-reg bench: mlx5_0 to 10.0.0.1:7471", "Linux 7.2.12+deb13-amd64 x86_64", "mlx5_0: the only one", "asked for in VRAM", "not known: measured without --trace", "direct: <registered> & well", "v1.2-test", "2026-11-29T12:00:00Z", "fewer than 64 were under way beyond 64 KiB"} {
+	for _, want := range []string{"dmabuf-reg bench: mlx5_0 to 10.0.0.1:7471", "Linux 7.2.12+deb13-amd64 x86_64", "mlx5_0: the only one", "asked for in VRAM", "not known: measured without --trace", "with rxe0, <registered> & well", "v1.2-test", "2026-11-29T12:00:00Z", "fewer than 64 were under way beyond 64 KiB"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no %q", want)
 		}

@@ -113,6 +113,17 @@ func Allocate(ctx context.Context, spec string, size int64, force bool) (_ *Sour
 	return s, nil
 }
 
+// Host is the --gpu of host memory, which no exporter makes.
+const Host = "host"
+
+// NeedExporter refuses host memory for a command that is about dma-bufs.
+func NeedExporter(command, spec string) error {
+	if spec != Host {
+		return nil
+	}
+	return &cli.UsageError{Err: fmt.Errorf("--gpu %s: %s is about dma-bufs, and no driver exports host memory as one: udmabuf is system memory as a dma-buf; serve, connect, bench and mesh take %s", spec, command, spec)}
+}
+
 // OpenAllocator opens what --gpu names.
 func OpenAllocator(spec string) (gpualloc.Allocator, error) {
 	a, err := gpualloc.Open(spec, gpualloc.Env{})

@@ -173,11 +173,7 @@ func (r *Result) Text(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	there := "direct"
-	if before, _, ok := strings.Cut(r.Remote.Why, ":"); ok {
-		there = before
-	}
-	rows := [][]string{{"OP", "BY", "DIRECTION", "SIZE", "COUNT", "RATE", "VERIFIED", "PATH HERE / SERVER", "RESULT"}}
+	rows := [][]string{{"OP", "BY", "DIRECTION", "SIZE", "COUNT", "RATE", "VERIFIED", "PATH HERE/SERVER", "RESULT"}}
 	right := 0
 	for _, row := range r.Rows {
 		by, result := "here", "FAIL"
@@ -190,7 +186,7 @@ func (r *Result) Text(w io.Writer) error {
 		}
 		rows = append(rows, []string{
 			row.Op, by, row.Arrow(), bytesize.Format(row.Size), strconv.Itoa(row.Count), row.Throughput(), app.Approximately(row.Verified),
-			r.Local.Path + " / " + there, result,
+			station.PathWord(r.Local.Path) + "/" + r.Remote.PathWord(), result,
 		})
 	}
 	if err := app.Table(w, rows, nil, "nothing was carried out", "COUNT", "DIRECTION"); err != nil {

@@ -5,6 +5,7 @@ package peer
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/link"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/station"
@@ -20,6 +21,24 @@ type Server struct {
 	Why    string `json:"why"`    // the server's path and its reason, in words
 }
 
+// PathWord is the server's path in a word, as text has it.
+func (s *Server) PathWord() string {
+	path, _, ok := strings.Cut(s.Why, ": ")
+	if !ok {
+		path = station.PathDirect
+	}
+	return station.PathWord(path)
+}
+
+// PathWords is the server's path and its reason, as text has them.
+func (s *Server) PathWords() string {
+	path, why, ok := strings.Cut(s.Why, ": ")
+	if !ok {
+		return s.Why
+	}
+	return station.PathWords(path, why)
+}
+
 // WriteSides writes what the two sides of a connection are, and what it goes over. first is the way
 // of the only rail.
 func WriteSides(w io.Writer, local station.Side, addr string, remote Server, rails []link.Rail, first link.Way) error {
@@ -32,5 +51,5 @@ func WriteSides(w io.Writer, local station.Side, addr string, remote Server, rai
 
 // print writes what the server's side is, in a line.
 func (s *Server) print(w io.Writer, addr string) {
-	fmt.Fprintf(w, "server:  %s, %s of %s with %s, %s\n", addr, bytesize.Format(s.Size), s.Spec, s.NIC, s.Why)
+	fmt.Fprintf(w, "server:  %s, %s of %s with %s, %s\n", addr, bytesize.Format(s.Size), s.Spec, s.NIC, s.PathWords())
 }

@@ -129,6 +129,9 @@ to the kernel, to see what it says.`,
 		if _, err := f.size.Int64(); err != nil {
 			return nil, &cli.UsageError{Err: err}
 		}
+		if err := buffer.NeedExporter(cmd.Name(), f.gpu); err != nil {
+			return nil, err
+		}
 		return doRegister(ctx, a, f)
 	})
 	return cmd

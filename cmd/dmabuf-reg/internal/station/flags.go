@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/buffer"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/nics"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/options"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
@@ -22,7 +23,7 @@ import (
 )
 
 // Host is the --gpu of host memory that no exporter makes.
-const Host = "host"
+const Host = buffer.Host
 
 // Policy says whether a buffer may be staged.
 type Policy memory.Policy

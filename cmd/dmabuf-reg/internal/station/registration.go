@@ -36,6 +36,23 @@ const (
 	PathStaged = "staged"
 )
 
+// PathWord is a Path as text has it. The text of all commands calls memory direct only if DMA is known to go straight
+// to a device's memory (placement.Placement.Direct), and a registration does not say that.
+func PathWord(path string) string {
+	if path == PathDirect {
+		return "registered"
+	}
+	return path
+}
+
+// PathWords is a Path with its reason as text has them: "registered by …", "staged: …".
+func PathWords(path, why string) string {
+	if path == PathDirect {
+		return why // it begins with "registered by"
+	}
+	return path + ": " + why
+}
+
 // pathMissing is the Path of a NIC that does not reach memory which another one reaches. The NIC's rail
 // carries none of the bytes.
 const pathMissing = "missing"

@@ -19,9 +19,9 @@ type Side struct {
 	NIC       string             `json:"nic"`        // the name of the NIC; of several all names, with commas
 	NICReason string             `json:"nic_reason"` // why this NIC was taken
 	Policy    string             `json:"policy"`     // the value of --policy
-	// Path is how the first NIC that reaches the memory does: "direct", "moved" (registered, and
-	// --trace saw that the bytes are not in the GPU's memory), "staged" (through host memory), "host"
-	// (it is host memory).
+	// Path is how the first NIC that reaches the memory does: "direct" (the memory itself is registered,
+	// which does not say where its bytes are: Placement does), "moved" (registered, and --trace saw that
+	// the bytes are not in the GPU's memory), "staged" (through host memory), "host" (it is host memory).
 	Path  string `json:"path"`
 	Route string `json:"route"` // the call that registered the memory; "" if staged
 	Why   string `json:"why"`   // the path and its reason, in words
@@ -43,11 +43,11 @@ func (s *Side) Text(w io.Writer) error {
 	fmt.Fprintf(w, "memory:  %s, %s, %s\n", what, s.Memory.Words(), bytesize.Format(s.Memory.Size))
 	fmt.Fprintf(w, "nic:     %s: %s\n", s.NIC, s.NICReason)
 	if len(s.Registrations) < 2 {
-		_, err := fmt.Fprintf(w, "path:    %s: %s\n", s.Path, s.Why)
+		_, err := fmt.Fprintf(w, "path:    %s\n", PathWords(s.Path, s.Why))
 		return err
 	}
 	for _, r := range s.Registrations {
-		if _, err := fmt.Fprintf(w, "path:    with %s %s: %s\n", r.NIC, r.Path, r.Why); err != nil {
+		if _, err := fmt.Fprintf(w, "path:    with %s %s\n", r.NIC, PathWords(r.Path, r.Why)); err != nil {
 			return err
 		}
 	}

@@ -103,7 +103,7 @@ func (r *Result) Text(w io.Writer) error {
 		}
 	}
 	fmt.Fprintf(w, "\nseed %d, buffers of %s, %s\n", r.Seed, r.sizes(), human.Duration(r.Elapsed))
-	verdict := fmt.Sprintf("PASS: %d of %d: every byte that the NIC wrote and read was the right one, in the right place, and\nnothing else changed.", passed, len(r.Rows))
+	verdict := fmt.Sprintf("PASS: %d of %d: every byte that the NIC wrote and read was the right one, at the right offset\nof the buffer, and nothing else changed.", passed, len(r.Rows))
 	switch {
 	case passed < len(r.Rows):
 		verdict = fmt.Sprintf("FAIL: %d of %d passed.", passed, len(r.Rows))

@@ -124,7 +124,12 @@ memory of a GPU was tried, it ends with 3.`,
 	_ = cmd.MarkFlagFilename("report", "json")
 	options.CompleteGPU(cmd, "all")
 	nics.Complete(cmd, "all")
-	cmd.RunE = a.Action(func(ctx context.Context) (app.Result, error) { return doVerify(ctx, a, f) })
+	cmd.RunE = a.Action(func(ctx context.Context) (app.Result, error) {
+		if err := buffer.NeedExporter(cmd.Name(), f.gpu); err != nil {
+			return nil, err
+		}
+		return doVerify(ctx, a, f)
+	})
 	return cmd
 }
 
