@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -309,8 +310,9 @@ func leftOut(t reflect.Type) string {
 	return "Left out if 0."
 }
 
-// Checker holds documents against the schemas in the repository.
+// Checker holds documents against the schemas in the repository. Tests that run at the same time may share one.
 type Checker struct {
+	mu       sync.Mutex
 	resolved map[string]*jsonschema.Resolved
 }
 
@@ -331,6 +333,8 @@ func (c *Checker) Check(name string, document []byte) error {
 }
 
 func (c *Checker) schema(name string) (*jsonschema.Resolved, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if r := c.resolved[name]; r != nil {
 		return r, nil
 	}
