@@ -98,6 +98,7 @@ func BenchmarkCheck(b *testing.B) {
 // accesses, and no more memory, than one of those before. Of a machine that is twice
 // and four times as large the second step is twice the first.
 func TestCostIsLinear(t *testing.T) {
+	testenv.Exhaustive(t)
 	cost := func(s size) (accesses, allocations float64) {
 		root := s.machine(t)
 		look := func() {

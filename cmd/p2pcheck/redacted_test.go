@@ -155,6 +155,7 @@ func differences(a, b string) string {
 
 // A snapshot of a machine is as good as the machine.
 func TestSnapshotIsTheMachine(t *testing.T) {
+	testenv.Exhaustive(t)
 	machines := map[string]testenv.Tree{}
 	for name, machine := range testenv.Machines {
 		machines[name] = machine()

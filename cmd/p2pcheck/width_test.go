@@ -58,6 +58,7 @@ func TestGoldensFit(t *testing.T) {
 
 // The report on any machine of the corpus fits a screen, however many devices it has.
 func TestCorpusFits(t *testing.T) {
+	testenv.Exhaustive(t)
 	n := 0
 	for i, c := range testenv.Corpus(t) {
 		if testing.Short() && i%16 > 0 {

@@ -17,6 +17,7 @@ import (
 // The kernel uses one list of ports. So the remedies of a machine have at most two: one for the pairs that need it, and
 // one for all that gain by it, which contains the other and says so.
 func TestOneListOfPorts(t *testing.T) {
+	testenv.Exhaustive(t)
 	trees := map[string]testenv.Tree{}
 	for _, c := range testenv.Corpus(t) {
 		trees[c.Name] = c.Tree
