@@ -216,6 +216,8 @@ func TestVMVerifyNoSuchNIC(t *testing.T) {
 }
 
 // Host memory passes, and is no proof of a GPU's.
+//
+//testbed:kernel 7.2 6.12
 func TestVMVerifyNoGPU(t *testing.T) {
 	testenv.VM(t)
 	r := command(t, "verify", "--gpu", "udmabuf", "--case", "whole buffer", "--require-direct")
