@@ -290,27 +290,11 @@ func Gains(m *machine.Machine, p Pair) bool {
 	return registers(newer, e, i)
 }
 
-// Combine gives all pairs whose remedy stops ports from redirecting the same parameter, with the ports of
-// all these pairs.
-func Combine(m *machine.Machine, pairs []Pair) {
-	var bad []Pair
-	for _, p := range pairs {
-		if p.Opens() {
-			bad = append(bad, p)
-		}
-	}
-	for i, p := range pairs {
-		if p.Opens() {
-			r := OpenPorts(m, Redirecting(bad))
-			r.Direct = p.Remedy.Direct
-			pairs[i].Remedy = &r
-		}
-	}
-}
-
 // Opens reports whether the pair's remedy stops ports from redirecting (pci=disable_acs_redir=).
-func (p Pair) Opens() bool {
-	return p.Remedy != nil && strings.HasPrefix(p.Remedy.Command, OpenParameter)
+func (p Pair) Opens() bool { return opensPorts(p.Remedy) }
+
+func opensPorts(r *chain.Remedy) bool {
+	return r != nil && strings.HasPrefix(r.Command, OpenParameter)
 }
 
 // OpenParameter is the kernel's parameter that stops ports from redirecting. A list of ports follows it.

@@ -125,6 +125,14 @@ func (v Verdict) Chain() Chain {
 	return *v.chain
 }
 
+// WithRemedy returns the verdict with another remedy for a link, whose answer stays as it is.
+func (v Verdict) WithRemedy(l Link, r *Remedy) Verdict {
+	c := v.Chain()
+	c[l].Remedy = r
+	v.chain = &c
+	return v
+}
+
 // Deciding returns the answer of the link that has decided the outcome; the zero Answer if
 // the pair is direct because all links hold.
 func (v Verdict) Deciding() Answer {

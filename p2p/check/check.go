@@ -191,8 +191,7 @@ type Look struct {
 	Functions map[pciaddr.Addr]*Function // the results of Function
 	Memo      map[string]any             // the results of Once
 
-	// The remedies that open ports: for the pairs that need it, and for all pairs that gain by it.
-	parameters struct{ needed, all *chain.Remedy }
+	openings *p2p.Openings // see Opening; nil until it is asked for
 
 	Check *Check     // the check that runs
 	Found []*Finding // its findings so far

@@ -5,7 +5,6 @@ package check
 import (
 	"errors"
 	"io/fs"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -14,47 +13,17 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
 
-// Opening returns the remedy for ports that redirect a pair's traffic: a list of ports, of which the kernel
-// uses one only. If it is enough for the pair that the ports stop redirecting, the list is the one that
-// p2p.Combine gives to all such pairs. If that only helps, the list has the ports of all pairs that it
-// helps as well, and says so. If it does not help, Opening returns the pair's own remedy.
+// Opening returns the remedy for ports that redirect a pair's traffic: a list of p2p.Openings, or the pair's own
+// remedy if opening ports does not help it.
 func Opening(l *Look, p p2p.Pair) *chain.Remedy {
-	opens := func(some func(p2p.Pair) bool) *chain.Remedy {
-		r := p2p.OpenPorts(l.Machine, p2p.Redirecting(slices.DeleteFunc(slices.Clone(l.Pairs), func(o p2p.Pair) bool { return !some(o) })))
-		return &r
+	if l.openings == nil {
+		o := p2p.NewOpenings(l.Machine, l.Pairs)
+		l.openings = &o
 	}
-	if l.parameters.needed == nil {
-		l.parameters.needed = opens(p2p.Pair.Opens)
-	}
-	var r chain.Remedy
-	switch {
-	case p.Opens():
-		r = *l.parameters.needed
-	case p2p.Gains(l.Machine, p):
-		if l.parameters.all == nil {
-			all := opens(func(o p2p.Pair) bool { return o.Opens() || p2p.Gains(l.Machine, o) })
-			if slices.ContainsFunc(l.Pairs, p2p.Pair.Opens) && all.Command != l.parameters.needed.Command {
-				all.Change += "; it contains the ports of the shorter list, which is for the pairs that do not work without it, and replaces that"
-			}
-			l.parameters.all = all
-		}
-		r = *l.parameters.all
-	default:
-		return p.Remedy.OfAll()
-	}
-	return &r
-}
-
-// OpeningFor returns the remedy of one link of a pair. If it stops ports from redirecting, it becomes the remedy of
-// Opening: the kernel uses one list of ports only, so that lists of single pairs undo each other.
-func OpeningFor(l *Look, p p2p.Pair, link *chain.Remedy) *chain.Remedy {
-	if link == nil || !strings.HasPrefix(link.Command, p2p.OpenParameter) {
-		return link
-	}
-	if r := Opening(l, p); r != nil {
+	if r := l.openings.Of(p); r != nil {
 		return r
 	}
-	return link
+	return p.Remedy.OfAll()
 }
 
 // Opened tries to open a device file by the Look's Live.Opens, which must not be nil. It adds a finding

@@ -57,6 +57,9 @@ func TestOneListOfPorts(t *testing.T) {
 		}
 		for _, p := range s.Pairs {
 			add(p.Remedy)
+			for _, a := range p.Verdict.Chain() {
+				add(a.Remedy)
+			}
 		}
 		for _, f := range Run(m, s) {
 			add(f.Remedy)

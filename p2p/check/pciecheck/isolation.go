@@ -274,13 +274,13 @@ func translation(l *check.Look) {
 		case p.Prediction.Address == drivers.AddressIOVA:
 			l.Pass(p.Name(), at, "the addresses are the IOMMU's: all traffic goes to the root, whatever the ports do")
 		case fabric.State == chain.Breaks && bits != 0:
-			l.Fail(p.Name(), at, "%s: requests and completions take different ways", state).Remedy = check.OpeningFor(l, p, fabric.Remedy)
+			l.Fail(p.Name(), at, "%s: requests and completions take different ways", state).Remedy = fabric.Remedy
 		case fabric.State == chain.Costs && bits != 0:
-			l.Warn(p.Name(), at, "%s: all goes over the root", state).Remedy = check.OpeningFor(l, p, fabric.Remedy)
+			l.Warn(p.Name(), at, "%s: all goes over the root", state).Remedy = fabric.Remedy
 		case fabric.State.Good():
 			l.Pass(p.Name(), at, "no request and no completion gets lost")
 		default:
-			l.Unknown(p.Name(), at, "%s", fabric.Text()).Remedy = check.OpeningFor(l, p, fabric.Remedy)
+			l.Unknown(p.Name(), at, "%s", fabric.Text()).Remedy = fabric.Remedy
 		}
 	}
 	if !below {
