@@ -3,15 +3,13 @@
 # `make test`: everything that CI runs, in the order in which it is quickest to
 # learn of a mistake.
 
-# How many kernels are tested at once, and on how many machines each: tests wait for a
-# good part of their time, the kernel's for a tenth of a second at each function that
-# is traced no more, so that two processors have enough to do with six machines.
-# 7.3 has the most tests, and 7.2 the fewest. 6.1 begins when 7.2 has ended.
-VM_JOBS ?= 3
-VM_MACHINES_7.3 ?= 3
-VM_MACHINES_7.2 ?= 1
-VM_MACHINES ?= $(or $(VM_MACHINES_$(KERNEL)),2)
-# When a package's tests are taken to hang on one machine, of which six share two processors.
+# How many kernels are tested at once, and on how many machines each. Tests wait for a part of
+# their time, so that two processors have enough to do with four machines. With six, the same tests
+# take a fifth more processor time, since emulated machines displace one another's code in the caches.
+# The kernel that takes longest comes first.
+VM_JOBS ?= 2
+VM_MACHINES ?= 2
+# When a package's tests are taken to hang on one machine, of which four share two processors.
 VM_TIMEOUT ?= 60m
 
 # What `make test` leaves to `make test-whole`, as "PACKAGE TEST", because all of it on four
@@ -21,8 +19,8 @@ VM_TIMEOUT ?= 60m
 # about what these kernels decide or report, or about our changes to its rdma_rxe.
 VM_LONG := trace TestVM(HundredThousand|StrippedBTF|StrippedTranslated|StrippedDetour)\b|cmd/p2pcheck TestVMRuntimeRemedies\b|cmd/dmabuf-reg TestVM(Locate|StrippedBTF|StrippedLocate|TraceFilters)\b|internal/engine TestVMTwoNamespaces\b|gpualloc TestVMGPUScale\b
 VM_LEFT_7.3 := p2p TestVMDecision@(fabric|fabric\+Nehalem|fabric\+EPYC\+pt|fabric\+EPYC\+iommu\+noredir|fabric\+Skylake-Server\+iommu)(/|$$)|p2p TestVMNested\b|p2p/live TestVMAgree@(fabric\+EPYC\+iommu|nested\+Nehalem\+iommu)(/|$$)|cmd/p2pcheck TestVMRemedy\b|trace TestVMDetour\b|trace TestVM(Privileges|StockStripped|TenThousand|ReloadedWithoutBTF|UnknownTypes|InventoryAddressAgain|UverbsComesMeanwhile)\b|cmd/p2pcheck TestVMLive\b|cmd/dmabuf-reg TestVM(TraceForeignInTheMiddle|TraceModuleComesLater|ConnectTraced|BenchFlap|BenchFlapInterrupted|BenchFlapNotAllowed)\b|internal/conformance TestVMRails(Random|Share)\b|internal/engine TestVM(BufferProve|TwoProcesses)\b|drm TestVMLayoutOfGPUDrivers\b|peers (perftest|pyverbs|rxe-provider)\b
-VM_LEFT_7.2 := p2p TestVMDecision@(fabric|fabric\+EPYC\+pt|fabric\+EPYC\+iommu|fabric\+EPYC\+iommu\+noredir|fabric\+Skylake-Server\+iommu)(/|$$)|p2p/live TestVMAgree@(fabric\+EPYC|fabric\+EPYC\+iommu)$$|p2p/live TestVMProve\b|p2p TestVMSuspended\b|cmd/p2pcheck TestVM(Live|P2PCheck|PassThrough@fabric\+EPYC\+pt|PassThrough@fabric\+EPYC\+iommu|StockP2PCheck)(/|$$)|trace TestVM(Bounced|Cgroup|ClearAnswers|DisplayBAR|Exports|Filters|InventoryAddressAgain|InventoryMeanwhile|InventoryOfMany|KretprobesMissed|LastLockdown|LateWithoutBTF|Loss|Privileges|ReaderGoesOn|Reclaim|ReloadedWithoutBTF|SameErrno|ScatterLists|ScatterListsTranslated|StockNoDriverOp|StockStripped|Symbols|TenThousand|UnknownTypes|UverbsComesMeanwhile|VFIO|Volume|Walk|WalkPages)(/|$$)|trace TestVMTruth@fabric\+EPYC\+iommu$$|ibvfd TestVM(Concurrent|ConcurrentWaits|FlushNewerLibrary|ManyCycles|SameAsTheCProgram|StockHasNoDriverOp)(/|$$)|(canary|cmd/dmabuf-reg|cmd/hardware-test|dmabuf|drm|examples/fanin|examples/hello|examples/kvmove|examples/twoprocesses|fi|gpualloc|gpualloc/cuda|gpualloc/levelzero|gpualloc/rocm|ibvfd/cm|ibvfd/uverbs|internal/conformance|internal/dcb|internal/engine|internal/memory|internal/netdev|internal/rdmanl) TestVM|(ibvfd|trace) TestVMInPlace|peers (c-program|demo|kernel-selftest-rereg|kernel-selftest-stock|pair|perftest|pingpong|pyverbs|rxe-provider|vram-pair)\b
-VM_LEFT_6.12 := (gpualloc|ibvfd) TestVMConcurrent|internal/conformance TestVMConformance\b|gpualloc TestVMGPURegister\b|internal/engine TestVMGPUOperations\b|canary TestVMEveryExporterIsVerified\b|trace TestVM(ClearAnswers|InventoryOfMany|InventoryMeanwhile)\b|cmd/dmabuf-reg TestVM(TraceForeign|TraceForeignInTheMiddle|TraceInTheMiddle|TraceModuleComesLater|ConnectFindsWrongBytes|RegisterTraced|ExplainForeign|SignalsMidTransfer|VerifyAll|SeveralNICs|SeveralNICsPeerGone|DeviceDeletedMidTransfer|TraceInContainer|BadInput|FailoverPage|BenchmarkPage)\b|examples/fanin TestVMFanin\b|ibvfd TestVMSameAsTheCProgram\b|canary TestVMSegments\b|internal/conformance TestVMRails(FailOver|LatePacket|OwnWays)\b|trace TestVM(TenThousand|ReloadedWithoutBTF|Privileges|UnknownTypes|UverbsComesMeanwhile)\b|cmd/p2pcheck TestVMP2PCheck\b|peers (c-program|perftest|pyverbs)\b
+VM_LEFT_7.2 := p2p TestVMDecision@(fabric|fabric\+EPYC|fabric\+EPYC\+pt|fabric\+EPYC\+iommu|fabric\+EPYC\+iommu\+noredir|fabric\+Skylake-Server\+iommu)(/|$$)|p2p/live TestVMAgree@(fabric\+EPYC|fabric\+EPYC\+iommu)$$|p2p/live TestVMProve\b|p2p TestVMSuspended\b|cmd/p2pcheck TestVM(Live|P2PCheck|PassThrough@fabric\+EPYC\+pt|PassThrough@fabric\+EPYC\+iommu|StockP2PCheck)(/|$$)|trace TestVM(Bounced|Cgroup|ClearAnswers|DisplayBAR|Exports|Filters|InventoryAddressAgain|InventoryMeanwhile|InventoryOfMany|KretprobesMissed|LastLockdown|LateWithoutBTF|Loss|Privileges|ReaderGoesOn|Reclaim|ReloadedWithoutBTF|SameErrno|ScatterLists|ScatterListsTranslated|StockNoDriverOp|StockStripped|Symbols|TenThousand|UnknownTypes|UverbsComesMeanwhile|VFIO|Volume|Walk|WalkPages)(/|$$)|trace TestVM(Truth|Revoked)\b|ibvfd TestVM(GPUAccessErrors|GPUTwoProcesses|GPUDatagrams|GPUSharedReceives|GPUAtomicWrite|PinnedForAnotherNIC)(/|$$)|ibvfd TestVM(Concurrent|ConcurrentWaits|FlushNewerLibrary|ManyCycles|SameAsTheCProgram|StockHasNoDriverOp)(/|$$)|(canary|cmd/dmabuf-reg|cmd/hardware-test|dmabuf|drm|examples/fanin|examples/hello|examples/kvmove|examples/twoprocesses|fi|gpualloc|gpualloc/cuda|gpualloc/levelzero|gpualloc/rocm|ibvfd/cm|ibvfd/uverbs|internal/conformance|internal/dcb|internal/engine|internal/memory|internal/netdev|internal/rdmanl) TestVM|(ibvfd|trace) TestVMInPlace|peers (c-program|demo|kernel-exporters|kernel-selftest-rereg|kernel-selftest-stock|pair|perftest|pingpong|pyverbs|rxe-provider|vram-pair)\b
+VM_LEFT_6.12 := (gpualloc|ibvfd) TestVMConcurrent|internal/conformance TestVMConformance\b|gpualloc TestVMGPURegister\b|internal/engine TestVMGPUOperations\b|canary TestVMEveryExporterIsVerified\b|trace TestVM(ClearAnswers|InventoryOfMany|InventoryMeanwhile|KretprobesMissed)\b|examples/(hello|kvmove|twoprocesses) TestVM|cmd/dmabuf-reg TestVM(Mesh|VerifyNoGPU|TLSPage|TraceForeign|TraceForeignInTheMiddle|TraceInTheMiddle|TraceModuleComesLater|ConnectFindsWrongBytes|RegisterTraced|ExplainForeign|SignalsMidTransfer|VerifyAll|SeveralNICs|SeveralNICsPeerGone|DeviceDeletedMidTransfer|TraceInContainer|BadInput|FailoverPage|BenchmarkPage)\b|examples/fanin TestVMFanin\b|ibvfd TestVMSameAsTheCProgram\b|canary TestVMSegments\b|internal/conformance TestVMRails(FailOver|LatePacket|OwnWays)\b|trace TestVM(TenThousand|ReloadedWithoutBTF|Privileges|UnknownTypes|UverbsComesMeanwhile)\b|cmd/p2pcheck TestVMP2PCheck\b|peers (c-program|perftest|pyverbs)\b
 VM_LEFT_6.1 := cmd/dmabuf-reg TestVM(TraceForeign|ConnectFindsWrongBytes|ConnectInterrupted|RegisterTraced|ExplainForeign)\b|trace TestVM(Volume|ClearAnswers)\b|ibvfd TestVMManyCycles\b
 VM_LEFT = ^($(VM_LONG)$(if $(VM_LEFT_$(KERNEL)),|$(VM_LEFT_$(KERNEL))))
 # yes: leave it out.
@@ -40,39 +38,66 @@ VM_CPUS ?= 1
 # instead of skipping.
 test: export GPURDMA_NEED_HEADERS := 1
 
+TEST_LEAVES := $(if $(filter test-whole,$(MAKECMDGOALS)),no,yes)
 STEP := BUILD=$(BUILD) script/step
 .PHONY: test
 test: ## set up and run all the tests: host, cross builds, and each kernel's VM
 	@rm -f $(BUILD)/steps
 	@$(STEP) set-up env BUILD=$(BUILD) testbed/setup.sh test
 	@$(STEP) testbed $(MAKE) --no-print-directory testbed
+	@$(STEP) doubles $(MAKE) --no-print-directory doubles
+	@$(MAKE) --no-print-directory test-host LEAVE=$(TEST_LEAVES)
+	@rm -f $(BUILD)/testbed/*/tally* $(BUILD)/testbed/*/softgpu-vm.log
+	@status=0; export GPURDMA_TEST_BUILD=$$$$-$$(date +%s); \
+		printf '%s\n' $(KERNELS) arm64 testbed | xargs -P $(VM_JOBS) -I {} $(SHELL) $(.SHELLFLAGS) \
+			'$(MAKE) --no-print-directory test-on-{} LEAVE=$(TEST_LEAVES) 2>&1 | sed -u "s/^/{}: /"' || status=1; \
+		BUILD=$(BUILD) testbed/tally.sh $$status $(KERNELS) arm64
+
+.PHONY: test-on-arm64 test-on-testbed
+test-on-%:
+	@$(MAKE) --no-print-directory vm-test KERNEL=$* IF_AVAILABLE=-if-available
+test-on-arm64:
+	@$(MAKE) --no-print-directory arm64-boot IF_AVAILABLE=yes
+test-on-testbed:
+	@$(MAKE) --no-print-directory vm-selftest
+
+# What needs no virtual machine: Go's part, and beside it the kernels and all that is compiled in
+# C, which waits for downloads and mostly has one compiler at work.
+.PHONY: test-host test-go test-c
+test-host:
+	@status=0; \
+		{ $(MAKE) --no-print-directory test-c 2>&1 | sed -u "s/^/C: /"; } & c=$$!; \
+		$(MAKE) --no-print-directory test-go || status=1; \
+		wait $$c || status=1; \
+		exit $$status
+
+test-go:
 	@$(STEP) lint $(MAKE) --no-print-directory lint
 	@$(STEP) 'dead functions' $(MAKE) --no-print-directory deadcode
 	@$(STEP) 'cross builds' $(MAKE) --no-print-directory cross
+	@$(STEP) 'commands and glibc' $(MAKE) --no-print-directory build glibc-check
 	@$(STEP) 'unit tests' $(MAKE) --no-print-directory unit
-	@$(STEP) 'glibc and checkpatch and sparse' $(MAKE) --no-print-directory glibc-check checkpatch sparse
-	@rm -f $(BUILD)/testbed/*/tally* $(BUILD)/testbed/*/softgpu-vm.log
-	@$(STEP) 'programs and libraries' $(MAKE) --no-print-directory cprog build doubles
+
+test-c:
+	@$(STEP) 'kernels, checkpatch and sparse' $(MAKE) --no-print-directory checkpatch sparse
+	@$(STEP) 'RDMA cores' $(MAKE) --no-print-directory $(patsubst %,rdma-core-of-%,$(KERNELS))
+	@$(STEP) 'C programs' $(MAKE) --no-print-directory cprog
 	@$(STEP) 'libfabric and provider' $(MAKE) --no-print-directory libfabric rxe-provider IF_AVAILABLE=yes
-	@status=0; export GPURDMA_TEST_BUILD=$$$$-$$(date +%s); \
-		{ $(MAKE) --no-print-directory vm-selftest 2>&1 | sed -u "s/^/testbed: /"; } & selftest=$$!; \
-		{ $(MAKE) --no-print-directory arm64-boot IF_AVAILABLE=yes 2>&1 | sed -u "s/^/arm64: /"; } & arm64=$$!; \
-		printf '%s\n' $(KERNELS) | xargs -P $(VM_JOBS) -I {} $(SHELL) $(.SHELLFLAGS) \
-			'$(MAKE) --no-print-directory vm-test KERNEL={} LEAVE=$(if $(filter test-whole,$(MAKECMDGOALS)),no,yes) IF_AVAILABLE=-if-available 2>&1 | sed -u "s/^/{}: /"' || status=1; \
-		wait $$selftest || status=1; \
-		wait $$arm64 || status=1; \
-		BUILD=$(BUILD) testbed/tally.sh $$status $(KERNELS) arm64
+
+# What of a kernel's RDMA core is built for its tests, if the kernel could be had.
+rdma-core-of-%:
+	@[ -z "$(call REREG,$*)" ] || [ ! -e $(BUILD)/kernels/$*/version ] || $(MAKE) --no-print-directory kernel-rereg KERNEL=$*
 
 .PHONY: test-whole
 test-whole: test ## make test with the tests that take too long for CI
 
 # Our modules first, then, in a boot of its own, stock rxe, where the refusals
-# are real: tests named TestVMStock. The software GPU's suite in C is beside them.
+# are real: tests named TestVMStock. Then the software GPU's suite in C.
 # With IF_AVAILABLE, a kernel that cannot be had here is reported, and no failure.
 IF_AVAILABLE ?=
 # The software GPU's suite in C is left out where 7.3's run of it says the same.
 SOFTGPU_LEFT := 7.2
-SOFTGPU_BESIDE = $(if $(filter yes,$(LEAVE)),$(filter-out $(SOFTGPU_LEFT),$(SOFTGPU_VM)),$(SOFTGPU_VM))
+SOFTGPU_HERE = $(if $(filter yes,$(LEAVE)),$(filter-out $(SOFTGPU_LEFT),$(SOFTGPU_VM)),$(SOFTGPU_VM))
 # More flags for it: -passed FILE, -run RE, packages.
 VMTESTFLAGS ?=
 
@@ -83,13 +108,10 @@ vm-test: ## run the VM tests and the peer suites on KERNEL
 		if [ $$status -eq 0 ]; then \
 			$(MAKE) --no-print-directory vm-build $(VM_REREG) && testbed/selftest/series.sh $(KERNEL); \
 		else [ -n "$(IF_AVAILABLE)" ] && [ $$status -eq 77 ]; fi
-	@status=0; softgpu=; \
-		if [ -n "$(SOFTGPU_BESIDE)" ] && [ -e $(BUILD)/kernels/$(KERNEL)/version ]; then \
-			{ $(MAKE) --no-print-directory softgpu-vm 2>&1 | sed -u "s/^/softgpu: /"; } & softgpu=$$!; \
-		fi; \
+	@status=0; \
 		$(TESTBED) test -kernel $(KERNEL) -patched-rxe -cpus $(VM_CPUS) -parallel $(VM_MACHINES) -timeout $(VM_TIMEOUT) $(IF_AVAILABLE) -skip '$(VM_SKIP)' $(VMTESTFLAGS) || status=$$?; \
-		if [ -n "$$softgpu" ]; then \
-			wait $$softgpu || status=$$?; \
+		if [ -n "$(SOFTGPU_HERE)" ] && [ -e $(BUILD)/kernels/$(KERNEL)/version ]; then \
+			$(MAKE) --no-print-directory softgpu-vm 2>&1 | sed -u "s/^/softgpu: /" || status=$$?; \
 			$(MAKE) --no-print-directory softgpu-tally; \
 		fi; \
 		exit $$status
@@ -107,7 +129,8 @@ soak: ## lose links of connections that outlive them for long, in memory and in 
 
 # The RDMA core that re-registers dma-bufs takes two minutes to build: of what `make test` runs
 # only 7.3 has it.
-VM_REREG = $(if $(filter 7.3,$(KERNEL)),kernel-rereg,$(if $(filter 7.2,$(KERNEL)),$(if $(filter yes,$(LEAVE)),,kernel-rereg)))
+REREG = $(if $(filter $(if $(filter yes,$(LEAVE)),7.3,7.2 7.3),$(1)),kernel-rereg)
+VM_REREG = $(call REREG,$(KERNEL))
 
 # What the tests in the guest use.
 .PHONY: vm-build
