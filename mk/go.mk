@@ -29,28 +29,27 @@ install: build manual ## copy the commands, their manual pages and completions b
 	install -m 0755 $(COMMANDS:%=$(BUILD)/bin/%) $(DESTDIR)$(PREFIX)/bin
 	@cd $(MANUAL) && find . -type f -exec install -D -m 0644 {} $(DESTDIR)$(PREFIX)/share/{} \;
 
-# What tries thousands of broken machines, one at a time, does so without the race
-# detector; the rest of these packages' tests run with it, too. -count=1, as what they open
-# is so much that to find a result in the cache takes longer than to run them.
-EXHAUSTIVE := ./cmd/internal/agent ./p2p ./p2p/checks ./p2p/fleet ./p2p/intake ./p2p/lspci ./p2p/snapshot ./cmd/p2pcheck
-
 # What reads the whole tree: no two goroutines share anything in it.
 TREE := ./internal/archtest
 
-# What thousands of callers do to an endpoint: as many of them as there are without the
-# race detector.
-MANY_CALLERS := TestDistantCaller|TestManyCallersAtOnce
-
+# -vet=off, as make lint vets these packages.
 .PHONY: unit
 unit: ## unit tests of the six modules that need no browser and no control plane
-	$(GO) test -race -short -timeout 30m $$($(GO) list ./... | grep -v '/$(notdir $(TREE))$$')
-	$(GO) test -count=1 -timeout 30m $(EXHAUSTIVE) $(TREE)
-	$(GO) test -count=1 -timeout 10m -run '^($(MANY_CALLERS))$$' ./internal/engine
+	$(GO) test -race -short -vet=off -timeout 30m $$($(GO) list ./... | grep -v '/$(notdir $(TREE))$$')
+	$(GO) test -count=1 -vet=off -timeout 10m $(TREE)
+	@$(MAKE) --no-print-directory exhaustive
 	cd testbed && $(GO) test -race -timeout 30m ./...
 	cd deploy && $(GO) test ./...
 	cd deploy/dra && $(GO) test -timeout 20m ./...
 	cd metrics/spans && $(GO) test -race -timeout 10m ./...
 	cd tools && $(GO) test ./...
+
+# What tries thousands of broken machines, or has thousands of callers, does so without the race
+# detector; the rest of these packages' tests run with it. -count=1, as what they open is so much
+# that to find a result in the cache takes longer than to run them.
+.PHONY: exhaustive
+exhaustive: ## the unit tests that try thousands of cases
+	$(GO) test -count=1 -vet=off -timeout 30m -run "$$(script/exhaustive tests)" $$(script/exhaustive packages)
 
 .PHONY: dra-table
 dra-table: ## place pods by pairs and by pcieRoot alone, and write the table in docs/fleet.md
