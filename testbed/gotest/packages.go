@@ -192,9 +192,9 @@ func (p *Package) fill(whole directives) {
 	}
 }
 
-// Build builds the package's test binary at file. env is as for Find.
+// Build builds the package's test binary at file, without what only debuggers read. env is as for Find.
 func (p Package) Build(ctx context.Context, root, file string, flags, env []string) error {
-	args := append([]string{"test", "-c", "-o", file}, flags...)
+	args := append([]string{"test", "-c", "-ldflags=-w", "-o", file}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, p.Path)...)
 	cmd.Dir, cmd.Env = root, env
 	out, err := cmd.CombinedOutput()
