@@ -15,6 +15,7 @@ import (
 // pairs that gain by it, which contains the first and says so.
 type Openings struct {
 	machine     *machine.Machine
+	ports       [2][]string // of the lists of needed and all
 	needed, all chain.Remedy
 }
 
@@ -30,7 +31,8 @@ func NewOpenings(m *machine.Machine, pairs []Pair) Openings {
 			all = append(all, p)
 		}
 	}
-	o := Openings{m, OpenPorts(m, Redirecting(needed)), OpenPorts(m, Redirecting(all))}
+	o := Openings{machine: m, ports: [2][]string{Redirecting(needed), Redirecting(all)}}
+	o.needed, o.all = OpenPorts(m, o.ports[0]), OpenPorts(m, o.ports[1])
 	if len(needed) > 0 && o.all.Command != o.needed.Command {
 		o.all.Change += "; it contains the ports of the shorter list, which is for the pairs that do not work without it, and replaces that"
 	}
@@ -47,6 +49,19 @@ func (o Openings) Of(p Pair) *chain.Remedy {
 		return nil
 	}
 	return &r
+}
+
+// With returns the remedy that opens ports which the kernel proposes: the shorter list that has them, or else one
+// that has them beside the ports for all pairs.
+func (o Openings) With(ports []string) chain.Remedy {
+	for i, list := range []chain.Remedy{o.needed, o.all} {
+		if !slices.ContainsFunc(ports, func(p string) bool { return !slices.Contains(o.ports[i], p) }) {
+			return list
+		}
+	}
+	ports = slices.Concat(o.ports[1], ports)
+	slices.Sort(ports)
+	return OpenPorts(o.machine, slices.Compact(ports))
 }
 
 // Combine replaces the lists of single pairs in the remedies of pairs, and of their links, by those of [Openings].

@@ -16,14 +16,25 @@ import (
 // Opening returns the remedy for ports that redirect a pair's traffic: a list of p2p.Openings, or the pair's own
 // remedy if opening ports does not help it.
 func Opening(l *Look, p p2p.Pair) *chain.Remedy {
+	if r := openings(l).Of(p); r != nil {
+		return r
+	}
+	return p.Remedy.OfAll()
+}
+
+// OpeningOf returns the remedy for the ports that the kernel's log proposes to open: a list of p2p.Openings that
+// has them, if there is one.
+func OpeningOf(l *Look, ports []string) *chain.Remedy {
+	r := openings(l).With(ports)
+	return &r
+}
+
+func openings(l *Look) p2p.Openings {
 	if l.openings == nil {
 		o := p2p.NewOpenings(l.Machine, l.Pairs)
 		l.openings = &o
 	}
-	if r := l.openings.Of(p); r != nil {
-		return r
-	}
-	return p.Remedy.OfAll()
+	return *l.openings
 }
 
 // Opened tries to open a device file by the Look's Live.Opens, which must not be nil. It adds a finding

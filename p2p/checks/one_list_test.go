@@ -36,6 +36,10 @@ func TestOneListOfPorts(t *testing.T) {
 			trees[name+", "+how] = tree
 		}
 	}
+	proposed := testenv.Machines["small-mi300"]()
+	redirects(&proposed)
+	log("amdgpu 0000:13:00.0: to disable ACS redirect for this path, add the kernel parameter: pci=disable_acs_redir=0000:12:00.0")(&proposed)
+	trees["the kernel's log proposes one of the ports"] = proposed
 	mixed := testenv.Machines["small-mi300"]()
 	redirects(&mixed)
 	cpu(machinetest.Xeon)(&mixed)

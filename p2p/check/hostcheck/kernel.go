@@ -394,13 +394,10 @@ func complaints(l *check.Look) {
 			result, means = p2p.ResultWarn, means+"; it contradicts no pair here"
 		}
 		f := l.Say(result, "", log.At(), "%s (%s)", h.Line, means)
-		if command := h.Pattern.Command(h.Line); command != "" {
-			f.Fix("set the parameter that the kernel proposes", command, "devices below these ports reach each other past the IOMMU")
-			// The kernel's proposal leaves out the ports that are on its command line already.
-			if list, ok := strings.CutPrefix(command, p2p.OpenParameter); ok && len(l.Machine.OpenedPorts()) > 0 {
-				fix := p2p.OpenPorts(l.Machine, strings.Split(list, ";"))
-				f.Remedy = &fix
-			}
+		// The kernel's proposal is for one pair, and leaves out the ports that are on its command line already.
+		list, _ := strings.CutPrefix(h.Pattern.Command(h.Line), p2p.OpenParameter)
+		if ports := strings.FieldsFunc(list, func(c rune) bool { return c == ';' }); len(ports) > 0 {
+			f.Remedy = check.OpeningOf(l, ports)
 		}
 	}
 }
