@@ -87,7 +87,7 @@ func (s *spoiler) serve() {
 			s.before(s, &q)
 		}
 		if err := s.Handle(s.ctx, &q, &a); err != nil {
-			a = talk.Answer{ID: q.ID, Status: talk.Failed, Text: [3]string{err.Error()}}
+			a = talk.Answer{ID: q.ID, Status: talk.Failed, Text: [4]string{err.Error()}}
 		}
 		if s.after != nil {
 			s.after(s, &q)

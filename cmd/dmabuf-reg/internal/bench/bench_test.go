@@ -49,7 +49,7 @@ func sampleBench() *Result {
 		Begun: time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC), Kernel: "Linux 7.2.12+deb13-amd64 x86_64",
 		Server: "10.0.0.1:7471", Rounds: 30, Slice: 10 * time.Millisecond, Depth: 64, Batch: 16,
 		Local:    station.Side{Memory: buffer.Description{Spec: "drm:renderD128", Exporter: "drm", Kind: "vram", Size: 8 << 20}, NIC: "mlx5_0", NICReason: "the only one", Path: "direct", Why: "registered by ibv_reg_dmabuf_mr"},
-		Remote:   peer.Server{Spec: "udmabuf", NIC: "rxe0", Size: 4 << 20, Why: "direct: <registered> & well"},
+		Remote:   peer.Server{Spec: "udmabuf", NIC: "rxe0", Size: 4 << 20, Path: "direct", Why: "<registered> & well"},
 		Over:     link.WayOf(engine.ConnPath{NIC: "mlx5_0", Port: 1, GID: netip.MustParseAddr("10.0.0.2"), Peer: netip.MustParseAddr("10.0.0.1")}),
 		NotTried: []buffer.NotTried{},
 	}

@@ -173,7 +173,7 @@ func (r *Result) facts() (list [][2]string) {
 	default:
 		add("Placement here", "not known: measured without --trace")
 	}
-	add("Server", fmt.Sprintf("%s: %s of %s with %s, %s", r.Server, bytesize.Format(r.Remote.Size), r.Remote.Spec, r.Remote.NIC, r.Remote.PathWords()))
+	add("Server", fmt.Sprintf("%s: %s of %s with %s, %s", r.Server, bytesize.Format(r.Remote.Size), r.Remote.Spec, r.Remote.NIC, station.PathWords(r.Remote.Path, r.Remote.Why)))
 	if len(r.Rails) < 2 {
 		add("Over", fmt.Sprintf("port %d of %s, %s to %s: %s", r.Over.Port, r.Local.NIC, r.Over.GID, r.Over.Peer, r.Over.Why))
 	}

@@ -136,7 +136,7 @@ func hostileBench(text string) *Result {
 	r.Server, r.Kernel = text, text
 	r.Local.NIC, r.Local.NICReason, r.Local.Path, r.Local.Why = text, text, text, text
 	r.Local.Memory.Spec, r.Local.Memory.Exporter, r.Local.Memory.Kind = text, text, text
-	r.Remote.Spec, r.Remote.NIC, r.Remote.Why = text, text, text
+	r.Remote.Spec, r.Remote.NIC, r.Remote.Path, r.Remote.Why = text, text, text, text
 	r.Over.GID, r.Over.Peer, r.Over.Why = text, text, text
 	r.NotTried = []buffer.NotTried{{Spec: text, Why: text}}
 	for i := range r.Points {

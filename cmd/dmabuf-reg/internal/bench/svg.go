@@ -78,7 +78,7 @@ func (r *Result) svg(w io.Writer) error {
 		label(&b, x+36, y+4, "start", s.op+", "+s.kind)
 		x += 130
 	}
-	label(&b, marginLeft, height-8, "start", fmt.Sprintf("here %s, server %s; %d rounds, depth %d, batch %d", r.Local.Why, r.Remote.PathWords(), r.Rounds, r.Depth, r.Batch))
+	label(&b, marginLeft, height-8, "start", fmt.Sprintf("here %s, server %s; %d rounds, depth %d, batch %d", r.Local.Why, station.PathWords(r.Remote.Path, r.Remote.Why), r.Rounds, r.Depth, r.Batch))
 	b.WriteString("</svg>\n")
 	_, err := w.Write(b.Bytes())
 	return err

@@ -186,7 +186,7 @@ func (r *Result) Text(w io.Writer) error {
 		}
 		rows = append(rows, []string{
 			row.Op, by, row.Arrow(), bytesize.Format(row.Size), strconv.Itoa(row.Count), row.Throughput(), app.Approximately(row.Verified),
-			station.PathWord(r.Local.Path) + "/" + r.Remote.PathWord(), result,
+			station.PathWord(r.Local.Path) + "/" + station.PathWord(r.Remote.Path), result,
 		})
 	}
 	if err := app.Table(w, rows, nil, "nothing was carried out", "COUNT", "DIRECTION"); err != nil {

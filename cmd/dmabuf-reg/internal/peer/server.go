@@ -5,7 +5,6 @@ package peer
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/link"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/station"
@@ -18,25 +17,8 @@ type Server struct {
 	NIC    string `json:"nic"`    // the name of the server's NIC
 	Size   int64  `json:"size"`   // the bytes of the server's memory
 	Staged bool   `json:"staged"` // the server copies the bytes through host memory
-	Why    string `json:"why"`    // the server's path and its reason, in words
-}
-
-// PathWord is the server's path in a word, as text has it.
-func (s *Server) PathWord() string {
-	path, _, ok := strings.Cut(s.Why, ": ")
-	if !ok {
-		path = station.PathDirect
-	}
-	return station.PathWord(path)
-}
-
-// PathWords is the server's path and its reason, as text has them.
-func (s *Server) PathWords() string {
-	path, why, ok := strings.Cut(s.Why, ": ")
-	if !ok {
-		return s.Why
-	}
-	return station.PathWords(path, why)
+	Path   string `json:"path"`   // how its NIC reaches the memory; as that of "local"
+	Why    string `json:"why"`    // the reason of that path, in words
 }
 
 // WriteSides writes what the two sides of a connection are, and what it goes over. first is the way
@@ -51,5 +33,5 @@ func WriteSides(w io.Writer, local station.Side, addr string, remote Server, rai
 
 // print writes what the server's side is, in a line.
 func (s *Server) print(w io.Writer, addr string) {
-	fmt.Fprintf(w, "server:  %s, %s of %s with %s, %s\n", addr, bytesize.Format(s.Size), s.Spec, s.NIC, s.PathWords())
+	fmt.Fprintf(w, "server:  %s, %s of %s with %s, %s\n", addr, bytesize.Format(s.Size), s.Spec, s.NIC, station.PathWords(s.Path, s.Why))
 }

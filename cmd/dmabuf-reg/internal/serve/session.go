@@ -141,7 +141,7 @@ func (c *Session) exchange(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return err
 			}
-			a = talk.Answer{ID: q.ID, Status: talk.Failed, Text: [3]string{err.Error()}}
+			a = talk.Answer{ID: q.ID, Status: talk.Failed, Text: [4]string{err.Error()}}
 		}
 	}
 	if c.bye = q.Kind == talk.Bye; !c.bye {
@@ -221,7 +221,7 @@ func (c *Session) grant(ctx context.Context, a *talk.Answer) error {
 		return nil
 	}
 	a.Staged, a.Value, a.Extra = c.Line.Path == "staged", uint64(c.Line.Buf.Size()), station.MaxAtOnce
-	a.Text = [3]string{c.Line.Memory.Spec, c.Line.NIC, c.Line.Path + ": " + c.Line.Why}
+	a.Text = [4]string{c.Line.Memory.Spec, c.Line.NIC, c.Line.Path, c.Line.Why}
 	list, err := c.Line.Link.Now()
 	if err != nil {
 		return err

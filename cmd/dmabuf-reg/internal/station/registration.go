@@ -21,7 +21,7 @@ type registration struct {
 	// does.
 	Path  string `json:"path"`
 	Route string `json:"route"` // the call that registered the memory; "" if none did
-	Why   string `json:"why"`   // the path and its reason, in words
+	Why   string `json:"why"`   // the reason of that path, in words
 	// Placement is where the bytes were when they had been registered; null without --trace, and where
 	// only host memory is registered.
 	Placement *placement.Placement `json:"placement"`

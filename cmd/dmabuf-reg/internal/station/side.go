@@ -24,7 +24,7 @@ type Side struct {
 	// the bytes are not in the GPU's memory), "staged" (through host memory), "host" (it is host memory).
 	Path  string `json:"path"`
 	Route string `json:"route"` // the call that registered the memory; "" if staged
-	Why   string `json:"why"`   // the path and its reason, in words
+	Why   string `json:"why"`   // the reason of that path, in words
 	// Placement is where the bytes were when they had been registered; null without --trace, and where
 	// only host memory is registered.
 	Placement *placement.Placement `json:"placement"`

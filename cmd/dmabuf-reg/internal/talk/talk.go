@@ -226,7 +226,7 @@ type Answer struct {
 	Value   uint64    // Hello: the buffer's size. Run: nanoseconds. Bye: messages that never came, over several NICs. Fits an int64
 	Extra   uint64    // Hello: messages that may be received at once. Run: wrong results of atomics. Word: its value. Bye: messages that came twice
 	Finding           // Check
-	Text    [3]string // Failed: why. Hello: the memory, the NIC, and how the one reaches the other
+	Text    [4]string // Failed: why. Hello: the memory, the NIC, the path by which the one reaches the other, and its reason
 }
 
 // Append encodes the answer. Text that is too long is cut.

@@ -92,8 +92,8 @@ func TestAnotherVersion(t *testing.T) {
 func TestAnswersComeBack(t *testing.T) {
 	for _, want := range []Answer{
 		{ID: 1, Status: Done},
-		{ID: 2, Status: Failed, Text: [3]string{"no\u00a0room, \u00fc"}},
-		{ID: 3, Status: Done, Staged: true, Value: 1 << 40, Extra: 5, Text: [3]string{"udmabuf", "rxe0", "staged"}},
+		{ID: 2, Status: Failed, Text: [4]string{"no\u00a0room, \u00fc"}},
+		{ID: 3, Status: Done, Staged: true, Value: 1 << 40, Extra: 5, Text: [4]string{"udmabuf", "rxe0", "staged", "asked for"}},
 		{ID: 4, Status: Done, Finding: Finding{Wrong: 3, First: 9, Last: 90, Want: []byte("0123456789abcdef"), Got: []byte{1}}},
 	} {
 		var got Answer
@@ -111,7 +111,7 @@ func TestAnswersComeBack(t *testing.T) {
 
 func TestTextIsCutAndClean(t *testing.T) {
 	var got Answer
-	data := (&Answer{Status: Failed, Text: [3]string{"\x1b[2J\n" + strings.Repeat("x", 5000), "more"}}).Append(nil)
+	data := (&Answer{Status: Failed, Text: [4]string{"\x1b[2J\n" + strings.Repeat("x", 5000), "more"}}).Append(nil)
 	if err := got.Decode(data); err != nil || len(data) > MaxMessage || !strings.HasPrefix(got.Text[0], "?[2J?xxx") {
 		t.Errorf("%d bytes, %q, %v", len(data), got.Text, err)
 	}
@@ -145,7 +145,7 @@ func FuzzRequest(f *testing.F) {
 }
 
 func FuzzAnswer(f *testing.F) {
-	f.Add((&Answer{Status: Done, Text: [3]string{"a", "b", "c"}, Finding: Finding{Want: []byte{1}, Got: []byte{2}}}).Append(nil))
+	f.Add((&Answer{Status: Done, Text: [4]string{"a", "b", "c", "d"}, Finding: Finding{Want: []byte{1}, Got: []byte{2}}}).Append(nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var a Answer
 		if err := a.Decode(data); err == nil && len(a.Want) > sampleSize {

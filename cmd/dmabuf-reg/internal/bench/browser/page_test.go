@@ -55,7 +55,7 @@ func result(foreign string, sizes ...int) object {
 			"memory": object{"spec": text("drm:renderD128"), "exporter": text("drm"), "kind": "vram", "size": 8 << 20}, "nic": text("mlx5_0"), "nic_reason": text("the nearest that registers dma-bufs"),
 			"path": text("direct"), "why": text("registered by ibv_reg_dmabuf_mr"),
 		},
-		"remote": object{"spec": text("udmabuf"), "nic": text("mlx5_1"), "size": 16 << 20, "why": text("direct: registered by ibv_reg_dmabuf_mr")},
+		"remote": object{"spec": text("udmabuf"), "nic": text("mlx5_1"), "size": 16 << 20, "path": text("direct"), "why": text("registered by ibv_reg_dmabuf_mr")},
 		"over":   object{"port": 1, "gid": text("10.0.0.2"), "peer_gid": text("10.0.0.1"), "why": text("TCP goes over it")},
 		"rounds": 30, "slice_ns": 10000000, "depth": 64, "batch": 16, "points": points,
 		"not_tried": []object{{"spec": text("rocm:0"), "why": text("the library is not installed")}},
