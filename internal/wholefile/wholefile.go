@@ -32,7 +32,11 @@ func (w *File) Write(p []byte) (int, error) { return w.f.Write(p) }
 
 // Keep puts the file into its place, with this mode. If it fails, the place has what it had.
 func (w *File) Keep(mode fs.FileMode) error {
-	err := errors.Join(w.f.Chmod(mode), w.f.Close())
+	return w.place(errors.Join(w.f.Chmod(mode), w.f.Close()))
+}
+
+// place renames the file, or removes it after an error.
+func (w *File) place(err error) error {
 	if err == nil {
 		// A device, a link or a directory that has appeared there must not be replaced.
 		if st, lerr := os.Lstat(w.name); lerr == nil && !st.Mode().IsRegular() {
@@ -65,4 +69,23 @@ func Write(name string, mode fs.FileMode, write func(io.Writer) error) error {
 		return errors.Join(err, w.Drop())
 	}
 	return w.Keep(mode)
+}
+
+// Replace replaces a file by text, and waits until that is on the disk: after a power failure the place has the old
+// file or the new one.
+func Replace(name string, text []byte, mode fs.FileMode) error {
+	w, err := Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	if err := w.place(errors.Join(err, w.f.Chmod(mode), w.f.Sync(), w.f.Close())); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return nil // the file is there
+	}
+	defer dir.Close()
+	return dir.Sync()
 }

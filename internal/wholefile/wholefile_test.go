@@ -99,3 +99,23 @@ func TestMode(t *testing.T) {
 		t.Errorf("%v %v", all, err)
 	}
 }
+
+func TestReplace(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	for _, want := range []string{"one", "two"} {
+		if err := Replace(file, []byte(want), 0o640); err != nil {
+			t.Fatal(err)
+		}
+		has(t, file, want, 0o640)
+	}
+	folder := filepath.Join(t.TempDir(), "folder")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := Replace(folder, []byte("three"), 0o640); err == nil {
+		t.Error("a folder was replaced")
+	}
+	if all, err := os.ReadDir(filepath.Dir(folder)); err != nil || len(all) != 1 {
+		t.Errorf("%v %v", all, err)
+	}
+}

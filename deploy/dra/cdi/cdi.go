@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/deploy/dra/checkpoint"
 	"github.com/gpurdma/gpurdma/deploy/dra/node"
+	"github.com/gpurdma/gpurdma/internal/wholefile"
 )
 
 // Kind is the kind of the devices.
@@ -67,7 +68,7 @@ func (d Dir) Write(uid string, c checkpoint.Claim, n *node.Node, hooks ...*specs
 	if err := os.MkdirAll(string(d), 0o755); err != nil {
 		return err
 	}
-	return checkpoint.Replace(d.file(uid), text, 0o644)
+	return wholefile.Replace(d.file(uid), text, 0o644)
 }
 
 // Remove removes the specification of a claim, if there is one.

@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/deploy/dra/pairs"
+	"github.com/gpurdma/gpurdma/internal/wholefile"
 )
 
 // Schema is of the file.
@@ -116,34 +116,7 @@ func (s *State) Write(file string) error {
 	if err != nil {
 		return err
 	}
-	return Replace(file, text, 0o600)
-}
-
-// Replace writes a file under another name, and renames it.
-func Replace(file string, text []byte, mode fs.FileMode) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(file), ".new-*") // the runtime reads no file of such a name
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), file); err != nil {
-		return err
-	}
-	dir, err2 := os.Open(filepath.Dir(file))
-	if err2 != nil {
-		return nil // the file is there
-	}
-	defer dir.Close()
-	return dir.Sync()
+	return wholefile.Replace(file, text, 0o600)
 }
 
 // Taken is what pods have.

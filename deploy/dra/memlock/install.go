@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/gpurdma/gpurdma/deploy/dra/checkpoint"
+	"github.com/gpurdma/gpurdma/internal/wholefile"
 )
 
 // Program is the name of the hook's program, cmd/dra-p2p-memlock.
@@ -56,7 +56,7 @@ func Install(from, to string, limit Limit) (*specs.Hook, error) {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(from, Program), err)
 	}
 	at := filepath.Join(to, Program)
-	if err := checkpoint.Replace(at, program, 0o755); err != nil {
+	if err := wholefile.Replace(at, program, 0o755); err != nil {
 		return nil, fmt.Errorf("install the hook: %w", err)
 	}
 	return &specs.Hook{HookName: "createRuntime", Path: at, Args: []string{Program, limit.String()}}, nil

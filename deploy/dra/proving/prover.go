@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/gpurdma/gpurdma/deploy/dra/checkpoint"
 	"github.com/gpurdma/gpurdma/deploy/dra/node"
 	"github.com/gpurdma/gpurdma/deploy/dra/pairs"
+	"github.com/gpurdma/gpurdma/internal/wholefile"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/live"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -105,7 +105,7 @@ func (p *Prover) keep(m *machine.Machine, t proofs.Trial) (r Result, err error) 
 		file = target
 	}
 	if err := proofs.Add(p.File, m, []proofs.Trial{t}, now, func(data []byte) error {
-		return checkpoint.Replace(file, data, 0o644)
+		return wholefile.Replace(file, data, 0o644)
 	}); err != nil {
 		return r, err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"go.etcd.io/etcd/server/v3/embed"
 
-	"github.com/gpurdma/gpurdma/deploy/dra/checkpoint"
+	"github.com/gpurdma/gpurdma/internal/wholefile"
 )
 
 // runEtcd runs etcd until it fails. The arguments are its data directory, and the file that gets the URL for clients
@@ -36,7 +36,7 @@ func runEtcd(args []string) error {
 	if len(e.Clients) != 1 {
 		return errors.New("it does not listen to clients")
 	}
-	if err := checkpoint.Replace(args[1], []byte("http://"+e.Clients[0].Addr().String()), 0o600); err != nil {
+	if err := wholefile.Replace(args[1], []byte("http://"+e.Clients[0].Addr().String()), 0o600); err != nil {
 		return err
 	}
 	return <-e.Err()
