@@ -49,7 +49,8 @@ unit: ## unit tests of the six modules that need no browser and no control plane
 # that to find a result in the cache takes longer than to run them.
 .PHONY: exhaustive
 exhaustive: ## the unit tests that try thousands of cases
-	$(GO) test -count=1 -vet=off -timeout 30m -run "$$(script/exhaustive tests)" $$(script/exhaustive packages)
+	@tests=$$(script/exhaustive tests); packages=$$(script/exhaustive packages); set -x; \
+		$(GO) test -count=1 -vet=off -timeout 30m -run "$$tests" $$packages
 
 .PHONY: dra-table
 dra-table: ## place pods by pairs and by pcieRoot alone, and write the table in docs/fleet.md

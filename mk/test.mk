@@ -5,7 +5,7 @@
 
 # How many kernels are tested at once, and on how many machines each. Tests wait for a part of
 # their time, so that two processors have enough to do with four machines. With six, the same tests
-# take a fifth more processor time, since emulated machines displace one another's code in the caches.
+# take an eighth more processor time, since emulated machines displace one another's code in the caches.
 # The kernel that takes longest comes first.
 VM_JOBS ?= 2
 VM_MACHINES ?= 2

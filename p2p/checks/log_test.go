@@ -68,17 +68,18 @@ func TestLogTexts(t *testing.T) {
 
 // The kernel proposes ports for one pair. The remedy has them and those for the other pairs, as the kernel uses one list.
 func TestKernelsProposal(t *testing.T) {
-	const proposal = "amdgpu 0000:13:00.0: to disable ACS redirect for this path, add the kernel parameter: pci=disable_acs_redir="
+	const line = "amdgpu 0000:13:00.0: to disable ACS redirect for this path, add the kernel parameter: pci="
 	for _, c := range []struct {
-		ports, acs, command string
+		proposal, acs, command string
 	}{
-		{"0000:12:00.0", "0x00", "pci=disable_acs_redir=0000:12:00.0"},
-		{"0000:12:00.0", "0x1d", "pci=disable_acs_redir=0000:12:00.0;0000:12:01.0;0000:12:02.0;0000:12:03.0"},
-		{"0000:99:00.0", "0x1d", "pci=disable_acs_redir=0000:12:00.0;0000:12:01.0;0000:12:02.0;0000:12:03.0;0000:99:00.0"},
-		{"", "0x1d", ""},
+		{"disable_acs_redir=0000:12:00.0", "0x00", "pci=disable_acs_redir=0000:12:00.0"},
+		{"disable_acs_redir=0000:12:00.0", "0x1d", "pci=disable_acs_redir=0000:12:00.0;0000:12:01.0;0000:12:02.0;0000:12:03.0"},
+		{"disable_acs_redir=0000:99:00.0", "0x1d", "pci=disable_acs_redir=0000:12:00.0;0000:12:01.0;0000:12:02.0;0000:12:03.0;0000:99:00.0"},
+		{"disable_acs_redir=", "0x1d", ""},
+		{"another=0000:12:00.0", "0x1d", ""},
 	} {
 		command := ""
-		for _, f := range checked(t, testenv.Machines["small-mi300"](), check.Live{}, "KRN-KMSG", swap("acs=0x00", "acs="+c.acs), log(proposal+c.ports)) {
+		for _, f := range checked(t, testenv.Machines["small-mi300"](), check.Live{}, "KRN-KMSG", swap("acs=0x00", "acs="+c.acs), log(line+c.proposal)) {
 			if f.Remedy != nil {
 				command = f.Remedy.Command
 			}

@@ -395,8 +395,8 @@ func complaints(l *check.Look) {
 		}
 		f := l.Say(result, "", log.At(), "%s (%s)", h.Line, means)
 		// The kernel's proposal is for one pair, and leaves out the ports that are on its command line already.
-		list, _ := strings.CutPrefix(h.Pattern.Command(h.Line), p2p.OpenParameter)
-		if ports := strings.FieldsFunc(list, func(c rune) bool { return c == ';' }); len(ports) > 0 {
+		list, ok := strings.CutPrefix(h.Pattern.Command(h.Line), p2p.OpenParameter)
+		if ports := strings.FieldsFunc(list, func(c rune) bool { return c == ';' }); ok && len(ports) > 0 {
 			f.Remedy = check.OpeningOf(l, ports)
 		}
 	}
