@@ -29,7 +29,10 @@ KASAN_ALLOW := \
 	-allow '^WARNING: (.* at )?kernel/dma/debug\.c:[0-9]+ (at )?(add_dma_entry|check_sync)'
 KASANFLAGS ?=
 KASAN_CPUS ?= 1
-KASAN_MACHINES ?= 2
+# A machine waits for a part of its time, so that two processors have enough to do with three. Two of one
+# kind share its packages: in one machine the default kind would run alone for half of the time.
+KASAN_MACHINES ?= 3
+KASAN_SPLIT ?= 2
 
 .PHONY: kasan-kernel
 kasan-kernel: testbed ## build the debugging kernel and our modules for it
@@ -41,7 +44,7 @@ kasan-kernel: testbed ## build the debugging kernel and our modules for it
 	@[ ! -d kernel/patches/rdma-rereg/$(KASAN_KERNEL) ] || BUILD=$(KASAN) kernel/build.sh $(KASAN_KERNEL) rereg
 
 KASAN_TEST = GPURDMA_BUILD=$(KASAN) $(TESTBED) test -kernel $(KASAN_KERNEL) -patched-rxe -slow $(KASAN_SLOW) \
-	-cpus $(KASAN_CPUS) -parallel $(KASAN_MACHINES) -skip '$(KASAN_SKIP)' $(KASAN_ALLOW)
+	-cpus $(KASAN_CPUS) -parallel $(KASAN_MACHINES) -split $(KASAN_SPLIT) -skip '$(KASAN_SKIP)' $(KASAN_ALLOW)
 # What must run there and nowhere else: on a kernel with fault injection.
 KASAN_ONLY = $(wildcard testbed/required/kasan/$(KASAN_KERNEL).txt)
 

@@ -65,6 +65,7 @@ func runTest(ctx context.Context, args []string) (int, error) {
 	race := fs.Bool("race", false, "build with the race detector")
 	required := fs.Bool("required", true, "check the list of tests that must run, where nothing was deselected")
 	parallel := fs.Int("parallel", 1, "how many machines to have at once")
+	split := fs.Int("split", 1, "how many machines of one kind may share that kind's packages")
 	also := fs.String("require-also", "", "a `file` with more tests that must run, whatever was deselected")
 	ifAvailable := fs.Bool("if-available", false, "where this kernel cannot be had, say so, count the required tests as skipped, and succeed")
 	passed := fs.String("passed", "", "write the names of the tests that passed to `file`, in the required list's format")
@@ -96,6 +97,9 @@ func runTest(ctx context.Context, args []string) (int, error) {
 	if *parallel < 1 {
 		return 0, fmt.Errorf("-parallel %d: at least one machine runs", *parallel)
 	}
+	if *split < 1 {
+		return 0, fmt.Errorf("-split %d: at least one machine of a kind runs", *split)
+	}
 	start := time.Now()
 	o, err := b.options(ctx)
 	if *ifAvailable && errors.Is(err, kernel.ErrUnavailable) {
@@ -105,14 +109,14 @@ func runTest(ctx context.Context, args []string) (int, error) {
 		return 0, err
 	}
 	t := &testRun{
-		ctx: ctx, opts: o, flags: b, run: *run, race: *race, skip: skipRE, parallel: *parallel,
+		ctx: ctx, opts: o, flags: b, run: *run, race: *race, skip: skipRE, parallel: *parallel, split: *split,
 		bins: filepath.Join(o.Tree.Cache(), o.Kernel.Series, "tests"), shared: os.Getenv(sharedBuild),
 	}
 	if t.shared != "" {
 		t.bins = filepath.Join(o.Tree.Cache(), "tests")
 	}
 	lastTime := filepath.Join(o.Tree.Cache(), o.Kernel.Series, "durations.json")
-	t.took = readDurations(lastTime)
+	t.took, t.spent = readDurations(lastTime), durations{}
 	patterns := fs.Args()
 	all := len(patterns) == 0 && !given(fs)["run"] && !given(fs)["peers"]
 	if len(patterns) == 0 {
@@ -135,7 +139,7 @@ func runTest(ctx context.Context, args []string) (int, error) {
 		return outcome(0, err)
 	}
 	if all {
-		if err := t.took.write(lastTime); err != nil {
+		if err := t.spent.write(lastTime); err != nil {
 			return 0, err
 		}
 	}
@@ -224,11 +228,13 @@ type testRun struct {
 	bins    string
 	shared  string // the value of sharedBuild
 	jobs    []job
+	took    durations // of the last run
 
 	parallel int // machines at once
+	split    int // machines of one kind at most
 
 	mu        sync.Mutex // what follows
-	took      durations
+	spent     durations
 	boots     int
 	corrupted int // of the boots, by the emulator
 	summary   suite.Summary
@@ -295,15 +301,18 @@ func (t *testRun) all() error {
 	t.ctx = ctx
 	g.SetLimit(t.parallel)
 	for _, key := range order {
-		g.Go(func() error {
-			defer t.time(key, time.Now())
-			if t.parallel == 1 {
-				return t.group(key, byKey[key], os.Stdout)
-			}
-			w := &prefixWriter{mu: &out, w: os.Stdout, prefix: key.String() + ": "}
-			defer w.Flush()
-			return t.group(key, byKey[key], w)
-		})
+		q := &queue{jobs: byKey[key]}
+		for range q.machines(t.split) {
+			g.Go(func() error {
+				defer t.time(key, time.Now())
+				if t.parallel == 1 {
+					return t.group(key, q, os.Stdout)
+				}
+				w := &prefixWriter{mu: &out, w: os.Stdout, prefix: key.String() + ": "}
+				defer w.Flush()
+				return t.group(key, q, w)
+			})
+		}
 	}
 	return g.Wait()
 }
@@ -311,13 +320,13 @@ func (t *testRun) all() error {
 func (t *testRun) time(key bootKey, start time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.took[key.String()] = time.Since(start).Round(time.Second)
+	t.spent[key.String()] += time.Since(start).Round(time.Second)
 }
 
-// group runs jobs in one machine. A machine that died, hung or whose kernel
-// reported a fault fails the job it happened in; the rest get a new one. A job in
+// group runs the jobs of a queue in one machine, until none is left. A machine that died, hung or whose
+// kernel reported a fault fails the job it happened in; the rest get a new one. A job in
 // which the emulator corrupted the kernel is run once more.
-func (t *testRun) group(key bootKey, jobs []job, out io.Writer) error {
+func (t *testRun) group(key bootKey, q *queue, out io.Writer) error {
 	flags := t.flags
 	if key.machine != "" {
 		flags.machine = key.machine
@@ -335,9 +344,8 @@ func (t *testRun) group(key bootKey, jobs []job, out io.Writer) error {
 		return err
 	}
 	var v *vm.VM
-	again := -1 // the job that runs once more
-	for i := 0; i < len(jobs); i++ {
-		j := jobs[i]
+	again := false // the job has run, in a machine that the emulator corrupted
+	for j, ok := q.next(); ok; {
 		if v == nil {
 			if v, err = vm.Start(t.ctx, o); err != nil {
 				return err
@@ -350,13 +358,12 @@ func (t *testRun) group(key bootKey, jobs []job, out io.Writer) error {
 		fmt.Fprintf(out, "=== %s\n", suite.Short(j.group, modulePath))
 		rs, err := j.do(v, o, out)
 		faults := v.Faults()
-		if why := corrupted(faults, err); why != nil && again != i && t.ctx.Err() == nil {
+		if why := corrupted(faults, err); why != nil && !again && t.ctx.Err() == nil {
 			fmt.Fprintf(out, "testbed: the emulator corrupted the machine, which counts for nothing; once more in another one: %s: %s\n",
 				suite.Short(j.group, modulePath), firstLine(why.Error()))
 			v.Kill()
-			v, again = nil, i
+			v, again = nil, true
 			t.count(&t.corrupted)
-			i--
 			continue
 		}
 		if err == nil {
@@ -381,6 +388,8 @@ func (t *testRun) group(key bootKey, jobs []job, out io.Writer) error {
 			v = nil
 		}
 		t.add(rs...)
+		again = false
+		j, ok = q.next()
 	}
 	if v != nil {
 		if err := t.leaks(v, o); err != nil {
