@@ -31,7 +31,7 @@ func TestConnectTables(t *testing.T) {
 		Memory: buffer.Description{Spec: "drm:renderD128", Exporter: "drm", Kind: "vram", Size: 4 << 20},
 		NIC:    "mlx5_0", NICReason: "nearest to 0000:03:00.0", Policy: "prefer", Path: "direct", Route: "ibv_reg_dmabuf_mr", Why: "registered by ibv_reg_dmabuf_mr",
 	}
-	there := peer.Server{Spec: "udmabuf", NIC: "rxe0", Size: 4 << 20, Staged: true, Path: "staged", Why: "asked for by --policy"}
+	there := peer.Server{Spec: "udmabuf", NIC: "rxe0", Size: 4 << 20, Path: "staged", Why: "asked for by --policy"}
 	over := link.WayOf(engine.ConnPath{
 		NIC: "mlx5_0", Port: 1, GID: netip.MustParseAddr("10.0.0.2"), Peer: netip.MustParseAddr("10.0.0.1"),
 		Why: "TCP comes through it: RoCE v2",

@@ -156,7 +156,7 @@ func (c *Client) hello(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.Server = Server{Spec: a.Text[0], NIC: a.Text[1], Path: a.Text[2], Why: a.Text[3], Size: int64(a.Value), Staged: a.Staged}
+	c.Server = Server{Spec: a.Text[0], NIC: a.Text[1], Path: a.Text[2], Why: a.Text[3], Size: int64(a.Value)}
 	c.AtOnce = int(min(a.Extra, station.MaxAtOnce))
 	c.Remote, err = c.Link.Offered(ctx)
 	if err == nil && (c.Remote.Len != c.Server.Size || c.Server.Size <= 0 || c.AtOnce < 1) {

@@ -13,12 +13,11 @@ import (
 
 // Server is what the server says of itself.
 type Server struct {
-	Spec   string `json:"spec"`   // the name of the server's memory
-	NIC    string `json:"nic"`    // the name of the server's NIC
-	Size   int64  `json:"size"`   // the bytes of the server's memory
-	Staged bool   `json:"staged"` // the server copies the bytes through host memory
-	Path   string `json:"path"`   // how its NIC reaches the memory; as that of "local"
-	Why    string `json:"why"`    // the reason of that path, in words
+	Spec string `json:"spec"` // the name of the server's memory
+	NIC  string `json:"nic"`  // the name of the server's NIC
+	Size int64  `json:"size"` // the bytes of the server's memory
+	Path string `json:"path"` // how its NIC reaches the memory; as that of "local"
+	Why  string `json:"why"`  // the reason of that path, in words
 }
 
 // WriteSides writes what the two sides of a connection are, and what it goes over. first is the way

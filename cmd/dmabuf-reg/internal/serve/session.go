@@ -220,7 +220,7 @@ func (c *Session) grant(ctx context.Context, a *talk.Answer) error {
 		a.Status = talk.Busy
 		return nil
 	}
-	a.Staged, a.Value, a.Extra = c.Line.Path == "staged", uint64(c.Line.Buf.Size()), station.MaxAtOnce
+	a.Value, a.Extra = uint64(c.Line.Buf.Size()), station.MaxAtOnce
 	a.Text = [4]string{c.Line.Memory.Spec, c.Line.NIC, c.Line.Path, c.Line.Why}
 	list, err := c.Line.Link.Now()
 	if err != nil {

@@ -222,7 +222,6 @@ const (
 type Answer struct {
 	ID      uint32
 	Status  Status
-	Staged  bool      // Hello
 	Value   uint64    // Hello: the buffer's size. Run: nanoseconds. Bye: messages that never came, over several NICs. Fits an int64
 	Extra   uint64    // Hello: messages that may be received at once. Run: wrong results of atomics. Word: its value. Bye: messages that came twice
 	Finding           // Check
@@ -232,7 +231,7 @@ type Answer struct {
 // Append encodes the answer. Text that is too long is cut.
 func (a *Answer) Append(b []byte) []byte {
 	b = head(b, Version|answerBit, a.ID)
-	b = append(b, byte(a.Status), flag(a.Staged))
+	b = append(b, byte(a.Status))
 	b = binary.BigEndian.AppendUint64(b, a.Value)
 	b = binary.BigEndian.AppendUint64(b, a.Extra)
 	for _, n := range []int64{a.Wrong, a.First, a.Last} {
@@ -260,12 +259,12 @@ func (a *Answer) Decode(data []byte) error {
 		return err
 	}
 	bad := fmt.Errorf("%w: an answer of %d bytes", ErrMalformed, len(data))
-	const numbers = 2 + 5*8
-	if len(b) < numbers || b[0] == 0 || b[0] >= byte(states) || b[1] > 1 {
+	const numbers = 1 + 5*8
+	if len(b) < numbers || b[0] == 0 || b[0] >= byte(states) {
 		return bad
 	}
-	n := func(i int) uint64 { return binary.BigEndian.Uint64(b[2+8*i:]) }
-	out := Answer{ID: id, Status: Status(b[0]), Staged: b[1] == 1, Value: n(0), Extra: n(1)}
+	n := func(i int) uint64 { return binary.BigEndian.Uint64(b[1+8*i:]) }
+	out := Answer{ID: id, Status: Status(b[0]), Value: n(0), Extra: n(1)}
 	out.Wrong, out.First, out.Last = int64(n(2)), int64(n(3)), int64(n(4))
 	if out.Wrong < 0 || out.First < 0 || out.Last < out.First || int64(out.Value) < 0 {
 		return bad

@@ -94,7 +94,7 @@ func TestAnswersComeBack(t *testing.T) {
 	for _, want := range []Answer{
 		{ID: 1, Status: Done},
 		{ID: 2, Status: Failed, Text: [4]string{"no\u00a0room, \u00fc"}},
-		{ID: 3, Status: Done, Staged: true, Value: 1 << 40, Extra: 5, Text: [4]string{"udmabuf", "rxe0", "staged", "asked for"}},
+		{ID: 3, Status: Done, Value: 1 << 40, Extra: 5, Text: [4]string{"udmabuf", "rxe0", "staged", "asked for"}},
 		{ID: 4, Status: Done, Finding: Finding{Wrong: 3, First: 9, Last: 90, Want: []byte("0123456789abcdef"), Got: []byte{1}}},
 	} {
 		var got Answer
