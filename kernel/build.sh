@@ -4,21 +4,22 @@
 # Builds the patched rdma_rxe.ko of one kernel series, and testexporter.ko.
 #
 #   kernel/build.sh SERIES        (7.3, 7.2, 6.12 or 6.1)
-#   kernel/build.sh SERIES rereg  the RDMA core and rdma_rxe with patches/rdma-rereg,
-#                                 which come after the others (7.3 or 7.2)
+#   kernel/build.sh SERIES rereg  the RDMA core and rdma_rxe with
+#                                 patches/rdma-rereg as well (7.3 or 7.2)
 #
 # Reads  build/kernels/SERIES/{headers,source.tar.xz,release,version}, which
-#        `testbed fetch -kernel SERIES` or kernel/buildroot.sh puts there; where
-#        build/roots/SERIES exists, its compiler is used.
+#        `testbed fetch -kernel SERIES` or kernel/buildroot.sh writes. Where
+#        build/roots/SERIES exists, the script uses its compiler.
 # Writes build/modules/SERIES/{rdma_rxe,testexporter}.ko, and beside them a stamp
-#        with the hash of what they were made from; nothing is done while that
-#        hash still holds. With rereg: build/modules/SERIES/rereg/*.ko.
+#        with the hash of their inputs. The script does nothing while that hash
+#        still matches. With rereg: build/modules/SERIES/rereg/*.ko.
 #
-# SPARSE=1 builds in any case, with sparse, and fails on what it finds.
+# SPARSE=1 builds in any case, with sparse, and fails if it reports something.
 #
-# Of Debian's modules only rdma_rxe is built. ib_core and ib_uverbs stay Debian's own: a rebuilt
-# module has no BTF on 6.1, and tracing needs theirs. patches/rdma-rereg changes a structure
-# that all modules of the RDMA core share, so all of them are built.
+# Of Debian's modules the script builds rdma_rxe only. ib_core and ib_uverbs
+# stay Debian's own: a rebuilt module has no BTF on 6.1, and tracing needs BTF.
+# With rereg it builds all modules of the RDMA core, because patches/rdma-rereg
+# changes a structure that they share.
 set -euo pipefail
 
 fail() {
@@ -47,7 +48,7 @@ if [ -n "$rereg" ]; then
 	sources+=("$core" include/rdma include/uapi/rdma)
 fi
 
-# The patches of a folder for the series.
+# Adds the patches of a folder for the series.
 patches=()
 add_patches() {
 	local here
@@ -67,7 +68,7 @@ for f in release version inputs source.tar.xz; do
 done
 release=$(cat "$kernel/release")
 
-# A series with a build root of its own is compiled there, others right here.
+# The modules of a series that has a build root are compiled in that root.
 if [ -d "$build/roots/$series" ]; then
 	kdir=/usr/src/linux-headers-$release
 	compiler=()
@@ -96,11 +97,11 @@ if [ ${#compiler[@]} -gt 0 ]; then
 	fi
 fi
 
-# What the result depends on. Names are left out, so that the same tree
-# elsewhere gives the same hash.
+# Prints all that the modules are built from, without the names of files, so
+# that the same tree in another directory gives the same hash.
 inputs() {
-	# What the kernel was made from: one of kernel/kasan.sh keeps its name when its
-	# configuration changes, and with that the types that modules refer to.
+	# The kernel's inputs too: a kernel of kasan.sh keeps its name when its
+	# configuration changes, which changes the types that modules use.
 	cat "$kernel/inputs"
 	cat "$kernel/release" "$kernel/version" "${BASH_SOURCE[0]}" "${patches[@]}" \
 		"$exporter/Makefile" "$exporter/"*.[ch]
@@ -115,7 +116,7 @@ exec 9>"$out/.lock"
 flock -w 600 9 || fail "another build of kernel $series has held $out/.lock for 10 minutes"
 
 # The stamp has hashes of the modules too: a file that is half-written, or that
-# another build made, does not count as built.
+# another build made, does not match it.
 state() {
 	echo "$hash"
 	(cd "$out" && sha256sum "${modules[@]}" 2>/dev/null) || true
@@ -129,7 +130,7 @@ rm -rf "$out"/.work.* # of a build that was killed
 work=$(mktemp -d "$out/.work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-# The last lines of a log are where a failed step says why.
+# step WHAT COMMAND... runs a command, and on failure prints the end of its log.
 step() {
 	local what=$1 log=$work/log
 	shift
@@ -154,9 +155,9 @@ apply() {
 }
 
 # compile DIRECTORY MODULE...
-# The step's log has what sparse prints; if sparse fails, the end of the log is shown.
+# sparse prints into the step's log. The step fails if sparse reports something.
 compile() {
-	# The working directory's name is a chance one, and WARN() shows paths.
+	# WARN() shows paths, and the working directory has a random name.
 	local dir=$1
 	shift
 	run make -C "$kdir" M="$dir" "${compiler[@]}" KCFLAGS="-fmacro-prefix-map=$work/=" \
@@ -170,7 +171,7 @@ step "apply ${#patches[@]} patches" apply
 if [ -n "$rereg" ]; then
 	# The patched headers come before those of the kernel.
 	headers=(NOSTDINC_FLAGS="-nostdinc -I$work/src/include -I$work/src/include/uapi")
-	# Of the core only what the patches change is ours.
+	# Of the core, sparse checks only the files that the patches change.
 	sparse_files=$(sed -n 's,^+++ b/'"$core"'/,,p' "${patches[@]}" | sort -u | paste -sd '|')
 	step "build the RDMA core" compile "$work/src/$core" "${modules[@]:0:${#modules[@]}-1}"
 	unset sparse_files

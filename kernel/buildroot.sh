@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# A kernel series that Debian 12 neither ships nor can compile: its image for
-# the test bed, and a root file system with the compiler it wants.
+# Gets a kernel series that Debian 12 neither ships nor can compile: its image
+# for the test bed, and a root file system with the compiler that it needs.
 #
-#   kernel/buildroot.sh SERIES            make both, or find them made
+#   kernel/buildroot.sh SERIES            make both, unless they exist
 #   kernel/buildroot.sh SERIES CMD ARGS   run CMD in the root, in this directory
 #
 # Writes build/kernels/SERIES/ in the layout that `testbed fetch` uses (image/,
@@ -12,16 +12,17 @@
 #        root) and build/roots/SERIES/, each put in place in one step.
 #
 # The packages come from the archive that this machine's own apt is configured
-# with; apt's state stays under build/roots. FLAVOUR is Debian's name for the kernel's
-# build: amd64, or arm64 (pages of 4 KiB) or arm64-16k, which a cross compiler in a root
-# for amd64 builds modules for; no binary of arm64 runs here. The newest release of the series
-# that the suites below offer is taken. It is looked up once and then kept:
-# REFRESH=1 looks again. Status 77 says that it cannot be had here.
+# with; apt's state stays under build/roots. FLAVOUR is Debian's name for the
+# kernel's build: amd64, or arm64 (pages of 4 KiB) or arm64-16k, for which a
+# cross compiler in a root for amd64 builds modules; no binary of arm64 runs
+# here. The script takes the newest release from the first suite below that has
+# the series, and keeps it: REFRESH=1 looks for a newer one. It exits with 77 if
+# this machine cannot get the series.
 set -euo pipefail
 
-# Where to look, in this order: the suite of the root, then what is added to it.
+# In the order of the search: the root's suite, and any that are added to it.
 suites=("trixie trixie-backports" "forky" "sid")
-# gcc and the rest of the tool chain follow linux-headers' own dependencies.
+# linux-headers depends on gcc and the rest of the tool chain.
 tools=make,kmod,xz-utils,pahole,sparse,perl,python3-minimal
 flavour=${FLAVOUR:-amd64}
 arch=${flavour%%-*} # Debian's architecture
@@ -30,7 +31,7 @@ amd64)
 	tools+=,libc6-dev
 	# ROCm's runtime, newer than Debian 12's: the tests of gpualloc/rocm look at it.
 	tools+=,libhsa-runtime64-1
-	# libibverbs with FLUSH, which Debian 12's does not have: those of ibvfd do.
+	# libibverbs with FLUSH, which Debian 12's lacks: for tests of ibvfd.
 	tools+=,libibverbs1,ibverbs-providers
 	;;
 arm64) tools+=,gcc-14-aarch64-linux-gnu ;; # the compiler that linux-headers of arm64 names
@@ -62,7 +63,7 @@ patches=kernel/patches/rxe-dmabuf
 # shellcheck source-path=SCRIPTDIR/..
 . "$top/testbed/archive.sh"
 
-# The mounts belong to a mount namespace of their own and go with it.
+# Runs a command in the root. Its mounts are in a namespace that ends with it.
 enter() {
 	local script='
 		root=$1 top=$2 build=$3 dir=$4
@@ -80,8 +81,8 @@ enter() {
 		bash -euc "$script" bash "$root" "$top" "$build" "$PWD" "$@"
 }
 
-# The packages of the root that follow the kernel, release and version: headers bring
-# their compiler with them, those of another architecture are unpacked beside it.
+# following RELEASE VERSION prints the root's packages of that kernel. amd64's
+# headers bring their compiler; others are unpacked into the root below.
 following() {
 	case $arch in
 	amd64) echo "linux-headers-$1=$2" ;;
@@ -94,9 +95,9 @@ made() {
 		[ "$(cat "$root/.inputs")" = "$(inputs "$(cat "$kernel/release")" "$(cat "$kernel/version")")" ]
 }
 
-# What a root and an image depend on.
+# The inputs of a root and an image.
 inputs() {
-	echo "layout 2" # 3 when what this script leaves changes
+	echo "layout 2" # 3 when this script leaves other files
 	echo "$1 $2 $tools"
 }
 
@@ -126,7 +127,7 @@ why=$(archive_no_mounts)
 uri=$(archive_uri)
 [ -n "$uri" ] || fail "apt on this machine has no Debian archive; run: apt-get update"
 
-# Apt of its own for one set of suites, and one for the kernel's architecture.
+# Configures a private apt for suites, and one for the kernel's architecture.
 private_apt() {
 	host=$roots/.apt/${1// /+}
 	# shellcheck disable=SC2086 # suites are meant to split
@@ -139,12 +140,12 @@ private_apt() {
 	echo "APT::Architecture \"$arch\"; APT::Architectures { \"$arch\"; };" >>"$apt/apt.conf"
 }
 
-# The indexes of both; if that fails, standard output has the reason.
+# Updates the indexes of both; on failure, standard output has the reason.
 private_update() {
 	archive_update "$apt" && { [ "$apt" = "$host" ] || archive_update "$host"; }
 }
 
-# releases SERIES, an extended regular expression: what is on offer, oldest first
+# releases SERIES (an extended regexp) prints those on offer, oldest first.
 releases() {
 	APT_CONFIG=$apt/apt.conf apt-cache search --names-only \
 		"^linux-headers-${1/./\\.}(\.[0-9]+)?\+deb[0-9]+-$flavour\$" |
@@ -152,7 +153,7 @@ releases() {
 }
 newest() { releases "$1" | tail -n 1; }
 
-# Says which later series are on offer beside this one.
+# Prints which later series the archive has.
 say_later() {
 	local later release
 	for later in $(releases '[0-9]+.[0-9]+' | grep -o '^[0-9]*\.[0-9]*' | uniq | sed "0,/^$series\$/d"); do
@@ -178,7 +179,7 @@ for s in "${suites[@]}"; do
 	offered+=" $(newest "${series%%.*}.[0-9]+")"
 done
 [ -n "$release" ] ||
-	unavailable "this machine's archive has no kernel $series in ${suites[*]} (newest there:${offered:- none}${unread:+; not to be read, as said above:$unread}); a newer series is a new folder in $patches"
+	unavailable "this machine's archive has no kernel $series in ${suites[*]} (newest there:${offered:- none}${unread:+; could not be read, see above:$unread}); a newer series is a new folder in $patches"
 say_later
 export APT_CONFIG=$apt/apt.conf
 field() { apt-cache show --no-all-versions "$1" | sed -n "s/^$2: //p"; }
@@ -234,7 +235,7 @@ if [ "$arch" != amd64 ]; then
 fi
 archive_record debs -o "$stage/kernel/.downloads.json" -for "kernel $series" -lists "$apt/lists" "$stage"/dl/*.deb
 image=$stage/kernel/image
-# The places where older kernels have them.
+# Links in the places where older kernels have these files.
 ln -s usr/lib "$image/lib"
 ln -s "../lib/modules/$release/vmlinuz" "$image/boot/vmlinuz-$release"
 ln -s "../lib/modules/$release/config" "$image/boot/config-$release"

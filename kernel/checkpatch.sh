@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Runs the kernel's own checkpatch.pl --strict over the patch series and the
-# test drivers. Anything it says is a failure.
+# test drivers. Any report is a failure.
 #
-#   kernel/checkpatch.sh SERIES     whose source has the checkpatch.pl to use
+#   kernel/checkpatch.sh SERIES     with the checkpatch.pl of this series
 set -euo pipefail
 
 fail() {

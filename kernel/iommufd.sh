@@ -7,8 +7,8 @@
 #   kernel/iommufd.sh SERIES
 #
 # Reads  build/kernels/SERIES and build/roots/SERIES (kernel/buildroot.sh).
-# Writes build/modules/SERIES/iommufd.ko, and a stamp with the hash of what it was made
-#        from; nothing is done while that hash still holds.
+# Writes build/modules/SERIES/iommufd.ko, and a stamp with the hash of its
+#        inputs. The script does nothing while that hash still matches.
 #
 # For series before 7.3 it does nothing: iommufd imports dma-bufs since 7.0, but the tests of
 # that are for 7.3. It does nothing either if Debian's kernel has the module.
@@ -53,7 +53,7 @@ echo "kernel $release: build iommufd.ko from Debian's source $(cat "$kernel/vers
 tar -xf "$kernel/source.tar.xz" -C "$work" --strip-components=1 --wildcards \
 	'linux-source-*/drivers/iommu/iommufd/*' 'linux-source-*/drivers/iommu/*.h' 'linux-source-*/lib/interval_tree.c'
 src=$work/drivers/iommu/iommufd
-# A part of a library that the kernel was built without, as nothing else asks for it.
+# Debian's kernel lacks this part of lib/, as no other code in it needs it.
 mv "$work/lib/interval_tree.c" "$src/"
 cat >>"$src/Makefile" <<'END'
 iommufd-y += interval_tree.o

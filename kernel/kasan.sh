@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Builds a kernel from Debian's source that checks itself: KASAN, lock
-# debugging, kmemleak, checks of the DMA and dma-buf interfaces. It goes into a
-# build directory of its own, in the place of Debian's kernel of that series,
-# so that the test bed and the module builds find everything where they look.
+# debugging, kmemleak, checks of the DMA and dma-buf interfaces. The script puts
+# it into a build directory of its own, at the path of Debian's kernel of that
+# series, where the test bed and the module builds find it.
 #
 #   kernel/kasan.sh SERIES [configure]
 #
 # Reads  build/kernels/SERIES
 # Writes build/kasan/kernels/SERIES in the layout of `testbed fetch`, and
-#        build/kasan/source/SERIES, where the next build goes on.
+#        build/kasan/source/SERIES, which the next build uses again.
 set -euo pipefail
 
 fail() {
@@ -62,7 +62,7 @@ m() { make -s -C "$source" ARCH=x86_64 CC="$CC" "$@"; }
 m x86_64_defconfig
 (cd "$source" && KCONFIG_CONFIG=.config scripts/kconfig/merge_config.sh -m .config "${fragments[@]}" >/dev/null)
 m olddefconfig
-# The options that were asked for and that the configuration does not have.
+# The options of the fragments that the configuration does not have.
 lost=$(grep -hE '^(CONFIG_|# CONFIG_.* is not set$)' "${fragments[@]}" |
 	while read -r line; do
 		case $line in
@@ -89,7 +89,7 @@ cp "$source/arch/x86/boot/bzImage" "$image/boot/vmlinuz-$release"
 cp "$source/.config" "$image/boot/config-$release"
 m modules_install INSTALL_MOD_PATH="$image" INSTALL_MOD_STRIP=1
 rm -f "$image/lib/modules/$release"/{build,source}
-# The tree is what modules are built against: it has vmlinux, for their BTF.
+# Modules are built against the source tree, which has vmlinux for their BTF.
 ln -s "$source" "$stage/headers/kdir"
 ln "$debian/source.tar.xz" "$stage/source.tar.xz"
 cp "$debian/version" "$stage/version"

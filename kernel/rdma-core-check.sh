@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# What rdma-core's own CI runs over a build, and Debian's check of the symbols. Sourced by
-# kernel/rxe-provider.sh, which has configured the build.
+# Runs the checks of rdma-core's own CI on a build, and Debian's check of the
+# symbols. kernel/rxe-provider.sh sources this when it has configured the build.
 : "${work:?}" "${exact:?}" "${name:?}" "${version:?}" "${python:?}"
 
 run "build all of rdma-core" ninja -C "$work/build" || fail "rdma-core $exact does not build here"
 
-# check-build looks for ABI/ in the source, which branches of stable releases have, and
-# says that it is not there.
+# check-build looks for ABI/ in the source, which only the branches of stable
+# releases have, and reports that it is not there.
 run "buildlib/check-build" "$python" "$work/src/buildlib/check-build" --src "$work/src" --build "$work/build" --cc cc --cxx c++ ||
-	fail "buildlib/check-build finds fault with rdma-core $exact"
+	fail "buildlib/check-build reports a fault of rdma-core $exact"
 grep '^ABI check skipped' "$work/log" || true
 
-# symbols PACKAGE LIBRARY: is debian/PACKAGE.symbols exactly what LIBRARY exports?
+# symbols PACKAGE LIBRARY compares debian/PACKAGE.symbols with the exports.
 symbols() {
 	local package=$1 library=$2
 	local tree=$work/symbols/$package

@@ -6,21 +6,21 @@
 #
 #   kernel/rxe-provider.sh [-source FILE] VERSION [pyverbs|check]
 #
-# VERSION is rdma-core's major version, 56 or 65. With pyverbs it builds rdma-core's Python
-# module, tests and man page of the new call besides, and with check all of rdma-core, over
-# which it then runs rdma-core's own checks (buildlib/check-build) and Debian's of the
-# symbols.
+# VERSION is rdma-core's major version, 56 or 65. With pyverbs it also builds
+# rdma-core's Python module, tests and man page of the new call. With check it
+# builds all of rdma-core, and runs its own checks (buildlib/check-build) and
+# Debian's of the symbols.
 #
 # The source is rdma-core's upstream tarball from the Debian archive that the
-# machine's own apt is set up for, looked for in newer suites than the
-# machine's through a private apt configuration below build/. Nothing is
-# installed, and apt's own state is not touched. With -source it is FILE, such a tarball
-# that somebody has downloaded.
+# machine's own apt is configured with. The script looks for it in newer suites
+# than the machine's by a private apt configuration below build/. It installs
+# nothing, and does not touch apt's own state. With -source it downloads nothing
+# and uses FILE, such a tarball.
 #
 # Writes build/rxe-provider/VERSION/{lib,etc,include,bin}, with pyverbs
-# build/pyverbs/VERSION/{lib,etc,python,tests,man}, with check only a mark,
-# build/pyverbs/VERSION-checked. Exits with 77 where the source cannot be had. The provider's
-# private ABI ties it to the libibverbs beside it, so both have to be used:
+# build/pyverbs/VERSION/{lib,etc,python,tests,man}, with check only a stamp in
+# build/pyverbs/VERSION-checked. Exits with 77 if it cannot get the source. The
+# provider uses a private ABI of the libibverbs beside it: a program needs both.
 #
 #   LD_LIBRARY_PATH=build/rxe-provider/56/lib PROGRAM
 set -euo pipefail
@@ -65,7 +65,7 @@ done
 pkg-config --exists libnl-3.0 libnl-route-3.0 ||
 	fail "the headers of libnl are missing; install libnl-3-dev and libnl-route-3-dev"
 
-# Debian's Python, and no other that comes first on the PATH: the guest runs what is built.
+# Debian's Python, also if another is first on the PATH: the guest has Debian's.
 python=/usr/bin/python3
 man=
 if [ "$part" != provider ]; then
@@ -120,7 +120,7 @@ if [ -z "$source" ]; then
 	archive=$(archive_uri)
 	[ -n "$archive" ] || absent "no Debian archive among the sources that apt is configured with"
 	archive_find "$apts" "$archive" "^$version\\." rdma-core "${suites[@]}" ||
-		absent "the source of rdma-core $version can not be had: of ${suites[*]}, those that can be read have:${source_offered:- no version at all}. A tarball of it can be given: -source FILE, or make RDMA_CORE_SOURCE_$version=FILE"
+		absent "the source of rdma-core $version cannot be downloaded: the suites of ${suites[*]} that can be read have:${source_offered:- no version at all}. Name a tarball of it with -source FILE, or make RDMA_CORE_SOURCE_$version=FILE"
 	exact=$source_version
 	run "fetch the source of rdma-core $exact" archive_tarball rdma-core "$work/dl" ||
 		absent "the source of rdma-core $exact is listed but can not be downloaded"
@@ -144,7 +144,7 @@ extract() {
 }
 run "unpack and patch" extract || fail "the source of rdma-core $exact can not be patched"
 
-# The paths of the provider and of its configuration are built in.
+# The libraries contain the paths of the provider and of its configuration.
 configure() {
 	cmake -S "$work/src" -B "$work/build" -DCMAKE_BUILD_TYPE=Release \
 		-DCMAKE_INSTALL_PREFIX="$out" -DCMAKE_INSTALL_LIBDIR=lib \
@@ -157,13 +157,13 @@ if [ "$part" = provider ]; then
 	options+=(-DNO_PYVERBS=1)
 else
 	options+=("-DPYTHON_EXECUTABLE=$python")
-	# cmake looks for Python's headers by the commands that are on the PATH.
+	# cmake finds Python's headers by the commands on the PATH.
 	export PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 fi
 [ -n "$man" ] || options+=(-DNO_MAN_PAGES=1)
-# Most of the time goes into the C code that Cython writes; Debug does not optimize it.
+# Cython's C code takes most of the time; Debug does not optimize it.
 [ "$part" != pyverbs ] || options+=(-DCMAKE_BUILD_TYPE=Debug)
-# The build type of rdma-core itself: with -O3 GCC 12 warns of cxgb4 without reason, and a warning is an error here.
+# The build type of rdma-core itself: with -O3 GCC 12 warns about cxgb4 without reason, and a warning is an error here.
 # check-build links programs with the libraries, which find each other by the paths in them.
 [ "$part" != check ] || options+=(-GNinja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_SKIP_RPATH=0 -DIOCTL_MODE=both -DENABLE_STATIC=1 -DENABLE_WERROR=1)
 run "configure" configure "${options[@]}" || fail "rdma-core $exact can not be configured here"
@@ -186,7 +186,7 @@ run "build $(xargs <<<"$targets")" make -C "$work/build" -j"$(nproc)" $targets |
 	fail "rdma-core $exact does not build here"
 
 new=$work/new
-# libibverbs and the provider, which each part has.
+# Collects libibverbs and the provider, which every part has.
 collect() {
 	mkdir -p "$new/lib/libibverbs" "$new/etc/libibverbs.d" &&
 		cp -a "$work/build/lib/"lib*.so* "$new/lib/" &&

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What headers of Linux 7 want and sparse 0.6.4 does not know. Read by sparse
- * alone, before each file.
+ * Names that Linux 7's headers use and sparse 0.6.4 does not know. Only sparse
+ * reads this, before each file.
  */
 #define __typeof_unqual__ __typeof__
-/* Module information is measured by it, in a constant expression. */
+/* Linux 7 uses it in a constant expression, for module information. */
 #define __builtin_strlen(s) (sizeof(s) - 1)

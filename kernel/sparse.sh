@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# Sourced by the builds of kernel modules: sparse over what they compile, with
-# SPARSE=1. Needs fail, and top, build, series, kernel and release.
+# The builds of kernel modules source this: with SPARSE=1, sparse checks what
+# they compile. Needs fail, and top, build, series, kernel and release.
 
 # Make's arguments.
 sparse_args=()
 if [ -n "${SPARSE:-}" ]; then
 	sparse_args=(C=1 CHECK="sparse -Wshadow")
-	unset MAKEFLAGS # a make without words, or with all, does not say what it checks
-	# Debian's headers of Linux 7 lack the script that looks for sparse, and with
-	# that the makefile finds none.
+	unset MAKEFLAGS # make -s and V=1 do not print which files sparse checks
+	# Debian's headers of Linux 7 lack the script that looks for sparse. The
+	# makefile needs it to find sparse.
 	valid=scripts/checker-valid.sh
 	for headers in "$build/roots/$series/usr/src/linux-headers-"*-common; do
-		[ -d "$headers" ] || continue # no root: the headers are an older kernel's
+		[ -d "$headers" ] || continue # no root: an older kernel
 		sparse_args=(C=1 CHECK="sparse -Wshadow -include $top/kernel/sparse.h")
 		[ -e "$headers/$valid" ] ||
 			tar -xf "$kernel/source.tar.xz" -C "$headers" --strip-components=1 --wildcards "*/$valid" ||

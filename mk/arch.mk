@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Whose processor the virtual machines have: ARCH=arm64 boots Debian's kernels for it,
-# with pages of 16 KiB, or of 4 KiB with PAGES=4k. What is built for such guests lies in a
-# build directory of its own, below the one of this machine's programs.
+# ARCH is the processor of the virtual machines: ARCH=arm64 boots Debian's kernels for it,
+# with pages of 16 KiB, or of 4 KiB with PAGES=4k. Programs and modules for such guests have
+# a build directory of their own, below that of this machine's programs.
 
 ARCH ?= amd64
 PAGES ?= 16k
@@ -15,13 +15,14 @@ HOST_BUILD := $(BUILD)
 ifneq ($(ARCH),amd64)
 override BUILD := $(CURDIR)/build/$(FLAVOUR)
 HOST_BUILD := $(CURDIR)/build
-# The test bed, and what kernel/ builds with, are told by the environment.
+# The test bed and the scripts of kernel/ read these from the environment.
 export GPURDMA_FLAVOUR := $(FLAVOUR)
 export FLAVOUR
 USERLAND := $(HOST_BUILD)/userland-$(ARCH)
 CROSS_PREFIX_arm64 := aarch64-linux-gnu-
 export STRIP := $(CROSS_PREFIX_$(ARCH))strip
-# In a recipe, before what builds a program for the guest.
+# A recipe that builds a program for the guest compiles C with GUEST_CC, and puts GUEST_GO
+# before a command of Go.
 GUEST_CC := $(CROSS_PREFIX_$(ARCH))gcc --sysroot=$(USERLAND)
 GUEST_GO := GOARCH=$(ARCH) CGO_ENABLED=1 CC="$(GUEST_CC)"
 endif

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Speed, side by side with a C program. Not part of the tests: no test asserts
+# Benchmarks beside a C program. They are not part of the tests: no test asserts
 # a time.
 
 BENCH_ROUNDS := testbed/cprog/rounds.c testbed/cprog/rounds.h
@@ -9,8 +9,8 @@ $(BUILD)/bin/reg-loop: testbed/cprog/reg-loop.c $(BENCH_ROUNDS) | setup
 	@mkdir -p $(@D)
 	$(CC) -O2 -Wall -Wextra -Werror -o $@ $(filter %.c,$^) -libverbs
 
-# The newer GPU drivers' ioctls are in the kernel's headers only. Compiled each
-# time: what it can do depends on KERNEL.
+# The ioctls of newer GPU drivers are in the kernel's headers only. The recipe
+# compiles alloc-loop each time: its ioctls depend on the headers of KERNEL.
 .PHONY: bench-build
 bench-build: vm-ready $(BUILD)/bin/reg-loop
 	kdir=$$(realpath $(BUILD)/kernels/$(KERNEL)/headers/kdir); \
@@ -18,15 +18,15 @@ bench-build: vm-ready $(BUILD)/bin/reg-loop
 		-o $(BUILD)/bin/alloc-loop testbed/cprog/alloc-loop.c $(filter %.c,$(BENCH_ROUNDS))
 	$(GO) build -trimpath -ldflags '$(GO_LDFLAGS)' -o $(BUILD)/bin/bench ./bench
 
-# With software GPUs, where there is a driver for the kernel: one of each kind
-# that has ioctls of its own.
+# The machine has software GPUs if their driver compiles for the kernel: one GPU
+# of each personality that has ioctls of its own.
 BENCH_MACHINE = $(if $(SOFTGPU_VM),fabric,default)
 BENCH_FIRST = $(if $(SOFTGPU_VM),modprobe softgpu personality=amdgpu$(comma)xe$(comma)i915;)
 comma := ,
 
-# An emulator's time goes into looking up what it has translated, which hits code
-# that is spread out far harder than any processor does: where processors are
-# emulated, instructions are counted. BENCH_COUNT= measures time there, too.
+# An emulator spends its time on looking up translated code, so that code which is
+# spread out costs far more there than on any processor. Where processors are
+# emulated, the benchmarks count instructions. BENCH_COUNT= measures time there, too.
 BENCH_COUNT ?= -count
 
 .PHONY: bench
@@ -36,10 +36,12 @@ bench: bench-build ## compare registration and allocation from Go with C, in the
 	@$(MAKE) --no-print-directory bench-trace
 	@$(MAKE) --no-print-directory bench-rdma
 
-# Seven minutes: TRAFFIC_ARGS="-ops write -what rate" has more rounds in them.
+# It takes seven minutes (-budget). With fewer kinds of traffic, as by
+# TRAFFIC_ARGS="-ops write -what rate", it runs more rounds of each in that time.
 TRAFFIC_ARGS ?=
 TRAFFIC_TIMEOUT ?= 20m
-# "-count -cpus 1" counts instructions, of what has a server that does nothing.
+# "-count -cpus 1" counts instructions. That needs a server whose process does nothing
+# meanwhile: READs, and the rate of WRITEs.
 TRAFFIC_COUNT ?=
 
 .PHONY: bench-rdma
@@ -47,7 +49,7 @@ bench-rdma: bench-build ## compare message rate, bandwidth and latency from Go w
 	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe $(TRAFFIC_COUNT) -timeout $(TRAFFIC_TIMEOUT) -- \
 		bench -only traffic $(TRAFFIC_ARGS)
 
-# The front door over 1, 2 and 4 NICs beside UCX. Half an hour; RAILS_ARGS="-rounds 3" is a look.
+# Package gpurdma over 1, 2 and 4 NICs, beside UCX. It takes half an hour; RAILS_ARGS="-rounds 3" shortens it.
 RAILS_ARGS ?=
 
 .PHONY: bench-rails
@@ -56,13 +58,13 @@ bench-rails: bench-build ## compare transfers over several NICs with ucx_perftes
 	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe $(BENCH_COUNT) $(if $(BENCH_COUNT),-cpus 1) -timeout 90m -- \
 		bench -only rails $(RAILS_ARGS)
 
-# Instructions on one processor. Three minutes.
+# It counts instructions on one processor, and takes three minutes.
 .PHONY: bench-scale
 bench-scale: bench-build ## what an endpoint's peers cost its operations, in the testbed
 	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe $(BENCH_COUNT) $(if $(BENCH_COUNT),-cpus 1) -timeout 30m -- \
 		bench -only scale $(BENCH_ARGS)
 
-# What tracing adds, beside a bpftrace script on the same functions.
+# The time that tracing adds, beside that of a bpftrace script on the same functions.
 .PHONY: bench-trace
 bench-trace: bench-build ## the time that tracing adds to a registration, in the testbed
 	@BUILD=$(BUILD) testbed/setup.sh bench
@@ -85,7 +87,7 @@ bench-binding: ## what a work request costs beside C, and the lowering of a layo
 
 bench: bench-binding
 
-# On this machine: both of its peers read a tree of files, too.
+# It runs on this machine: lspci and lstopo can read a tree of files, as p2pcheck does.
 .PHONY: bench-p2pcheck
 bench-p2pcheck: ## compare p2pcheck with lspci, lstopo and an earlier build (P2PCHECK_BEFORE=FILE) on a machine of 4,000 PCI functions
 	@BUILD=$(BUILD) testbed/setup.sh bench

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The page of `dmabuf-reg bench --html` in a browser: Debian's, without a window. Not part of `make test`.
+# Tests of the page of `dmabuf-reg bench --html` in Debian's browser, without a window. Not part of `make test`.
 
 BENCH_PAGE := cmd/dmabuf-reg/internal/bench/browser
 BENCH_PAGE_FLAGS ?=

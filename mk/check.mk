@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The kernel's own tools over the kernel's part: checkpatch and sparse. What
-# was checked and has not changed is not checked again. And p2pcheck's verdicts over the
-# corpus of machines.
+# checkpatch and sparse, the kernel's own tools, over the code of kernel/. They run again
+# only after that code has changed. And p2pcheck's verdicts on the corpus of machines.
 
 CHECK_KERNEL := 6.12
-# With the kernels' versions: another source has other tools and headers.
+# The kernels' versions are in the list, as another source has other tools and headers.
 CHECK_SRC := $(wildcard $(BUILD)/kernels/*/version kernel/*/*.[ch] kernel/patches/rxe-dmabuf/*/*.patch kernel/*.sh kernel/*.h kernel/softgpu/build.sh)
 
 .PHONY: checkpatch sparse
@@ -17,7 +16,7 @@ $(BUILD)/checked/checkpatch: $(CHECK_SRC) $(wildcard kernel/patches/rdma-rereg/*
 	@BUILD=$(BUILD) kernel/checkpatch.sh $(CHECK_KERNEL)
 	@mkdir -p $(@D) && touch $@
 
-# A kernel that cannot be had here is asked for again the next time.
+# If a kernel cannot be had here, the recipe leaves no stamp, and the next run tries again.
 $(BUILD)/checked/sparse-%: $(CHECK_SRC) | testbed
 	@status=0; $(TESTBED) fetch -kernel $* -if-missing >/dev/null || status=$$?; \
 		if [ $$status -eq 77 ]; then echo "kernel $* cannot be had here: sparse does not look at it"; exit; fi; \
@@ -26,7 +25,7 @@ $(BUILD)/checked/sparse-%: $(CHECK_SRC) | testbed
 		$(if $(filter $(SOFTGPU_KERNELS),$*),kernel/softgpu/build.sh $*;) \
 		mkdir -p $(@D) && touch $@
 
-# The RDMA core with it takes minutes to build: not part of make test.
+# Not part of `make test`: the RDMA core with these patches takes minutes to build.
 .PHONY: sparse-rereg
 sparse-rereg: | testbed ## sparse over the RDMA core and rdma_rxe of kernel/patches/rdma-rereg, on KERNEL (7.2, 7.3)
 	@$(TESTBED) fetch -kernel $(KERNEL) -if-missing >/dev/null

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The main job, end to end, for somebody who has just cloned the repository.
+# The main job, end to end, for a user who has just cloned the repository.
 
 # The newest series that can be had here, unless KERNEL says which.
 DEMO_KERNELS := $(if $(filter file,$(origin KERNEL)),$(if $(GUEST_GO),7.2,7.3 7.2 6.12),$(KERNEL))
@@ -16,7 +16,8 @@ demo: ## move and check bytes between a NIC and every kind of memory, in a VM
 		echo "demo: kernel $$k cannot be had here; the reason is above" >&2; \
 	done; exit $$status
 
-# One after the other, whatever -j says: each needs what the one before made.
+# One recipe, so that its commands run one after the other with -j, too: the second needs
+# the modules and programs that the first builds.
 .PHONY: demo-run
 demo-run:
 	@$(MAKE) --no-print-directory kernel build $(BUILD)/bin/bar-search $(if $(DEMO_GPU),softgpu)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Doubles of libcuda, libhsa-runtime64, libze_loader and libnvidia-ml, and the real
-# ones that Debian has: what gpualloc's vendor runtimes are tested with.
+# ones that Debian has. The tests of gpualloc's vendor runtimes load them.
 
 DOUBLES := $(BUILD)/doubles
 RUNTIMES := $(BUILD)/runtimes

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the DRA driver asks of a real kernel: proofs on the software GPU, messages about devices, and the limit of
-# locked memory in containers of runc and crun. On a kernel with the software GPU: KERNEL=7.2 or 6.12.
+# The DRA driver's tests on a real kernel: proofs on the software GPU, messages about devices, and the limit of
+# locked memory in containers of runc and crun. They need a kernel with the software GPU: KERNEL=7.2 or 6.12.
 
 DRA_VM := $(BUILD)/dra-vm
 DRA_VM_TESTS ?= .

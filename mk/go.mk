@@ -7,10 +7,10 @@ VERSION ?= $(shell script/version)
 VERSION := $(VERSION)
 REVISION := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 GO_LDFLAGS := -s -w -X main.version=$(VERSION) -X main.revision=$(REVISION)
-# nvml's symbols are resolved when used: -z now would kill the process at start
-# on a machine without the NVIDIA driver.
+# The dynamic linker resolves nvml's symbols at their first use: -z now would kill
+# the process at start on a machine without the NVIDIA driver.
 GO_LDFLAGS += -extldflags=-Wl,-z,lazy
-# go-nvml's generated wrappers call what the driver's header deprecates.
+# go-nvml's generated wrappers call functions that the driver's header deprecates.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 COMMANDS := $(notdir $(wildcard cmd/dmabuf-reg cmd/p2pcheck))
 PREFIX ?= /usr/local
@@ -29,10 +29,10 @@ install: build manual ## copy the commands, their manual pages and completions b
 	install -m 0755 $(COMMANDS:%=$(BUILD)/bin/%) $(DESTDIR)$(PREFIX)/bin
 	@cd $(MANUAL) && find . -type f -exec install -D -m 0644 {} $(DESTDIR)$(PREFIX)/share/{} \;
 
-# What reads the whole tree: no two goroutines share anything in it.
+# The package whose tests read the whole tree. It needs no race detector: its goroutines share nothing.
 TREE := ./internal/archtest
 
-# -vet=off, as make lint vets these packages.
+# -vet=off, because make lint vets these packages.
 .PHONY: unit
 unit: ## unit tests of the six modules that need no browser and no control plane
 	$(GO) test -race -short -vet=off -timeout 30m $$($(GO) list ./... | grep -v '/$(notdir $(TREE))$$')
@@ -44,9 +44,9 @@ unit: ## unit tests of the six modules that need no browser and no control plane
 	cd metrics/spans && $(GO) test -race -timeout 10m ./...
 	cd tools && $(GO) test ./...
 
-# What tries thousands of broken machines, or has thousands of callers, does so without the race
-# detector; the rest of these packages' tests run with it. -count=1, as what they open is so much
-# that to find a result in the cache takes longer than to run them.
+# Tests that try thousands of broken machines, or have thousands of callers, run without the race
+# detector; the other tests of these packages run with it. -count=1, because these tests open so
+# many files that finding their result in the cache takes longer than running them.
 .PHONY: exhaustive
 exhaustive: ## the unit tests that try thousands of cases
 	@tests=$$(script/exhaustive tests); packages=$$(script/exhaustive packages); set -x; \
@@ -56,8 +56,8 @@ exhaustive: ## the unit tests that try thousands of cases
 dra-table: ## place pods by pairs and by pcieRoot alone, and write the table in docs/fleet.md
 	cd deploy/dra && GPURDMA_DRA=write $(GO) test -count=1 -timeout 20m -run 'Table$$' ./resources
 
-# Beyond the seeds, which are part of the unit tests: one parser after the other. What a
-# run finds interesting is kept in FUZZ_CORPUS, for the next one.
+# The unit tests run the seeds only. This target fuzzes one parser after the other. FUZZ_CORPUS
+# keeps the inputs that a run finds interesting, for the next run.
 FUZZ_TIME ?= 20s
 FUZZ_CORPUS ?= $(BUILD)/fuzz
 FUZZ_RATE ?= 1000
@@ -69,7 +69,7 @@ fuzz: ## fuzz every parser for FUZZ_TIME, 10 minutes in all, and fail below FUZZ
 			script/fuzz $$dir $$name $(FUZZ_TIME) $(FUZZ_CORPUS) || status=1; \
 		done; exit $$status; }
 
-# What each architecture must build without a C compiler.
+# Each architecture must build these packages without a C compiler.
 .PHONY: cross
 cross: ## CGO_ENABLED=0 builds for linux/amd64 and linux/arm64
 	for arch in amd64 arm64; do \
@@ -79,13 +79,13 @@ cross: ## CGO_ENABLED=0 builds for linux/amd64 and linux/arm64
 	done
 
 # The modules' requirements are those that `go mod tidy` writes. It asks the module proxy, or the
-# module cache, also for what only tests of requirements need. All of Kubernetes is asked for by
-# make lint-kubernetes only.
+# module cache, also for modules that only the tests of requirements need. Only
+# `make lint-kubernetes` asks for all of Kubernetes.
 MODULES := $(filter-out deploy/dra/kubernetes,$(patsubst %/,%,$(dir $(shell git ls-files "*go.mod"))))
 .PHONY: tidy-check
 tidy-check: ## the go.mod and go.sum of each module are as `go mod tidy` writes them
 	@bad=; for m in $(MODULES); do (cd $$m && $(GO) mod tidy -diff) || bad="$$bad $$m"; done; \
-		[ -z "$$bad" ] || { echo "not as go mod tidy writes them, or not found out, which is above:$$bad" >&2; exit 1; }
+		[ -z "$$bad" ] || { echo "go.mod and go.sum are not as go mod tidy writes them, or it failed, with its message above:$$bad" >&2; exit 1; }
 
 .PHONY: lint
 lint: tidy-check ## gofmt, vet and staticcheck for the eight modules, and their requirements

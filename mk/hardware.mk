@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What one runs on a machine with a real GPU: docs/hardware.md. It needs Go, make and a C
+# The test for a machine with a real GPU: docs/hardware.md. It needs Go, make and a C
 # compiler, and no network if Go has the modules already (go mod download).
 
 # The libraries to ask: cuda, rocm, levelzero, or several; all that are installed by default.
@@ -10,7 +10,7 @@ HARDWARE_PROGRAMS := ./cmd/hardware-test ./cmd/p2pcheck ./p2p/testdata/machines/
 HARDWARE_RUNTIMES := ./gpualloc/cuda ./gpualloc/rocm ./gpualloc/levelzero ./fabrictest
 
 .PHONY: hardware-programs
-hardware-programs: ## build what hardware-test runs, into build/hardware/bin
+hardware-programs: ## build the programs that hardware-test runs, into build/hardware/bin
 	@mkdir -p $(HARDWARE_DIR)/bin
 	$(GO) build -trimpath -ldflags '$(GO_LDFLAGS)' -o $(HARDWARE_DIR)/bin/ $(HARDWARE_PROGRAMS)
 	$(GO) test -c -o $(HARDWARE_DIR)/bin/ $(HARDWARE_RUNTIMES)

@@ -5,7 +5,7 @@
 
 IMAGE_DIR := $(BUILD)/image
 IMAGE_PLATFORMS := amd64 arm64
-# When the image says it was made: at the commit.
+# The date that the image gives for itself is the commit's.
 IMAGE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 IMAGE_FLAGS = -entrypoint /usr/bin/p2pcheck -port 9838/tcp -ref $(subst ~,-,$(VERSION)) \
 	-label org.opencontainers.image.title=p2pcheck \
@@ -21,8 +21,8 @@ oci-image:
 	@mkdir -p $(BUILD)/bin
 	@cd deploy && CGO_ENABLED=0 $(GO) build -trimpath -o $(BUILD)/bin/oci-image ./cmd/oci-image
 
-# The version says where it comes from: Go's own stamp of the repository would make
-# other bytes of the same source. Nothing is in it but the program: what is unknown without NVML is unknown.
+# -buildvcs=false, because Go's own stamp of the repository would make other bytes of the same source. The
+# version names the commit. The image has no NVML, so that facts which only NVML has are unknown in it.
 .PHONY: image-static
 image-static: oci-image
 	@rm -rf $(IMAGE_DIR)/linux-*
@@ -34,8 +34,8 @@ image-static: oci-image
 	@SOURCE_DATE_EPOCH=$(IMAGE_EPOCH) $(BUILD)/bin/oci-image -o $(IMAGE_DIR)/p2pcheck.tar $(IMAGE_FLAGS) \
 		$(foreach arch,$(IMAGE_PLATFORMS),linux/$(arch)=$(IMAGE_DIR)/linux-$(arch))
 
-# With NVML, where NVIDIA's container runtime brings it: it is linked with glibc,
-# so this machine's comes with it. Of this machine's architecture only.
+# The program of this image loads NVML where NVIDIA's container runtime brings it. It is linked
+# with glibc, so the image has this machine's glibc, and this machine's architecture only.
 .PHONY: image-nvml
 image-nvml: oci-image build-p2pcheck
 	@rm -rf $(IMAGE_DIR)/nvml

@@ -2,7 +2,7 @@
 #
 # The VM tests on a kernel that watches itself: KASAN, lock debugging, kmemleak,
 # checks of the DMA and dma-buf interfaces. It has a build directory of its own,
-# in which it is "kernel 6.12", or with KASAN_KERNEL=7.2 that. Not part of `make test`: the kernel takes 11
+# in which it has the name of its series: 6.12, or KASAN_KERNEL. Not part of `make test`: the kernel takes 11
 # minutes and more to build on two processors, and everything is slower on it.
 
 KASAN_KERNEL ?= 6.12
@@ -11,15 +11,15 @@ KASAN := $(BUILD)/kasan
 KASAN_SLOW ?= 10
 # Vendors' drivers would take hours to build with KASAN; the tests that compare
 # their BTF are about headers, not about our code. And the test that locks the kernel
-# down keeps kmemleak from being asked.
+# down would keep the test bed from reading kmemleak afterwards.
 KASAN_SKIP ?= ^(drm TestVMLayoutOfGPUDrivers|trace TestVMLastLockdown)$$
-# What CONFIG_DMA_API_DEBUG holds against others: udmabuf keeps the mapping of the
-# first CPU access whatever the next one's direction; pages that are mapped several
-# times at once are what dma-buf is for; and of such pages it does not find the part
-# that a heap syncs after ib_umem_dmabuf_map_pages has cut the mapped list to a
-# registration's range; and DRM's exporters, as ours, make segments longer than the
-# 64 KiB that an ordinary network card says it takes. Our modules sync nothing
-# themselves. Where two processors print at once, a report's first line can be lost.
+# Reports of CONFIG_DMA_API_DEBUG that our modules do not cause. udmabuf keeps the
+# mapping of the first CPU access, whatever the direction of the next one. dma-buf maps
+# the same pages several times at once on purpose. Of such pages the check does not find
+# the part that a heap syncs after ib_umem_dmabuf_map_pages has cut the mapped list to a
+# registration's range. DRM's exporters, like ours, make segments longer than the 64 KiB
+# that an ordinary network card says it takes. Our modules sync nothing themselves. If
+# two processors print at once, the log can lose a report's first line.
 KASAN_ALLOW := \
 	-allow '^DMA-API: misc udmabuf: device driver syncs ' \
 	-allow '^DMA-API: .*: device driver tries to sync DMA memory it has not allocated' \
@@ -45,7 +45,7 @@ kasan-kernel: testbed ## build the debugging kernel and our modules for it
 
 KASAN_TEST = GPURDMA_BUILD=$(KASAN) $(TESTBED) test -kernel $(KASAN_KERNEL) -patched-rxe -slow $(KASAN_SLOW) \
 	-cpus $(KASAN_CPUS) -parallel $(KASAN_MACHINES) -split $(KASAN_SPLIT) -skip '$(KASAN_SKIP)' $(KASAN_ALLOW)
-# What must run there and nowhere else: on a kernel with fault injection.
+# Tests that must run there and run nowhere else: they need a kernel with fault injection.
 KASAN_ONLY = $(wildcard testbed/required/kasan/$(KASAN_KERNEL).txt)
 
 .PHONY: kasan
@@ -53,16 +53,16 @@ kasan: kasan-kernel cprog build doubles ## run the VM tests on a kernel with KAS
 	@status=0; $(KASAN_TEST) $(if $(KASAN_ONLY),$(KASAN_FAULTS) -require-also $(KASAN_ONLY)) $(KASANFLAGS) || status=1; \
 	$(MAKE) --no-print-directory kasan-softgpu || status=1; exit $$status
 
-# Eviction, revocation, removal and death under load are in C.
+# The tests of eviction, revocation, removal and killed processes under load are in C.
 .PHONY: kasan-softgpu
 kasan-softgpu: kasan-kernel ## test the software GPU on that kernel
 	@GPURDMA_BUILD=$(KASAN) GPURDMA_SLOW=$(KASAN_SLOW) $(MAKE) --no-print-directory \
 		softgpu-vm KERNEL=$(KASAN_KERNEL) BUILD=$(KASAN) WATCHING=1
 
-# The core warns when an exporter cannot map a buffer for the CPU: here an allocation fails in it.
+# The core warns if an exporter cannot map a buffer for the CPU. On this kernel fault injection makes it fail.
 KASAN_FAULTS := -allow 'dma-buf\.c:[0-9]+.* dma_buf_vmap\+'
 
-# Re-registration in place alone. With GPURDMA_SOAK=1 as often as in `make soak`.
+# The tests of re-registration in place alone. With GPURDMA_SOAK=1 they repeat as often as in `make soak`.
 .PHONY: kasan-rereg
 kasan-rereg: KASAN_KERNEL := 7.2
 kasan-rereg: ## test re-registration in place on a kernel 7.2 with KASAN and fault injection

@@ -13,10 +13,10 @@ kernel-rereg: ## build the RDMA core of KERNEL (7.2, 7.3) that re-registers dma-
 
 # rdma-core's major version: 56 or 65.
 RXE_PROVIDER ?= 56
-# Where the archive does not have it: RDMA_CORE_SOURCE_65=FILE, a tarball of its source.
+# If the archive does not have it, RDMA_CORE_SOURCE_65=FILE names a tarball of its source.
 RDMA_CORE_SOURCE = $(if $(RDMA_CORE_SOURCE_$(1)),-source '$(RDMA_CORE_SOURCE_$(1))')
 
-# With IF_AVAILABLE, a machine that cannot have the source says so, and goes on without it.
+# With IF_AVAILABLE, make goes on if the source cannot be had here (status 77).
 OR_UNAVAILABLE = || { status=$$?; [ $$status = 77 ] && [ -n "$(IF_AVAILABLE)" ] || exit $$status; }
 
 .PHONY: rxe-provider
@@ -46,20 +46,20 @@ $(BUILD)/bin/bar-search: testbed/cprog/bar-search.c mk/kernel.mk
 	@mkdir -p $(@D)
 	$(or $(GUEST_CC),$(CC)) $(CPPFLAGS) $(CPROG_CFLAGS) $(LDFLAGS) -o $@ $<
 
-# For programs of Debian's that are to register dma-bufs. It needs the library,
-# although the linker sees nothing of it used: behind itself it looks for what it
-# stands before, and Python keeps the libraries that it loads out of sight.
+# preload.so lets programs of Debian's register dma-bufs. It looks up with RTLD_NEXT the
+# functions of libibverbs that it replaces. It is linked with libibverbs although it uses
+# no symbol of it: Python loads libraries in a scope that the lookup does not search.
 $(BUILD)/bin/preload.so: $(addprefix testbed/cprog/,preload.c exporter.c mr.c exporter.h mr.h) mk/kernel.mk
 	@mkdir -p $(@D)
 	$(or $(GUEST_CC),$(CC)) $(CPPFLAGS) $(CPROG_CFLAGS) -fPIC -shared $(LDFLAGS) -o $@ $(filter %.c,$^) \
 		-Wl,--no-as-needed -libverbs -ldl
 
-# What libfabric does, for the tests of package fi: Debian's, or the one of testbed/libfabric.sh.
+# fi-rma calls libfabric for the tests of package fi: Debian's, or that of testbed/libfabric.sh.
 $(FI_RMA): $(addprefix testbed/cprog/,fi-rma.c errname.c exporter.c errname.h exporter.h) mk/kernel.mk
 	@mkdir -p $(@D)
 	$(or $(GUEST_CC),$(CC)) $(CPPFLAGS) $(CPROG_CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -lfabric
 
-# Recursive on purpose: only this recipe pays for the compiler's answer.
+# A recursive variable on purpose: make runs the compiler for this recipe only.
 HAVE_FLUSH = $(if $(shell $(or $(GUEST_CC),$(CC)) $(CPPFLAGS) -E -include infiniband/verbs.h \
 	-x c /dev/null 2>/dev/null | grep ibv_wr_flush),-DHAVE_IBV_WR_FLUSH)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Packages for Debian and for distributions with rpm, and what they and `make install` have beside the
-# programs: manual pages and completions.
+# Packages for Debian and for distributions with rpm, and the manual pages and completions that they and
+# `make install` have beside the programs.
 
-# When pages and packages say they were made: at the commit.
+# The date that pages and packages give for themselves is the commit's.
 COMMIT_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 MANUAL := $(BUILD)/manual
 
@@ -35,8 +35,8 @@ PACKAGES_OLDER := $(BUILD)/packages-older
 PACKAGES_AGAIN := $(BUILD)/packages-again
 PACKAGE_SUITES := bookworm trixie
 
-# With packages of an older version, for the upgrade, and with those of a copy of the source in another
-# directory, which have the same bytes.
+# The test also gets packages of an older version, for the upgrade, and packages of a copy of the source in
+# another directory, which must have the same bytes.
 .PHONY: test-packages
 test-packages: packages ## check the packages, and install, upgrade, run and purge them in Debian 12 and 13
 	@rm -rf $(PACKAGES_OLDER) $(PACKAGES_AGAIN) && mkdir -p $(PACKAGES_OLDER) $(PACKAGES_AGAIN)/src $(PACKAGES_AGAIN)/out

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The pages of p2pcheck in a browser: Debian's, without a window. Not part of `make test`.
+# Tests of the pages of p2pcheck in Debian's browser, without a window. Not part of `make test`.
 
-# axe-core looks for what keeps people with a screen reader or with weak eyes from reading a page. It is
-# downloaded, and is no part of the project.
+# axe-core finds the parts of a page that people with a screen reader or with weak eyes cannot read. make
+# downloads it; it is no part of the project.
 PAGE_AXE := 4.14.1
 PAGE_AXE_SHA512 := 1477dafa598d8d065f273d6af302aa203c02e83131707b7fa648cd41bd3d6b734f8c22a0dab86ee6a6f64b8afbe804b214d36db85a2826965edfb3a0b9d546b5
 PAGE_DIR := $(BUILD)/page

@@ -12,7 +12,7 @@ test-promtool: ## check metrics, alerts and dashboards with Debian's promtool
 # make unit runs these tests, too: they skip where there is no promtool.
 export GPURDMA_PROMTOOL := $(or $(GPURDMA_PROMTOOL),$(wildcard $(PROMTOOL_DIR)/promtool))
 
-# What CI runs has it.
+# `make test`, which CI runs, fetches promtool first.
 test: promtool
 
 .PHONY: promtool

@@ -3,13 +3,13 @@
 # rdma-core's own tests of ibv_rereg_dmabuf_mr(), whose patches are in
 # kernel/patches/rdma-core: docs/explanation/kernel-rxe.md. Not part of `make test`.
 
-# rdma-core's versions, and the kernels that have the method, by kernel/patches/rdma-rereg.
+# rdma-core's versions, and the kernels that have the method, from kernel/patches/rdma-rereg.
 PYVERBS_VERSIONS ?= 56 65
 PYVERBS_KERNELS ?= 7.3 7.2
-# A kernel as it is without it: there its tests have to be skipped.
+# A kernel without the method: there rdma-core has to skip the method's tests.
 PYVERBS_ABSENT ?= 7.3
 PYVERBS_BUILD = BUILD=$(BUILD) kernel/rxe-provider.sh $(call RDMA_CORE_SOURCE,$(1)) $(1)
-# The packages that it takes, which nothing else here does.
+# Installs the packages that the build of the Python module needs.
 PYVERBS_SETUP = BUILD=$(BUILD) testbed/setup.sh pyverbs
 define PYVERBS_NEWLINE
 
@@ -44,7 +44,7 @@ pyverbs-rereg: testbed pyverbs ## run rdma-core's tests of dma-bufs on the kerne
 	done; \
 	exit $$status
 
-# What rdma-core's CI runs over a build of all of it: it takes a while.
+# The checks of rdma-core's CI. They need a build of all of rdma-core, which takes a while.
 .PHONY: rdma-core-check
 rdma-core-check: ## run rdma-core's own checks, and Debian's of the symbols, over it with our patches
 	@BUILD=$(BUILD) testbed/setup.sh rdma-core-check

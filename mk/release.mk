@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# A release: archives, packages, the container image of p2pcheck, what is linked into the commands (SBOM), and the
-# checksums of all of them. Its version is the checkout's (script/version), its date the commit's.
+# A release: archives, packages, the container image of p2pcheck, the lists of the modules in the commands (SBOM), and
+# the checksums of all of them. Its version is the checkout's (script/version), its date the commit's.
 
 RELEASE := $(BUILD)/release
 RELEASE_AGAIN := $(BUILD)/release-again
@@ -19,7 +19,7 @@ release: ## write archives, packages, the image, SBOMs and SHA256SUMS of this ve
 	@rm -rf $(BUILD)/release-image
 	@cd $(RELEASE) && sha256sum -- * >.sums && mv .sums SHA256SUMS && cat SHA256SUMS
 
-# The same source in another directory, which has no commits.
+# The second build is from the same source in another directory, which has no commits.
 .PHONY: test-release
 test-release: release ## build the release once more in another directory: the same bytes, which unpack and run
 	@rm -rf $(RELEASE_AGAIN) && mkdir -p $(RELEASE_AGAIN)/src

@@ -17,7 +17,7 @@ slurm-programs:
 	cd deploy && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(SLURM_DIR)/bin/slurm-p2p ./cmd/slurm-p2p
 	cd deploy && CGO_ENABLED=0 $(GO) test -c -o $(SLURM_DIR)/bin/slurmtest ./slurm/slurmtest
 
-# A suite that cannot be had here is a failure, or with IF_AVAILABLE a line that says so.
+# If a suite cannot be had here, the target fails, or with IF_AVAILABLE prints a line about it.
 .PHONY: test-slurm
 test-slurm: slurm-programs ## test the health check, the Prolog and the NICs of jobs under the real Slurm
 	@BUILD=$(BUILD) testbed/setup.sh

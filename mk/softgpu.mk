@@ -2,12 +2,12 @@
 #
 # The software GPU and the test importer: docs/reference/softgpu.md says what they do.
 
-# The series they compile for.
+# The kernel series that they compile for.
 SOFTGPU_KERNELS := 7.% 6.12
 SOFTGPU_VM = $(filter $(SOFTGPU_KERNELS),$(KERNEL))
 
 .PHONY: softgpu
-softgpu: ## build softgpu.ko and testimporter.ko of KERNEL, and what imports besides
+softgpu: ## build softgpu.ko and testimporter.ko of KERNEL, and iommufd.ko if its tests need one
 	@BUILD=$(BUILD) kernel/softgpu/build.sh $(KERNEL)
 	@BUILD=$(BUILD) kernel/iommufd.sh $(KERNEL)
 
@@ -20,8 +20,8 @@ softgpu-vm: testbed softgpu kernel ## test the software GPU and the importer on 
 		kernel/softgpu/tests/run.sh $(BUILD)/modules/$(KERNEL) $(BUILD)/modules/$(KERNEL)/softgpu-test $(TESTS) | \
 		tee $(BUILD)/testbed/$(KERNEL)/softgpu-vm.log
 
-# Its failures and count, in the words of the test bed's own, for the end of make
-# test.
+# The failures and counts of this suite, in the words of the test bed's own, for the
+# end of `make test`.
 .PHONY: softgpu-tally
 softgpu-tally:
 	@[ ! -e $(BUILD)/testbed/$(KERNEL)/softgpu-vm.log ] || awk '/^FAIL / { print "FAIL $(KERNEL): the software GPU in C: " substr($$0, 6) } \

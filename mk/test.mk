@@ -3,39 +3,39 @@
 # `make test`: everything that CI runs, in the order in which it is quickest to
 # learn of a mistake.
 
-# How many kernels are tested at once, and on how many machines each. Tests wait for a part of
-# their time, so that two processors have enough to do with four machines. With six, the same tests
-# take an eighth more processor time, since emulated machines displace one another's code in the caches.
-# The kernel that takes longest comes first.
+# VM_JOBS kernels are tested at once, each on VM_MACHINES machines. Tests wait for a part of
+# their time, so that four machines keep two processors busy. With six, the same tests take an
+# eighth more processor time, since emulated machines displace one another's code in the caches.
+# KERNELS begins with the kernel that takes longest.
 VM_JOBS ?= 2
 VM_MACHINES ?= 2
-# When a package's tests are taken to hang on one machine, of which four share two processors.
+# After this time a package's tests on one machine count as hung. Four machines share two processors.
 VM_TIMEOUT ?= 60m
 
-# What `make test` leaves to `make test-whole`, as "PACKAGE TEST", because all of it on four
-# kernels takes longer than CI has. VM_LONG takes longest, and is left out on all kernels; of
-# the rest each test runs on another kernel, or on another machine (TestLeftOutRunsElsewhere).
-# 7.2 and 7.3 are one kernel to most tests: 7.3 has them, and 7.2 a part of those that are
-# about what these kernels decide or report, or about our changes to its rdma_rxe.
+# `make test` leaves these tests to `make test-whole`, as "PACKAGE TEST", because all tests on four
+# kernels take longer than CI has. The tests of VM_LONG take longest, and are left out on all kernels;
+# each other test runs on another kernel, or on another machine (TestLeftOutRunsElsewhere).
+# Most tests find no difference between 7.2 and 7.3 and run on 7.3. On 7.2 runs a part of the tests
+# of these kernels' decisions and reports, and of our changes to its rdma_rxe.
 VM_LONG := trace TestVM(HundredThousand|StrippedBTF|StrippedTranslated|StrippedDetour)\b|cmd/p2pcheck TestVMRuntimeRemedies\b|cmd/dmabuf-reg TestVM(Locate|StrippedBTF|StrippedLocate|TraceFilters)\b|internal/engine TestVMTwoNamespaces\b|gpualloc TestVMGPUScale\b
 VM_LEFT_7.3 := p2p TestVMDecision@(fabric|fabric\+Nehalem|fabric\+EPYC\+pt|fabric\+EPYC\+iommu\+noredir|fabric\+Skylake-Server\+iommu)(/|$$)|p2p TestVMNested\b|p2p/live TestVMAgree@(fabric\+EPYC\+iommu|nested\+Nehalem\+iommu)(/|$$)|cmd/p2pcheck TestVMRemedy\b|trace TestVMDetour\b|trace TestVM(Privileges|StockStripped|TenThousand|ReloadedWithoutBTF|UnknownTypes|InventoryAddressAgain|UverbsComesMeanwhile)\b|cmd/p2pcheck TestVMLive\b|cmd/dmabuf-reg TestVM(TraceForeignInTheMiddle|TraceModuleComesLater|ConnectTraced|BenchFlap|BenchFlapInterrupted|BenchFlapNotAllowed)\b|internal/conformance TestVMRails(Random|Share)\b|internal/engine TestVM(BufferProve|TwoProcesses)\b|drm TestVMLayoutOfGPUDrivers\b|peers (perftest|pyverbs|rxe-provider)\b
 VM_LEFT_7.2 := p2p TestVMDecision@(fabric|fabric\+EPYC|fabric\+EPYC\+pt|fabric\+EPYC\+iommu|fabric\+EPYC\+iommu\+noredir|fabric\+Skylake-Server\+iommu)(/|$$)|p2p/live TestVMAgree@(fabric\+EPYC|fabric\+EPYC\+iommu)$$|p2p/live TestVMProve\b|p2p TestVMSuspended\b|cmd/p2pcheck TestVM(Live|P2PCheck|PassThrough@fabric\+EPYC\+pt|PassThrough@fabric\+EPYC\+iommu|StockP2PCheck)(/|$$)|trace TestVM(Bounced|Cgroup|ClearAnswers|DisplayBAR|Exports|Filters|InventoryAddressAgain|InventoryMeanwhile|InventoryOfMany|KretprobesMissed|LastLockdown|LateWithoutBTF|Loss|Privileges|ReaderGoesOn|Reclaim|ReloadedWithoutBTF|SameErrno|ScatterLists|ScatterListsTranslated|StockNoDriverOp|StockStripped|Symbols|TenThousand|UnknownTypes|UverbsComesMeanwhile|VFIO|Volume|Walk|WalkPages)(/|$$)|trace TestVM(Truth|Revoked)\b|ibvfd TestVM(GPUAccessErrors|GPUTwoProcesses|GPUDatagrams|GPUSharedReceives|GPUAtomicWrite|PinnedForAnotherNIC)(/|$$)|ibvfd TestVM(Concurrent|ConcurrentWaits|FlushNewerLibrary|ManyCycles|SameAsTheCProgram|StockHasNoDriverOp)(/|$$)|(canary|cmd/dmabuf-reg|cmd/hardware-test|dmabuf|drm|examples/fanin|examples/hello|examples/kvmove|examples/twoprocesses|fi|gpualloc|gpualloc/cuda|gpualloc/levelzero|gpualloc/rocm|ibvfd/cm|ibvfd/uverbs|internal/conformance|internal/dcb|internal/engine|internal/memory|internal/netdev|internal/rdmanl) TestVM|(ibvfd|trace) TestVMInPlace|peers (c-program|demo|kernel-exporters|kernel-selftest-rereg|kernel-selftest-stock|pair|perftest|pingpong|pyverbs|rxe-provider|vram-pair)\b
 VM_LEFT_6.12 := (gpualloc|ibvfd) TestVMConcurrent|internal/conformance TestVMConformance\b|gpualloc TestVMGPURegister\b|internal/engine TestVM(GPUOperations|RemoteRefusals|Operations|RandomOperations|ForgedToken|MessagesOfLayouts|PeerVanishes|ConcurrentUse|LinkDown|SecondNICOverRDMACM|Examples)\b|canary TestVM(EveryExporterIsVerified|VendorRuntimes|NothingIsLeftBehind|VendorMemoryOfTheCaller|SeedRepeatsARun)\b|trace TestVM(ClearAnswers|InventoryOfMany|InventoryMeanwhile|KretprobesMissed|ReaderGoesOn|Cgroup|LateWithoutBTF|Loss|Filters|LastLockdown)\b|examples/(hello|kvmove|twoprocesses) TestVM|cmd/dmabuf-reg TestVM(ServeConnect|ServeConnectTLS|NetDeviceDownMidTransfer|VerifyTable|NoRDMADevice|ConnectInterrupted|NoPermission|Mesh|VerifyNoGPU|TLSPage|TraceForeign|TraceForeignInTheMiddle|TraceInTheMiddle|TraceModuleComesLater|ConnectFindsWrongBytes|RegisterTraced|ExplainForeign|SignalsMidTransfer|VerifyAll|SeveralNICs|SeveralNICsPeerGone|DeviceDeletedMidTransfer|TraceInContainer|BadInput|FailoverPage|BenchmarkPage)\b|examples/fanin TestVMFanin\b|ibvfd TestVMSameAsTheCProgram\b|canary TestVMSegments\b|internal/conformance TestVMRails(FailOver|LatePacket|OwnWays)\b|trace TestVM(TenThousand|ReloadedWithoutBTF|Privileges|UnknownTypes|UverbsComesMeanwhile)\b|cmd/p2pcheck TestVMP2PCheck\b|peers (c-program|perftest|pyverbs)\b
 VM_LEFT_6.1 := cmd/dmabuf-reg TestVM(TraceForeign|ConnectFindsWrongBytes|ConnectInterrupted|RegisterTraced|ExplainForeign)\b|trace TestVM(Volume|ClearAnswers)\b|ibvfd TestVMManyCycles\b
 VM_LEFT = ^($(VM_LONG)$(if $(VM_LEFT_$(KERNEL)),|$(VM_LEFT_$(KERNEL))))
-# yes: leave it out.
+# yes: leave these tests out.
 LEAVE ?= no
-# What is left out where libfabric 2 could not be had, or was not built.
+# Tests that are left out if libfabric 2 could not be had, or was not built.
 VM_NEEDS_LIBFABRIC := fi TestVMLibfabric2\b
-# And where libibverbs with the patched provider could not.
+# Tests that are left out if libibverbs with the patched provider was not built.
 VM_NEEDS_PROVIDER := peers rxe-provider\b
 VM_SKIP = $(or $(if $(filter yes,$(LEAVE)),$(VM_LEFT)),^$$)$(if $(wildcard $(BUILD)/libfabric/version),,|^$(VM_NEEDS_LIBFABRIC))$(if $(wildcard $(BUILD)/rxe-provider/*/version),,|^$(VM_NEEDS_PROVIDER))
-# How many processors one has that is emulated, but where several are the point:
-# with two each, emulated machines wait for each other's, and take twice as long.
+# How many processors an emulated machine has, except in tests that need several. With
+# two each, emulated machines wait for each other's processors, and take twice as long.
 VM_CPUS ?= 1
 
-# What is installed for it must be there: a test that misses a C header fails
-# instead of skipping.
+# setup.sh has installed the C headers: a test that misses one fails instead of
+# skipping.
 test: export GPURDMA_NEED_HEADERS := 1
 
 TEST_LEAVES := $(if $(filter test-whole,$(MAKECMDGOALS)),no,yes)
@@ -61,8 +61,8 @@ test-on-arm64:
 test-on-testbed:
 	@$(MAKE) --no-print-directory vm-selftest
 
-# What needs no virtual machine: Go's part, and beside it the kernels and all that is compiled in
-# C, which waits for downloads and mostly has one compiler at work.
+# The steps that need no virtual machine. Go's part runs beside the kernels and the C programs,
+# which wait for downloads and mostly have one compiler at work.
 .PHONY: test-host test-go test-c
 test-host:
 	@status=0; \
@@ -85,21 +85,21 @@ test-c:
 	@$(STEP) 'C programs' $(MAKE) --no-print-directory cprog
 	@$(STEP) 'libfabric and provider' $(MAKE) --no-print-directory libfabric rxe-provider IF_AVAILABLE=yes
 
-# What of a kernel's RDMA core is built for its tests, if the kernel could be had.
+# Builds the RDMA core that a kernel's tests need, if the kernel could be had.
 rdma-core-of-%:
 	@[ -z "$(call REREG,$*)" ] || [ ! -e $(BUILD)/kernels/$*/version ] || $(MAKE) --no-print-directory kernel-rereg KERNEL=$*
 
 .PHONY: test-whole
 test-whole: test ## make test with the tests that take too long for CI
 
-# Our modules first, then, in a boot of its own, stock rxe, where the refusals
-# are real: tests named TestVMStock. Then the software GPU's suite in C.
+# Tests run with our modules first. Tests named TestVMStock run in a boot of their own with
+# stock rxe, which really refuses dma-bufs. Then the software GPU's suite in C runs.
 # With IF_AVAILABLE, a kernel that cannot be had here is reported, and no failure.
 IF_AVAILABLE ?=
-# The software GPU's suite in C is left out where 7.3's run of it says the same.
+# `make test` leaves the software GPU's suite in C out where 7.3's run of it shows the same.
 SOFTGPU_LEFT := 7.2
 SOFTGPU_HERE = $(if $(filter yes,$(LEAVE)),$(filter-out $(SOFTGPU_LEFT),$(SOFTGPU_VM)),$(SOFTGPU_VM))
-# More flags for it: -passed FILE, -run RE, packages.
+# More arguments of `testbed test`: -passed FILE, -run RE, packages.
 VMTESTFLAGS ?=
 
 .PHONY: vm-test
@@ -128,12 +128,12 @@ soak: ## lose links of connections that outlive them for long, in memory and in 
 	@GPURDMA_SOAK=1 $(MAKE) --no-print-directory vm-test KERNEL=7.3 \
 		VMTESTFLAGS='-required=false -run "^TestVMInPlace" ./ibvfd ./internal/conformance'
 
-# The RDMA core that re-registers dma-bufs takes two minutes to build: of what `make test` runs
-# only 7.3 has it.
+# The RDMA core that re-registers dma-bufs takes two minutes to build: of the kernels of `make test`
+# only 7.3 gets it.
 REREG = $(if $(filter $(if $(filter yes,$(LEAVE)),7.3,7.2 7.3),$(1)),kernel-rereg)
 VM_REREG = $(call REREG,$(KERNEL))
 
-# What the tests in the guest use.
+# Builds the modules and programs that the tests in the guest use.
 .PHONY: vm-build
 vm-build: kernel cprog build $(if $(SOFTGPU_VM),softgpu) $(if $(filter 7.%,$(KERNEL)),two-machines)
 

@@ -7,7 +7,7 @@ CMD ?= uname -a; echo 'make vm CMD="..." runs a command here: try dmabuf-reg dev
 MACHINE ?= default
 VMFLAGS ?=
 
-# What was downloaded: testbed/README.md.
+# The command that lists what set-up downloads: testbed/README.md.
 DOWNLOADS := cd testbed && CGO_ENABLED=0 go run -trimpath ./cmd/downloads
 
 .PHONY: setup
@@ -45,7 +45,8 @@ $(MAKEEXIT): testbed/makeexit/makeexit.c | setup
 endif
 endif
 
-# What a user expects to find in it. Standard output is the command's alone.
+# Builds the programs and modules that a user expects in the virtual machine. Its output
+# goes to standard error: standard output is for the user's command alone.
 .PHONY: vm-ready
 vm-ready: testbed
 	@$(TESTBED) fetch -kernel $(KERNEL) -if-missing >&2

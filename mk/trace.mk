@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The BPF objects of trace/. They are committed, so that nobody needs clang to
-# build; with the clang named here they come out byte for byte the same.
+# The BPF objects of trace/. They are committed, so that a build needs no clang.
+# The clang named here compiles them to the same bytes.
 
 BPF_CLANG ?= clang-14
 BPF_STRIP ?= llvm-strip-14
-# `make test` installs the compiler and insists on it; `go test` alone skips.
+# `make test` installs the compiler. Without it `make unit` fails, and `go test` alone
+# skips the comparison of the objects.
 unit: export GPURDMA_NEED_CLANG := 1
 
 BPF_DIR := trace/internal/objects/bpf

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=dash
 #
-# Debian's newer suites, for what Debian 12 does not have: from which archive, and an
-# apt of its own for them. And what all of set-up shares about apt. Sourced by
-# testbed/setup.sh, testbed/emulator.sh, testbed/libfabric.sh, kernel/buildroot.sh and
-# kernel/rxe-provider.sh.
+# The functions about apt that all of set-up shares. They find Debian's archive, and make an
+# apt of its own for Debian's newer suites, which have packages that Debian 12 lacks. The
+# scripts of testbed/, kernel/ and deploy/ that download packages source this file.
 
 archive_keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
-# Debian's archive: DEBIAN_ARCHIVE, or the one that this machine's own apt is configured
-# with, without its security half, which has no backports. Empty: apt knows none.
+# archive_uri prints the URI of Debian's archive: DEBIAN_ARCHIVE, or the archive of this
+# machine's own apt, but not its security half, which has no backports. It prints nothing
+# if apt knows no archive.
 archive_uri() {
 	if [ -n "${DEBIAN_ARCHIVE:-}" ]; then
 		echo "$DEBIAN_ARCHIVE"
@@ -19,9 +19,9 @@ archive_uri() {
 		awk -F'|' '$1 == "Debian" && $2 == "Debian" { print $3; exit }'
 }
 
-# archive_dated URI: is it an archive as it was at a date, which its path then has as
-# 20250520T000000Z or 20250520? What it serves never changes, so that its indexes are
-# older than they say that they may be.
+# archive_dated URI succeeds if the URI's path has a date, as 20250520T000000Z or 20250520.
+# Such an archive serves the packages of that date and never changes, so that its indexes
+# are older than they say that they may be.
 archive_dated() {
 	local path=${1#*://}
 	case $path in
@@ -32,8 +32,8 @@ archive_dated() {
 		'/(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3])[0-5][0-9][0-5][0-9]Z)?(/|$)'
 }
 
-# archive_sources TYPE URI SUITE...: lines of a sources.list; TYPE is deb or deb-src.
-# This alone decides whether an index that is out of date is taken.
+# archive_sources TYPE URI SUITE... prints lines of a sources.list; TYPE is deb or deb-src.
+# Only this function decides whether apt takes an index that is out of date.
 archive_sources() {
 	local type=$1 uri=$2 options="signed-by=$archive_keyring" suite
 	shift 2
@@ -45,7 +45,7 @@ archive_sources() {
 	done
 }
 
-# archive_apt DIR TYPE URI SUITE...: an apt of its own, whose configuration is
+# archive_apt DIR TYPE URI SUITE... makes an apt of its own, whose configuration is
 # DIR/apt.conf and whose sources are DIR/sources.list.
 archive_apt() {
 	local dir=$1
@@ -65,8 +65,8 @@ archive_apt() {
 	apt-config dump | grep -i '^Acquire::https\?::Proxy' >>"$dir/apt.conf" || true
 }
 
-# archive_update DIR: the indexes of archive_apt's apt, all of them and as the archive
-# has them now. If that fails, standard output has the reason and what to do.
+# archive_update DIR fetches all indexes of archive_apt's apt, as the archive has them now.
+# If that fails, it prints the reason and what to do on standard output.
 archive_update() {
 	local said
 	if said=$(APT_CONFIG=$1/apt.conf apt-get -qq update --error-on=any 2>&1); then
@@ -77,8 +77,8 @@ archive_update() {
 	return 1
 }
 
-# archive_advice TEXT: what to do about an index that apt has refused for its date, as
-# TEXT says. Empty: it has not.
+# archive_advice TEXT prints what to do if TEXT, apt's messages, says that apt refused an
+# index for its date. Otherwise it prints nothing.
 archive_advice() {
 	case $1 in
 	*'is expired (invalid since'*)
@@ -92,18 +92,19 @@ archive_advice() {
 	esac
 }
 
-# archive_dir DIR: a directory that apt downloads into. Root's apt downloads as the user
-# _apt, if that may write there; if it cannot get there, apt says so and does it as root.
+# archive_dir DIR makes a directory for apt's downloads. Root's apt downloads as the user
+# _apt. If _apt cannot reach the directory, apt prints a warning and downloads as root.
 archive_dir() {
 	mkdir -p "$1"
 	[ "$(id -u)" -ne 0 ] || chown _apt "$1" || true
 }
 
-# archive_find APTS ARCHIVE PATTERN PACKAGE SUITE...: the newest version of a source package
-# that matches PATTERN, in the first of the suites that has one; oldest suite first. Its
-# version is left in source_version, and in source_apt the directory of an apt that can
-# fetch it. If it fails, source_offered has the versions that there are. Not every mirror
-# has every suite: those that cannot be read are named on standard error, and passed over.
+# archive_find APTS ARCHIVE PATTERN PACKAGE SUITE... finds the newest version of a source
+# package that matches PATTERN, in the first suite that has one; callers name the oldest
+# suite first. source_version is then the version, and source_apt the directory of an apt
+# that can fetch it. If no suite has one, source_offered has the versions that they do have.
+# Not every mirror has every suite: archive_find names those that it cannot read on standard
+# error, and passes them over.
 archive_find() {
 	local apts=$1 archive=$2 pattern=$3 package=$4 suite versions why
 	shift 4
@@ -124,24 +125,24 @@ archive_find() {
 	return 1
 }
 
-# archive_tarball PACKAGE DIR: downloads the upstream tarball of what archive_find has found.
-# Debian's own additions are not asked for, and a mirror may lack them; the hash of each
-# file is in the signed index.
+# archive_tarball PACKAGE DIR downloads the upstream tarball of the source package that
+# archive_find has found, without Debian's own additions, which a mirror may lack. The hash
+# of each file is in the signed index.
 archive_tarball() (
 	archive_dir "$2"
 	cd "$2"
 	APT_CONFIG=$source_apt/apt.conf apt-get --download-only --tar-only source "$1=$source_version"
 )
 
-# Why mounts, which mmdebstrap makes, are not possible here; root of a container
-# may have no right to them. Empty: they are.
+# archive_no_mounts prints why mounts, which mmdebstrap makes, are not possible here: root of
+# a container may have no right to them. It prints nothing if they are possible.
 archive_no_mounts() {
 	local why
 	why=$(unshare --mount --pid --fork true 2>&1) || echo "${why:-unshare failed}"
 }
 
-# archive_record ARGUMENT...: leaves the list of what was downloaded beside it: the
-# command downloads, of the checkout $top.
+# archive_record ARGUMENT... writes the list of downloaded packages beside them. It runs the
+# command downloads of the checkout $top.
 archive_record() {
 	# shellcheck disable=SC2154
 	(cd "$top/testbed" && CGO_ENABLED=0 go run -trimpath ./cmd/downloads "$@")

@@ -1,16 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# A newer QEMU than Debian 12's, which is 7.2: that one takes half as long again for
-# the same tests, and has two faults that kill a kernel now and then (Corrupted in
-# testbed/vm). It comes from Debian 13 with the libraries that it needs, and is
-# installed nowhere: build/qemu/qemu-system-x86_64 starts it, and
+# Fetches a newer QEMU than Debian 12's 7.2, which takes half as long again for the same
+# tests, and has two faults that kill a kernel now and then (Corrupted in testbed/vm).
+# The newer QEMU comes from Debian 13 with the libraries that it needs, and is not
+# installed: build/qemu/qemu-system-x86_64 starts it, and
 # build/qemu-arm64/qemu-system-aarch64 the one for arm64, which has its UEFI beside it.
 #
 #   testbed/emulator.sh [amd64|arm64]     fetch it, or find it fetched
 #
-# Where it cannot be had, that is said, and the installed one is used. It is looked
-# up once and then kept; REFRESH=1 looks again.
+# If it cannot be had, the script says why, and the test bed uses the installed QEMU.
+# The script fetches it once and keeps it; REFRESH=1 fetches it again.
 set -euo pipefail
 
 suite=trixie
@@ -31,11 +31,11 @@ arm64)
 	;;
 esac
 part=${qemu##*/}
-layout="layout 2 $suite" # 3 when what this script leaves changes
+layout="layout 2 $suite" # raise it when the files that this script writes change
 # shellcheck source-path=SCRIPTDIR
 . "$top/testbed/archive.sh"
 
-# Asked for again a day later, not by every target of the Makefile.
+# The next try is a day later, and not in every target of the Makefile.
 unavailable() {
 	echo "testbed/emulator.sh: $*; the installed $program is used, which is slower, if there is one (package $package)" >&2
 	mkdir -p "$qemu"
@@ -79,9 +79,9 @@ APT_CONFIG=$stage/apt/apt.conf mmdebstrap --variant=extract --mode=root --keyrin
 archive_record debs -o "$stage/.downloads.json" -for "$part" -lists "$stage/root/var/lib/apt/lists" \
 	"$stage"/root/var/cache/apt/archives/*.deb
 rm -rf "$stage/apt" "$stage/root"/var/{cache,lib}/apt "$stage/log"
-: >"$stage/root/etc/apt/sources.list" # a mirror's name has no business here
+: >"$stage/root/etc/apt/sources.list" # the result must not depend on the mirror
 
-# With its own C library: this machine's is older.
+# QEMU runs with the C library of its suite: this machine's is older.
 cat >"$stage/$program" <<RUN
 #!/bin/sh
 root=\$(dirname "\$(readlink -f "\$0")")/root

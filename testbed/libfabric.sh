@@ -7,8 +7,8 @@
 #   testbed/libfabric.sh
 #
 # The source is the upstream tarball from the Debian archive that the machine's own apt is set
-# up for, looked for in newer suites than the machine's by an apt of our own (archive.sh). It
-# has the verbs provider and ofi_rxm, and no others. Nothing is installed.
+# up for. An apt of our own looks for it in newer suites than the machine's (archive.sh). The
+# build has the verbs provider and ofi_rxm, and no others. It installs nothing.
 #
 # Writes build/libfabric/{lib,include,bin}. Exits with 77 where the source cannot be had.
 #
@@ -66,7 +66,7 @@ run() {
 archive=$(archive_uri)
 [ -n "$archive" ] || unavailable "no Debian archive among the sources that apt is configured with"
 archive_find "$build/.libfabric-apt" "$archive" '^2\.' libfabric "${suites[@]}" ||
-	unavailable "the source of libfabric 2 cannot be had: of ${suites[*]}, those that can be read have:${source_offered:- no version at all}"
+	unavailable "the source of libfabric 2 cannot be downloaded: the suites of ${suites[*]} that can be read have:${source_offered:- no version at all}"
 version=$source_version
 run "fetch the source of libfabric $version" archive_tarball libfabric "$work/dl" ||
 	unavailable "the source of libfabric $version is listed but cannot be downloaded"

@@ -1,17 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what building and running the project takes on Debian 12, or says
-# what to install. Go itself is assumed, and its absence is said plainly.
+# Installs the packages that building and running the project needs on Debian 12,
+# or prints the command that does. It does not install Go, and fails without it.
 # It is quick when nothing is missing, so that every target can call it.
 #
 #   testbed/setup.sh [test|bench|arm64|packages|dra|pyverbs|rdma-core-check]
-#                                         with what only `make test`, only the
-#                                         benchmarks' peers, only guests of
-#                                         arm64, only packages, only `make dra-vm`,
-#                                         only rdma-core's Python module, or only
-#                                         rdma-core's own checks use
-#   testbed/setup.sh page                 what only `make test-page` uses
+#                                         adds the packages that only `make test`,
+#                                         only the benchmarks' peers, only guests
+#                                         of arm64, only packages, only
+#                                         `make dra-vm`, only rdma-core's Python
+#                                         module, or only rdma-core's checks use
+#   testbed/setup.sh page                 installs only those of `make test-page`
 #
 # Leaves the list of their versions and hashes in build/host (testbed/downloads).
 set -eu
@@ -43,13 +43,13 @@ esac
 [ "${1-}" != rdma-core-check ] || packages="$packages ninja-build g++ dpkg-dev python3-pkg-resources abi-dumper abi-compliance-checker"
 # Programs for guests of arm64.
 [ "${1-}" != arm64 ] || packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
-# Packages: programs for the other architecture, what checks them, and systemd's own tools.
+# For packages: a compiler for the other architecture, checks of packages, and systemd's own tools.
 [ "${1-}" != packages ] || packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 lintian rpm man-db systemd"
 # Runtimes of containers.
 [ "${1-}" != dra ] || packages="$packages runc crun"
 
-# The browser that pages are tested in, and what downloads the rules of accessibility.
+# The browser that pages are tested in, and npm, which downloads the rules of accessibility.
 if [ "${1-}" = page ]; then
 	packages="ca-certificates chromium-headless-shell fonts-dejavu-core"
 	command -v npm >/dev/null 2>&1 || packages="$packages npm"
@@ -72,7 +72,7 @@ go1.*) ;;
 esac
 
 command -v dpkg-query >/dev/null 2>&1 ||
-	fail "this is not a Debian system (no dpkg-query): Debian 12 is needed, its packages are also what the test kernels come from"
+	fail "this is not a Debian system (no dpkg-query): Debian 12 is needed, whose packages have the test kernels, too"
 
 missing=
 # shellcheck disable=SC2086 # the list is meant to split
@@ -81,8 +81,8 @@ for p in $packages; do
 	printf '%s\n' "$installed" | grep -qx "$p" || missing="$missing $p"
 done
 
-# list [ARGUMENT...]: what the list says of packages that were here already follows what
-# is installed, and apt's indexes.
+# list [ARGUMENT...] writes the list of the packages. For packages that were here already it
+# takes the facts from dpkg's status and apt's indexes.
 list() {
 	mkdir -p "${record%/*}"
 	# shellcheck disable=SC2086
@@ -103,8 +103,8 @@ fi
 
 echo "setup: installing$missing" >&2
 export DEBIAN_FRONTEND=noninteractive
-# Packages are kept apart from apt's own archive directory, which another apt
-# run may empty while this one works. Apt downloads as another user.
+# The packages go into a directory apart from apt's own archive, which another apt
+# run may empty while this one works. Its mode lets apt download as another user.
 cache=$(mktemp -d)
 chmod 755 "$cache"
 trap 'rm -rf "$cache"' EXIT

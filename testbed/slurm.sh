@@ -6,8 +6,8 @@
 #
 #   testbed/slurm.sh SUITE      (bookworm: Slurm 22.05, trixie: 24.11) fetch it, or find it fetched
 #
-# Writes build/slurm/SUITE. It is looked up once and then kept; REFRESH=1 looks again. Status 77:
-# it cannot be had here.
+# Writes build/slurm/SUITE. The script fetches it once and keeps it; REFRESH=1 fetches it again.
+# Status 77: it cannot be had here.
 set -euo pipefail
 
 suite=$1
@@ -19,7 +19,7 @@ out=$build/slurm/$suite
 
 packages=(
 	slurmctld slurmd slurm-client munge
-	# A shell and what the health check and the test's jobs call.
+	# A shell, and the programs that the health check and the test's jobs call.
 	bash dash coreutils util-linux grep sed mawk libc-bin base-files
 )
 
@@ -33,7 +33,7 @@ unavailable() {
 	exit 77
 }
 
-layout="layout 1 $suite ${packages[*]}" # 2 when what this script leaves changes
+layout="layout 1 $suite ${packages[*]}" # raise it when the files that this script writes change
 [ -z "${REFRESH:-}" ] || rm -f "$out/.inputs"
 [ "$(cat "$out/.inputs" 2>/dev/null)" != "$layout" ] || exit 0
 
@@ -65,9 +65,9 @@ APT_CONFIG=$stage/apt/apt.conf mmdebstrap --variant=extract --mode=root \
 archive_record debs -o "$stage/root/.downloads.json" -for "slurm-$suite" -lists "$stage/root/var/lib/apt/lists" \
 	"$stage"/root/var/cache/apt/archives/*.deb
 rm -rf "$stage/root"/var/{cache,lib}/apt
-: >"$stage/root/etc/apt/sources.list" # a mirror's name has no business here
+: >"$stage/root/etc/apt/sources.list" # the result must not depend on the mirror
 
-# What maintainer scripts would have made, and programs expect.
+# Files that maintainer scripts would have made, and that programs expect.
 root=$stage/root
 [ -e "$root/usr/bin/sh" ] || ln -s dash "$root/usr/bin/sh"
 ln -sf mawk "$root/usr/bin/awk"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The end of `make test`: the counts that the run of each kernel left under
-# BUILD, which tests were skipped and why, which were left out, and last, where it
-# cannot be missed, what failed. A kernel whose run left
-# none has failed too. STATUS is that of all the runs: if it is not 0 and no test
-# failed, something beside the tests has.
+# Prints the end of `make test`: the counts that the run of each kernel left under
+# BUILD, which tests were skipped and why, which were left out, and last, where
+# readers look first, the failures. A kernel whose run left no counts has failed,
+# too. STATUS is that of all the runs: if it is not 0 and no test failed, a step
+# beside the tests has.
 #
 # usage: BUILD=dir testbed/tally.sh STATUS SERIES...
 set -euo pipefail

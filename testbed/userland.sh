@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The root file system of a guest whose processor is not this machine's: Debian's
+# Makes the root file system of a guest whose processor is not this machine's: Debian's
 # packages for it, of the suite that this machine has, unpacked. None of their programs
-# runs here. It is also what C programs for the guest are compiled and linked with.
+# runs here. C programs for the guest are compiled and linked with this root, too.
 #
 #   testbed/userland.sh ARCH      (arm64) fetch it, or find it fetched
 #
-# Writes build/userland-ARCH. It is looked up once and then kept; REFRESH=1 looks again.
+# Writes build/userland-ARCH. The script fetches it once and keeps it; REFRESH=1 fetches it again.
 set -euo pipefail
 
 arch=$1
@@ -18,13 +18,13 @@ out=$build/userland-$arch
 . "$top/testbed/archive.sh"
 
 packages=(
-	# A shell and what scripts call.
+	# A shell, and the programs that scripts call.
 	bash dash coreutils util-linux mount grep sed mawk findutils diffutils gzip xz-utils tar hostname
 	procps base-files libc-bin openssl kmod binutils iproute2 iputils-ping pciutils strace
 	# RDMA: libraries, providers and the programs of testbed/peers.
 	libibverbs1 ibverbs-providers ibverbs-utils librdmacm1 rdmacm-utils rdma-core perftest libfabric1
 	python3 python3-pyverbs
-	# What C programs are compiled with.
+	# Headers and libraries for C programs.
 	libc6-dev linux-libc-dev libibverbs-dev librdmacm-dev libfabric-dev
 )
 
@@ -34,7 +34,7 @@ fail() {
 }
 
 suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
-layout="layout 1 $suite ${packages[*]}" # 2 when what this script leaves changes
+layout="layout 1 $suite ${packages[*]}" # raise it when the files that this script writes change
 [ -z "${REFRESH:-}" ] || rm -f "$out/.inputs"
 [ "$(cat "$out/.inputs" 2>/dev/null)" != "$layout" ] || exit 0
 
@@ -43,7 +43,7 @@ exec 9>"$build/.lock-userland-$arch"
 flock -w 600 9 || fail "another run has held $build/.lock-userland-$arch for 10 minutes"
 [ "$(cat "$out/.inputs" 2>/dev/null)" != "$layout" ] || exit 0 # by the run that held the lock
 
-# That it cannot be had here is told from a failure by the status 77.
+# The status 77 says that the root cannot be had here. It is no failure.
 unavailable() {
 	echo "testbed/userland.sh: $*" >&2
 	exit 77
@@ -73,9 +73,9 @@ APT_CONFIG=$stage/apt/apt.conf mmdebstrap --variant=extract --mode=root --archit
 archive_record debs -o "$stage/root/.downloads.json" -for "userland-$arch" -lists "$stage/root/var/lib/apt/lists" \
 	"$stage"/root/var/cache/apt/archives/*.deb
 rm -rf "$stage/root"/var/{cache,lib}/apt
-: >"$stage/root/etc/apt/sources.list" # a mirror's name has no business here
+: >"$stage/root/etc/apt/sources.list" # the result must not depend on the mirror
 
-# What maintainer scripts would have made, and programs expect.
+# Files that maintainer scripts would have made, and that programs expect.
 ln -s mawk "$stage/root/usr/bin/awk"
 echo 'root:x:0:0:root:/root:/bin/bash' >"$stage/root/etc/passwd"
 echo 'root:x:0:' >"$stage/root/etc/group"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What `make demo` runs inside the virtual machine.
+# `make demo` runs this script inside the virtual machine.
 set -u
 
 cat <<TEXT
@@ -44,7 +44,7 @@ if [ -n "$gpu" ]; then
 	cat <<TEXT
 
 That the bytes are right does not say where they are. So the NIC also writes a
-fresh nonce, and bar-search, a C program that knows nothing of all this, looks
+fresh nonce, and bar-search, a C program that shares no code with dmabuf-reg, looks
 for it in the memory of the PCI device; and --trace asks the kernel itself.
 TEXT
 	verify=(dmabuf-reg verify --trace --locate bar-search)
@@ -59,8 +59,8 @@ status=$?
 if [ -n "$gpu" ]; then
 	cat <<TEXT
 
-The same GPU memory with rxe1, on a root port of its own: whether a peer can reach
-the GPU from there is for the kernel to decide. If not, the driver moves the
+The same GPU memory with rxe1, on a root port of its own: the kernel decides
+whether a peer can reach the GPU from there. If not, the driver moves the
 buffer to system memory and reports success all the same.
 
 \$ dmabuf-reg verify --gpu drm:$gpu --nic rxe1 --case "whole buffer" --trace --locate bar-search
@@ -69,25 +69,25 @@ TEXT
 	"${verify[@]}" --gpu "drm:$gpu" --nic rxe1 --case "whole buffer" || status=$?
 	cat <<TEXT
 
-That could have been known beforehand. p2pcheck says of each GPU and NIC what the
-kernel will decide and what to change, and checks what else breaks the path: what
-fails comes first, what passes is counted. Left out here is what says of each virtual
-machine that it is one, and what libraries and limits a program would find.
+p2pcheck predicts this. It says for each GPU and NIC what the kernel will decide
+and what to change, and runs checks for what else breaks the path: it prints the
+checks that fail first, and counts those that pass. This call leaves out the checks
+that only find a virtual machine, and those of a program's libraries and limits.
 TEXT
 	p2pcheck=(p2pcheck --gpu softgpu --skip ENV,VM,LIB,LIM,CTR,K8S,NET)
 else
 	cat <<TEXT
 
-Does a NIC reach a GPU's memory here, and if not, why? p2pcheck says it of each
-pair, and checks what breaks the path. Here no GPU has memory of its own, and no pair
-is left to judge: the checks look at the machine.
+Does a NIC reach a GPU's memory here, and if not, why? p2pcheck says it for each
+pair, and checks what breaks the path. Here no GPU has memory of its own, so that
+there is no pair to judge: the checks look at the machine.
 TEXT
 	p2pcheck=(p2pcheck)
 fi
 echo -e "\n\$ ${p2pcheck[*]}\n"
 "${p2pcheck[@]}"
 case $? in
-0 | 1 | 3) ;; # not every pair is direct, nor is all known of a virtual machine
+0 | 1 | 3) ;; # not every pair is direct, and some facts of a virtual machine are unknown
 *) status=1 ;;
 esac
 exit $status

@@ -3,7 +3,7 @@
 #
 # Runs the DRA driver's tests that need a real kernel, in a virtual machine of the test bed. `make dra-vm` calls it.
 #
-#   deploy/dra/vm.sh DIR    DIR has the tests' programs, and that of the hook
+#   deploy/dra/vm.sh DIR    DIR has the tests' programs, and the hook's program
 set -eu
 
 cd "$(dirname "$0")"

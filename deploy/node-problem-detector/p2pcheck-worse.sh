@@ -4,9 +4,9 @@
 # A custom plugin of node-problem-detector: p2pcheck-worse.sh FILE [FLAG...] compares the
 # node with the run in FILE, which p2pcheck --json has written. p2pcheck-worse.json calls it.
 #
-# It prints one line of 80 characters, and ends with 0 if nothing is worse than in FILE,
-# with 1 if something is, and with 2 if p2pcheck did not compare. What was staged, refused,
-# lost, broken or unknown in FILE and still is ends with 0.
+# It prints one line of at most 80 characters, and ends with 0 if nothing is worse than in
+# FILE, with 1 if something is, and with 2 if p2pcheck did not compare. A pair that was
+# staged, refused, lost, broken or unknown in FILE and still is counts as not worse.
 set -u
 
 file=$1

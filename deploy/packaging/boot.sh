@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# boot.sh ROOT: systemd as the first process of a root file system, in namespaces of its own (mounts,
-# processes, network, control groups), which whoever calls this has made. The tests of the packages call it.
+# boot.sh ROOT: starts systemd as the first process of a root file system. The tests of the packages call it in
+# namespaces that they have made: mounts, processes, network, control groups.
 set -eu
 root=$1
 mount --bind "$root" "$root"

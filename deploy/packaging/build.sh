@@ -6,8 +6,8 @@
 #   deploy/packaging/build.sh ARCH OUT     (amd64 or arm64; mk/packages.mk calls it)
 #
 # The environment: VERSION of the programs, PKG_VERSION of the packages, SOURCE_DATE_EPOCH, GO,
-# GO_LDFLAGS. With ARCHIVE=yes it also writes an archive of the commands, and a list of what is linked into
-# each (SBOM). The same source built with the same Go and C compiler gives the same bytes.
+# GO_LDFLAGS. With ARCHIVE=yes it also writes an archive of the commands, and a list of the modules in each
+# (SBOM). The same source built with the same Go and C compiler gives the same bytes.
 set -euo pipefail
 arch=$1 out=$2
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -24,8 +24,8 @@ fail() {
 [[ $PKG_VERSION =~ ^[0-9][A-Za-z0-9.+~]*$ ]] ||
 	fail "PKG_VERSION=$PKG_VERSION: a version begins with a digit, and has letters, digits, '.', '+' and '~' only"
 
-# A program of another architecture is compiled and linked by a cross compiler: both kinds of
-# packages have the same in them, NVML and verbs, which take cgo.
+# A cross compiler compiles and links the programs of another architecture: packages of both
+# architectures have NVML and verbs in them, which need cgo.
 declare -A triplet=([amd64]=x86_64-linux-gnu [arm64]=aarch64-linux-gnu)
 [ -n "${triplet[$arch]:-}" ] || fail "$arch: there are packages for amd64 and arm64"
 cc=${CC:-gcc}
@@ -34,7 +34,7 @@ if [ "$arch" != "$host" ]; then
 	command -v "$cc" >/dev/null || fail "$cc is missing, which links the programs for $arch: run testbed/setup.sh packages"
 fi
 
-case $out in # the programs are of two modules
+case $out in # an absolute path: two modules' directories have the programs
 /*) ;;
 *) out=$PWD/$out ;;
 esac
@@ -43,7 +43,7 @@ rm -rf "$work"
 export PKG_PROGRAMS=$work/bin PKG_FILES=$work/files
 mkdir -p "$PKG_PROGRAMS" "$PKG_FILES"
 
-# Position independent, where the linker lets NVML's functions stay open until they are called.
+# Position independent: in such a program NVML's functions may stay unresolved until they are called.
 for name in p2pcheck dmabuf-reg; do
 	GOOS=linux GOARCH=$arch CGO_ENABLED=1 CC=$cc "$GO" build -trimpath -buildvcs=false -buildmode=pie \
 		-ldflags "$GO_LDFLAGS" -o "$PKG_PROGRAMS/$name" "./cmd/$name"
@@ -51,10 +51,11 @@ for name in p2pcheck dmabuf-reg; do
 	(cd deploy && CGO_ENABLED=0 "$GO" build -trimpath -buildvcs=false -o "$work/copyright" ./cmd/copyright)
 	GOOS=linux GOARCH=$arch CGO_ENABLED=1 "$work/copyright" -o "$PKG_FILES/$name.copyright" -spdx "$PKG_FILES/$name.spdx" "./cmd/$name"
 done
-# What p2pcheck-health.sh and the TaskProlog of Slurm call. It has no module that p2pcheck has not: a test compares.
+# p2pcheck-health.sh and the TaskProlog of Slurm call slurm-p2p. p2pcheck's copyright file covers it, too, because
+# p2pcheck has all of its modules: a test compares them.
 (cd deploy && GOOS=linux GOARCH=$arch CGO_ENABLED=1 CC=$cc "$GO" build -trimpath -buildvcs=false -buildmode=pie \
 	-ldflags "$GO_LDFLAGS" -o "$PKG_PROGRAMS/slurm-p2p" ./cmd/slurm-p2p)
-# The agent is p2pcheck, and has nothing linked.
+# The agent's package has no program: its unit runs p2pcheck.
 cat >"$PKG_FILES/p2pcheck-agent.copyright" <<-COPYRIGHT
 	Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 	Upstream-Name: gpurdma
@@ -87,8 +88,8 @@ if [ "${ARCHIVE:-no}" = yes ]; then
 		-C "$work" -cf - "$name" | gzip -9n >"$out/$name.tar.gz"
 fi
 
-# The newest glibc that a program of the package needs a symbol of. There is no other library:
-# what is not linked is loaded when it is used.
+# The newest glibc of which a program of the packages needs a symbol. The programs are linked with
+# no other library: they load others when they use them.
 PKG_GLIBC=$(for name in p2pcheck slurm-p2p dmabuf-reg; do
 	needed=$(readelf -dW "$PKG_PROGRAMS/$name" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
 	for lib in $needed; do
@@ -101,7 +102,7 @@ PKG_GLIBC=$(for name in p2pcheck slurm-p2p dmabuf-reg; do
 done | sed 's/@GLIBC_//' | sort -V | tail -n 1)
 export PKG_GLIBC
 
-# Programs are elsewhere than where an administrator puts them by hand.
+# The packages have the programs in other directories than an administrator who copies them by hand.
 for file in deploy/slurm/p2pcheck-{health,task-prolog}.sh deploy/node-problem-detector/p2pcheck{-worse.sh,-worse.json,.json}; do
 	sed 's#/usr/local/bin/p2pcheck-worse\.sh#/usr/lib/p2pcheck/p2pcheck-worse.sh#; s#/usr/local/bin/p2pcheck\b#/usr/bin/p2pcheck#; s#/usr/local/bin/slurm-p2p\b#/usr/lib/p2pcheck/slurm-p2p#' \
 		"$file" >"$PKG_FILES/$(basename "$file")"
@@ -112,10 +113,10 @@ for name in p2pcheck p2pcheck-agent dmabuf-reg; do
 		"The gpurdma authors <gpurdma@users.noreply.github.com>" "$(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")" |
 		gzip -9n >"$PKG_FILES/$name.changelog.gz"
 	for kind in deb rpm; do
-		# Debian knows no such field: the licences are in the copyright file.
+		# A deb has no field for licences: they are in the copyright file.
 		license=$([ $kind = deb ] || cat "$PKG_FILES/$name.spdx")
 		sed "s/@LICENSE@/$license/" "deploy/packaging/$name.yaml" >"$work/$name.yaml"
-		# A package of Debian's without a revision; rpm asks for one.
+		# The deb has no revision; rpm requires one.
 		PKG_RELEASE=$([ $kind = deb ] || echo 1) "$GO" tool -modfile=tools/nfpm/go.mod nfpm package \
 			-f "$work/$name.yaml" -p $kind -t "$out/" >"$work/nfpm.log" 2>&1 || { cat "$work/nfpm.log" >&2; fail "nfpm made no $kind of $name"; }
 	done

@@ -6,16 +6,16 @@
 #   last.json      this run, for p2pcheck report, diff and --baseline
 #   previous.json  the run before it that looked at the machine
 #
-# What it found and what changed since the run before go to standard output, which is the journal. The
-# exit status is that of p2pcheck. A run that could not look replaces last.json, too: an old run
-# says nothing about the machine as it is. The arguments are P2PCHECK_ARGS.
+# It prints what p2pcheck found, and what changed since the run before, on standard output, which is the
+# journal. The exit status is that of p2pcheck. A run that could not look at the machine replaces last.json,
+# too: an old run says nothing about the machine as it is. The arguments are P2PCHECK_ARGS.
 set -u
 
 dir=${STATE_DIRECTORY:-/var/lib/p2pcheck}
 program=${P2PCHECK:-/usr/bin/p2pcheck}
 cd "$dir" || exit 2
 
-# looked FILE: is it of a run that looked at the machine?
+# looked FILE succeeds if the file is of a run that looked at the machine.
 looked() {
 	grep -Eq '"exit_status": *[013]\b' "$1" 2>/dev/null
 }
@@ -30,7 +30,7 @@ else
 	rm -f last.json
 fi
 if [ ! -e next.json ]; then
-	echo "p2pcheck ended with $status and wrote no run: $dir has no last.json until one does" >&2
+	echo "p2pcheck ended with $status and wrote no run: $dir has no last.json until a run writes it" >&2
 	[ "$status" -ne 0 ] || status=2
 	exit "$status"
 fi

@@ -1,18 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# A root file system of a Debian suite, which packages are installed in: made once, and kept.
+# Makes a root file system of a Debian suite once, and keeps it. The tests install the packages in it.
 #
 #   deploy/packaging/root.sh SUITE OUT     (bookworm, trixie)
 #
-# REFRESH=1 makes it again. The status 77 says that it cannot be had here.
+# REFRESH=1 makes it again. The status 77 says that it cannot be made here.
 set -euo pipefail
 suite=$1 out=$2
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source-path=SCRIPTDIR/../.. source=testbed/archive.sh
 . "$top/testbed/archive.sh"
 
-# What the packages' files are used by.
+# Debian's packages that use files of our packages.
 packages=systemd,man-db,bash-completion,iproute2
 made="layout 1 $suite $packages"
 [ -n "${REFRESH:-}" ] || [ "$(cat "$out.made" 2>/dev/null)" != "$made" ] || exit 0
@@ -40,5 +40,5 @@ APT_CONFIG=$stage/apt.conf mmdebstrap --variant=minbase --mode=root --keyring="$
 	rm -rf --one-file-system "$out"
 	fail "mmdebstrap failed: $(archive_advice "$(cat "$stage/log")")"
 }
-: >"$out/etc/apt/sources.list" # a mirror's name has no business here
+: >"$out/etc/apt/sources.list" # the result must not depend on the mirror
 echo "$made" >"$out.made"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # p2pcheck for Slurm: takes a node out of service when p2pcheck finds that a NIC does
-# not reach a GPU, says why, and takes it back when that is mended. docs/how-to/slurm.md has the
-# lines for slurm.conf.
+# not reach a GPU, says why, and puts the node back when the fault is mended. docs/how-to/slurm.md
+# has the lines for slurm.conf.
 #
 # As HealthCheckProgram it drains the node, and resumes it. As Prolog, where SLURM_JOB_ID is
 # set, it drains the node and ends with 1: Slurm then requeues a batch job, and holds it unless
@@ -14,18 +14,18 @@
 # and drain nothing unless P2PCHECK_UNKNOWN=drain. With --baseline FILE in P2PCHECK_ARGS
 # a node is drained only if something is worse than in that file.
 #
-# It resumes a node whose reason begins with "p2pcheck: ", which is how its own begin, once
+# It resumes a node whose reason begins with "p2pcheck: ", as its own reasons do, once
 # p2pcheck finds nothing bad, or nothing worse than in the baseline. UNKNOWN without a baseline
-# resumes nothing. A node that is down, fails or has any state besides is left as it is.
+# resumes nothing. It leaves a node alone that is down, fails or has another state besides.
 #
 # Settings, in the environment or in /etc/p2pcheck.conf:
 #
 #   P2PCHECK          the program            /usr/local/bin/p2pcheck
 #   P2PCHECK_ARGS     its arguments, such as --skip NET --baseline FILE
 #   P2PCHECK_TIMEOUT  seconds that it may take                        20
-#   P2PCHECK_UNKNOWN  drain: what is unknown drains the node as well
+#   P2PCHECK_UNKNOWN  drain: also drain a node about which something is unknown
 #   P2PCHECK_RESUME   no: never resume a node
-#   P2PCHECK_DRYRUN   1: only say what would be done
+#   P2PCHECK_DRYRUN   1: only say what it would do
 #   P2PCHECK_SCONTROL scontrol                                  scontrol
 #   P2PCHECK_NICS     a directory, such as /run/p2pcheck: as HealthCheckProgram also
 #                     write there which NICs go with which GPU, for the TaskProlog
@@ -36,8 +36,8 @@
 # slurmd gives a HealthCheckProgram SLURMD_NODENAME alone, no PATH and no HOME. It ends one that
 # takes more than 60 seconds.
 #
-# Exit status: 0 the node stays, or it was drained or resumed; 1 the node is bad, as Prolog, or
-# scontrol did not do what it was asked to.
+# Exit status: 0 the node stays, or was drained or resumed; 1 as Prolog: the node is bad, or
+# scontrol failed to drain or to resume it.
 set -u
 
 PATH=${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
@@ -64,13 +64,13 @@ nics=${P2PCHECK_NICS:-}
 slurm=${P2PCHECK_SLURM:-/usr/local/bin/slurm-p2p}
 slurmd=${P2PCHECK_SLURMD:-slurmd}
 root=${P2PCHECK_ROOT:-/}
-# What Slurm calls this node. slurmd says it to all its programs; by hand it is the host's name.
+# Slurm's name of this node. slurmd gives it to all its programs; by hand it is the host's name.
 node=${SLURMD_NODENAME:-}
 if [ -z "$node" ]; then
 	node=$(uname -n)
 	node=${node%%.*}
 fi
-# How the reasons begin that this program gives, and by which it knows them.
+# This program's own reasons begin with this text, by which it recognizes them.
 ours="p2pcheck: "
 
 say() {
@@ -80,12 +80,12 @@ say() {
 	fi
 }
 
-# Reasons are one line, and not a long one.
+# reason TEXT prints the text as a reason: one line of at most 200 characters.
 reason() {
 	printf '%s' "$1" | tr '\n\t"' "  '" | tr -d '\000-\037\177' | cut -c 1-200
 }
 
-# slurm_says ARGUMENT...: scontrol, which waits for a slurmctld that does not answer.
+# slurm_says ARGUMENT...: runs scontrol, and ends it when slurmctld does not answer in time.
 slurm_says() {
 	timeout -k 2 8 "$scontrol" "$@"
 }
@@ -115,7 +115,7 @@ look() {
 	fi
 }
 
-# drain WHY: fails if the node is not drained then.
+# drain WHY: drains the node, and fails if the node is not drained afterwards.
 drain() {
 	look || return 1
 	case $state in
@@ -140,7 +140,7 @@ drain() {
 	return 1
 }
 
-# bad REASON: the node is to take no more jobs.
+# bad REASON: p2pcheck finds the node bad. It is to take no more jobs.
 bad() {
 	why="$ours$(reason "$1")"
 	if [ -n "$dry" ]; then
@@ -155,7 +155,7 @@ bad() {
 	drain "$why"
 }
 
-# good WORDS: nothing is bad, or nothing is worse than in the baseline.
+# good WORDS: nothing is bad, or nothing is worse than in the baseline. Resumes the node.
 good() {
 	if [ -n "${SLURM_JOB_ID:-}" ] || [ "$resume" = no ]; then
 		return 0
@@ -167,10 +167,10 @@ good() {
 	esac
 	case $was in
 	"$ours"*) ;;
-	*) return 0 ;; # somebody else's
+	*) return 0 ;; # the reason of another program or of an administrator
 	esac
-	# What else the state says may be a reason to leave the node alone: down, failing, a
-	# maintenance, a restart that somebody has asked for.
+	# Any other word of the state is a reason to leave the node alone: down, failing, a
+	# maintenance, a restart that an administrator has asked for.
 	for word in $(printf '%s' "$state" | tr '+' ' '); do
 		case $word in
 		IDLE | ALLOCATED | MIXED | COMPLETING | DRAIN | DRAINED | DRAINING | RESERVED | PLANNED | CLOUD | DYNAMIC_NORM) ;;
@@ -185,7 +185,7 @@ good() {
 	fi
 	if answer=$(slurm_says update "NodeName=$node" State=RESUME 2>&1); then
 		say "resumed $node, drained for $was: $1"
-		# Slurm 24.11 keeps a reason until the next job. No later drain is to be taken for ours.
+		# Slurm 24.11 keeps a reason until the next job. With it, a later drain would look like ours.
 		if look; then
 			case $was in
 			"$ours"*) slurm_says update "NodeName=$node" "Reason=resumed, was ${was% \[*}" >/dev/null 2>&1 ;;
@@ -197,7 +197,7 @@ good() {
 	return 1
 }
 
-# undecided REASON: it is not known whether the node is bad.
+# undecided REASON: p2pcheck does not know whether the node is bad.
 undecided() {
 	if [ "$unknown" = drain ]; then
 		bad "$1"
@@ -207,7 +207,7 @@ undecided() {
 	return 0
 }
 
-# plan: which NICs go with which GPU. A plan that cannot be made anew is removed.
+# plan: writes which NICs go with which GPU. If it cannot make a new plan, it removes the old one.
 plan() {
 	if [ -z "$nics" ] || [ -n "$dry" ] || [ -n "${SLURM_JOB_ID:-}" ]; then
 		return 0
@@ -222,8 +222,8 @@ plan() {
 	fi
 	run=$nics/.$node.run
 	rm -f "$run"
-	# Its status is that of the machine: slurm-p2p reads what it has written. The run has lines of the kernel's
-	# log, which are not for all users.
+	# p2pcheck's status is the machine's, and does not count here: slurm-p2p reads the file. The file has lines of the
+	# kernel's log, which are not for all users.
 	# shellcheck disable=SC2086 # the arguments are meant to split
 	answer=$(umask 077; timeout -k 2 "$limit" "$program" --json -o "$run" ${P2PCHECK_ARGS:-} 2>&1 >/dev/null)
 	ended=$?
@@ -252,7 +252,7 @@ if [ ! -x "$program" ]; then
 	plan
 	exit "$status"
 fi
-# The formats' own statuses: 0 good, 1 warnings, 2 bad, 3 unknown.
+# The statuses of this format: 0 good, 1 warnings, 2 bad, 3 unknown.
 # shellcheck disable=SC2086 # the arguments are meant to split
 text=$(timeout -k 2 "$limit" "$program" --format nagios ${P2PCHECK_ARGS:-} 2>/dev/null)
 status=$?
@@ -270,7 +270,7 @@ worse=
 case $figures in
 *" worse=0 "*) worse=0 ;;
 esac
-# The status alone says nothing: a program that crashes has one as well.
+# The status alone says nothing: a program that crashes ends with one of these, too.
 case "$status $text" in
 "0 P2PCHECK OK "* | "1 P2PCHECK WARNING "*) good "$(reason "$said")" ;;
 "2 P2PCHECK CRITICAL "*)

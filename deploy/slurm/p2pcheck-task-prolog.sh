@@ -6,8 +6,8 @@
 # docs/how-to/slurm.md has the lines for slurm.conf.
 #
 # It runs as the job's user, and never fails: a task starts without these variables rather than
-# not at all. GPURDMA_NO_NICS says then why there are none: Slurm closes a TaskProlog's standard
-# error.
+# not at all. Then GPURDMA_NO_NICS says why there are none, because Slurm closes a TaskProlog's
+# standard error.
 #
 # Settings, in /etc/p2pcheck.conf, as of p2pcheck-health.sh: P2PCHECK_NICS (/run/p2pcheck),
 # P2PCHECK_SLURM, P2PCHECK_ROOT.
@@ -28,7 +28,7 @@ variables() (
 	timeout -k 1 5 "$slurm" task --plan "${P2PCHECK_NICS:-/run/p2pcheck}/${SLURMD_NODENAME:-}.json" --root "${P2PCHECK_ROOT:-/}"
 )
 
-# Whole or not at all: what was printed before a failure is no answer.
+# All lines or none: the lines that slurm-p2p printed before a failure do not count.
 if lines=$(variables 2>/dev/null); then
 	printf '%s\n' "$lines"
 else

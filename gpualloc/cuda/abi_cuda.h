@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of the CUDA driver API that is used here, declared by ourselves so
- * that no toolkit is needed to build. Names are cuda.h's, with gpurdma_ before.
+ * The part of the CUDA driver API that this package uses, declared anew so that
+ * the build needs no toolkit. Names are cuda.h's, with the prefix gpurdma_.
  * Functions with a _v2 are those that cuda.h's macros choose: the names without
  * are an older API with 32-bit sizes.
  */

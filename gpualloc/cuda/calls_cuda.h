@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Calls through the table. Those that need a context make it current around
- * the call: a context belongs to a thread, and one crossing from Go stays on
- * one thread.
+ * the call, within one crossing from Go: each thread has a current context of
+ * its own, and a crossing stays on one thread.
  */
 #ifndef GPURDMA_CALLS_CUDA_H
 #define GPURDMA_CALLS_CUDA_H
@@ -65,7 +65,7 @@ static inline int gpurdma_cuMemGetAddressRange(gpurdma_api a, uintptr_t ctx, gpu
 	GPURDMA_IN(a, GPURDMA_CTX(ctx), a->cuMemGetAddressRange(base, n, p));
 }
 
-/* The attributes of a pointer are asked without a context: it may be another's. */
+/* Reads the attributes without a context: the pointer may belong to another one. */
 static inline int gpurdma_cuPointerGetAttribute(gpurdma_api a, void *v, int attr, gpurdma_CUdeviceptr p)
 {
 	return a->cuPointerGetAttribute(v, attr, p);
@@ -108,7 +108,7 @@ static inline int gpurdma_cuFlushGPUDirectRDMAWrites(gpurdma_api a, uintptr_t ct
 	GPURDMA_IN(a, GPURDMA_CTX(ctx), a->cuFlushGPUDirectRDMAWrites(GPURDMA_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX, GPURDMA_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER));
 }
 
-/* What cuMemCreate is asked for: pinned memory of one device, for RDMA. */
+/* The properties for cuMemCreate: pinned memory of one device, also for RDMA if rdma. */
 static inline gpurdma_CUmemAllocationProp gpurdma_prop(int dev, int rdma)
 {
 	gpurdma_CUmemAllocationProp p = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of Level Zero that is used here, declared by ourselves so that no
- * header is needed to build. Names are ze_api.h's, with gpurdma_ before.
+ * The part of Level Zero that this package uses, declared anew so that the
+ * build needs no header. Names are ze_api.h's, with the prefix gpurdma_.
  * testbed/doubles/ze.c compares the numbers and layouts with Debian's header
  * when it is compiled.
  */

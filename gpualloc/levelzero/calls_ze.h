@@ -59,7 +59,7 @@ static inline int gpurdma_ze_context(gpurdma_api a, uintptr_t driver, uintptr_t 
 }
 
 
-/* A synchronous list: what is appended is done when the call returns. */
+/* A synchronous list: an appended command is done when the call returns. */
 static inline int gpurdma_ze_list(gpurdma_api a, uintptr_t ctx, uintptr_t dev, uintptr_t *list)
 {
 	gpurdma_ze_queue_desc d = {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of the HSA runtime that is used here, declared by ourselves so that
- * no header is needed to build. Names are those of hsa.h and hsa_ext_amd.h,
- * with gpurdma_ before. testbed/doubles/hsa.c compares the numbers and layouts
+ * The part of the HSA runtime that this package uses, declared anew so that the
+ * build needs no header. Names are those of hsa.h and hsa_ext_amd.h, with the
+ * prefix gpurdma_. testbed/doubles/hsa.c compares the numbers and layouts
  * with Debian's headers when it is compiled.
  */
 #ifndef GPURDMA_ABI_HSA_H
@@ -42,7 +42,7 @@ enum {
 	GPURDMA_HSA_STATUS_INFO_BREAK = 1,
 };
 
-/* hsa_amd_pointer_info_t, as of ROCm 5.2: newer runtimes fill less than they could. */
+/* hsa_amd_pointer_info_t, as of ROCm 5.2: newer runtimes fill only what size covers. */
 typedef struct {
 	uint32_t size;
 	int type;

@@ -9,7 +9,7 @@ typedef const struct gpurdma_hsa *gpurdma_api;
 
 #define GPURDMA_HSA_MAX 256
 
-/* Handles as they are iterated; what does not fit is counted. */
+/* Handles in the order of the iteration; n also counts those that do not fit. */
 struct gpurdma_hsa_list {
 	uint64_t handle[GPURDMA_HSA_MAX];
 	unsigned int n;
@@ -79,7 +79,7 @@ static inline int gpurdma_hsa_pointer_facts(gpurdma_api a, uintptr_t p, gpurdma_
 	return a->hsa_amd_pointer_info((const void *)p, info, NULL, NULL, NULL);
 }
 
-/* Flags want the second version of the call; without any, the first will do. */
+/* Only the second version of the call takes flags; a runtime may lack it. */
 static inline int gpurdma_hsa_export(gpurdma_api a, uintptr_t p, size_t n, int *fd, uint64_t *offset, uint64_t flags)
 {
 	if (flags)

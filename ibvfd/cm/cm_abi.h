@@ -22,7 +22,7 @@ struct cm_event_channel {
 	int fd;
 };
 
-/* struct rdma_addr: of InfiniBand's own addresses nothing is read */
+/* struct rdma_addr: the package does not read InfiniBand's own addresses */
 struct cm_addr {
 	union {
 		struct sockaddr_in src_sin;
@@ -49,7 +49,7 @@ struct cm_route {
 
 /* struct rdma_cm_id, as far as it is read */
 struct cm_id {
-	struct vb_context *verbs; /* NULL until it is bound to a device */
+	struct vb_context *verbs; /* NULL until the id is bound to a device */
 	struct cm_event_channel *channel;
 	void *context;
 	struct vb_qp *qp;

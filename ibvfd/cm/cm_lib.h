@@ -57,7 +57,7 @@ int cm_destroy_id(const struct cm_lib *, struct cm_id *);
 int cm_migrate_id(const struct cm_lib *, struct cm_id *,
 		  struct cm_event_channel *);
 int cm_bind_addr(const struct cm_lib *, struct cm_id *, const struct cm_ip *);
-/* src may be of no family. */
+/* src may have family 0. */
 int cm_resolve_addr(const struct cm_lib *, struct cm_id *,
 		    const struct cm_ip *src, const struct cm_ip *dst,
 		    int timeout_ms);
@@ -71,10 +71,10 @@ int cm_reject(const struct cm_lib *, struct cm_id *, const void *private_data,
 	      uint8_t len);
 int cm_establish(const struct cm_lib *, struct cm_id *);
 int cm_disconnect(const struct cm_lib *, struct cm_id *);
-/* What a queue pair needs to get to that state. */
+/* Fills in the attributes that take a queue pair to state. */
 int cm_init_qp_attr(const struct cm_lib *, struct cm_id *, int state,
 		    struct vb_qp_attr *);
-/* EAGAIN: there is none. */
+/* EAGAIN: there is no event. */
 int cm_take_event(const struct cm_lib *, struct cm_event_channel *,
 		  struct cm_taken *);
 void cm_addrs(const struct cm_id *, struct cm_ip *src, struct cm_ip *dst);

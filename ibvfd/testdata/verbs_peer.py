@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""A verbs peer in Python, by pyverbs, that does what it is told.
+"""A verbs peer in Python, by pyverbs, that carries out a test's orders.
 
 usage: verbs_peer.py DEVICE GID-INDEX
 
-It has a queue pair and a buffer. It says on standard output where they are,
-and then obeys a line of JSON on standard input at a time, with one as answer.
+It has a queue pair and a buffer. It prints where they are on standard output, and
+then reads orders from standard input, each a line of JSON, and answers with a line.
 """
 import json
 import socket

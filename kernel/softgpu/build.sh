@@ -6,11 +6,11 @@
 #
 #   kernel/softgpu/build.sh SERIES [MODULE...]
 #
-# Reads  build/kernels/SERIES, which `testbed fetch` or kernel/buildroot.sh puts
-#        there; where build/roots/SERIES exists, its compiler is used.
-# Writes build/modules/SERIES/MODULE.ko, and a stamp with the hash of what it
-#        was made from; nothing is done while that hash still holds.
-# SPARSE=1 also runs sparse, and fails on what it finds.
+# Reads  build/kernels/SERIES, which `testbed fetch` or kernel/buildroot.sh
+#        writes. Where build/roots/SERIES exists, the script uses its compiler.
+# Writes build/modules/SERIES/MODULE.ko, and a stamp with the hash of its
+#        inputs. The script does nothing while that hash still matches.
+# SPARSE=1 also runs sparse, and fails if it reports something.
 set -euo pipefail
 
 fail() {
@@ -38,7 +38,7 @@ for f in release version inputs; do
 done
 release=$(cat "$kernel/release")
 
-# A series with a build root of its own is compiled there, others right here.
+# The modules of a series that has a build root are compiled in that root.
 if [ -d "$build/roots/$series" ]; then
 	kdir=/usr/src/linux-headers-$release
 	compiler=()
@@ -56,8 +56,8 @@ exec 9>"$out/.lock-softgpu"
 flock -w 600 9 || fail "another build has held $out/.lock-softgpu for 10 minutes"
 
 inputs() {
-	# What the kernel was made from: one of kernel/kasan.sh keeps its name when its
-	# configuration changes, and with that the types that modules refer to.
+	# The kernel's inputs too: a kernel of kasan.sh keeps its name when its
+	# configuration changes, which changes the types that modules use.
 	cat "$kernel/inputs"
 	cat "$kernel/release" "$kernel/version" "${BASH_SOURCE[0]}"
 	(cd "$top/kernel/$1" && find . -maxdepth 1 -name '*.[ch]' -o -name Makefile | sort | xargs sha256sum)

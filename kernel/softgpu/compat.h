@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * One spelling for what Linux 6.12, 7.2 and 7.3 name differently. The Makefile looks
- * the HAVE_ symbols up in the headers.
+ * One name for each interface that differs between Linux 6.12, 7.2 and 7.3. The
+ * Makefile searches the kernel's headers and defines the HAVE_ symbols.
  */
 #ifndef SOFTGPU_COMPAT_H
 #define SOFTGPU_COMPAT_H
@@ -29,14 +29,17 @@ static inline bool vma_is_cow_mapping(const struct vm_area_struct *vma)
 #define SOFTGPU_IMPORT_DMA_BUF MODULE_IMPORT_NS(DMA_BUF)
 #endif
 
-/* Pinning in VRAM came to amdgpu and xe before the callback's new name did. */
+/*
+ * amdgpu and xe could pin in VRAM before the kernel renamed the callback, so
+ * every kernel with the new name has that rule.
+ */
 #ifdef HAVE_INVALIDATE_MAPPINGS
 #define SOFTGPU_KERNEL_PIN_RULE SOFTGPU_PIN_VRAM
 #else
 #define SOFTGPU_KERNEL_PIN_RULE SOFTGPU_PIN_SYSTEM
 #endif
 
-/* Tells dynamic importers that the addresses they have are no longer good. */
+/* Notifies dynamic importers that their addresses are no longer valid. */
 static inline void softgpu_invalidate(struct dma_buf *dmabuf)
 {
 #ifdef HAVE_INVALIDATE_MAPPINGS
@@ -46,20 +49,21 @@ static inline void softgpu_invalidate(struct dma_buf *dmabuf)
 #endif
 }
 
-/* Whether the importer promised to stop when it is told to. */
+/* Whether the importer promised to stop its accesses on a notification. */
 static inline bool softgpu_attach_revocable(struct dma_buf_attachment *attach)
 {
 #ifdef HAVE_INVALIDATE_MAPPINGS
 	return dma_buf_attach_revocable(attach);
 #else
-	/* Every dynamic importer has to bring a callback here. */
+	/* This core attaches no dynamic importer without a callback. */
 	return attach->importer_ops;
 #endif
 }
 
 /*
- * Whether the callback of an importer that pinned may be called. Up to 6.12
- * importers that cannot let go have a callback too, so none is called.
+ * Whether the exporter may call the callback of an importer that has pinned the
+ * buffer. Up to 6.12 importers that cannot release a pin have a callback too,
+ * so the exporter calls none of them.
  */
 static inline bool softgpu_pinned_revocable(struct dma_buf_attachment *attach)
 {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /sys/kernel/debug/softgpu/BDF/: what a test does to the device.
+ * /sys/kernel/debug/softgpu/BDF/: by these files a test controls the device.
  *
  * buffers	one line a buffer: dma-buf inode, size, place, counts
  * evict	"INODE" or "all": move to system memory; EBUSY if pinned
  * restore	"INODE" or "all": move to the preferred place
  * revoke	"INODE" or "all": as vfio-pci does; unrevoke undoes it
- * fence	"INODE MILLISECONDS [kernel|write|read|bookkeep]": a fence that
- *		signals then
- * fence_delay_ms  every move leaves such a fence (0: none)
+ * fence	"INODE MILLISECONDS [kernel|write|read|bookkeep]": adds a fence
+ *		that signals after that time
+ * fence_delay_ms  every move adds such a fence (0: none)
  * behaviour	how buffers exported from now on behave
  * pin_rule	system or vram
  * unplug	any text: surprise removal of the PCI device
  * fail/OP	errno with which the operation fails from now on (0: works)
  *
- * A buffer is named by the inode number of its dma-buf, as in fdinfo.
+ * INODE is the inode number of a buffer's dma-buf, as in fdinfo.
  */
 #include <linux/debugfs.h>
 #include <linux/file.h>
@@ -76,8 +76,9 @@ static void show_bo(struct seq_file *m, struct softgpu_bo *bo)
 }
 
 /*
- * The buffer after this one, with a reference; the one before is put. A buffer
- * that is being freed stays on the list until its turn to take the lock.
+ * Returns the buffer after bo with a reference, and drops the one to bo. A
+ * buffer without a reference stays on the list until softgpu_gem_free() gets
+ * the lock; this skips it.
  */
 static struct softgpu_bo *next_bo(struct softgpu_device *gpu, struct softgpu_bo *bo)
 {
@@ -108,7 +109,7 @@ static int buffers_show(struct seq_file *m, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(buffers);
 
-/* What a write said, without the newline. The caller frees it. */
+/* A copy of the written text without its newline. The caller frees it. */
 static char *text_of(const char __user *user, size_t len)
 {
 	char *text;
@@ -122,8 +123,8 @@ static char *text_of(const char __user *user, size_t len)
 }
 
 /*
- * Does something to the buffer of this inode number, or to all exported or not
- * when it is 0. All are tried; the last error counts.
+ * Calls act() for the buffer with this inode number or, if it is 0, for all
+ * buffers, exported or not. Goes on after an error, and returns the last one.
  */
 static int for_buffers(struct softgpu_device *gpu, u64 inode,
 		       int (*act)(struct softgpu_bo *bo))
@@ -241,7 +242,7 @@ static ssize_t fence_write(struct file *file, const char __user *user, size_t le
 		return PTR_ERR(text);
 	ret = sscanf(text, "%llu %u %15s", &inode, &ms, name);
 	kfree(text);
-	/* An hour is more than any test wants to wait for an unload. */
+	/* A fence keeps the module loaded: for an hour at most. */
 	if (ret < 2 || !inode || ms > 3600 * MSEC_PER_SEC)
 		return -EINVAL;
 	ret = usage_of(name, &usage);
@@ -320,7 +321,10 @@ static const struct file_operations pin_rule_fops = {
 	.write = pin_rule_write,
 };
 
-/* From a worker: removing the device removes this file, and waits for it. */
+/*
+ * A work item removes the device: the removal waits for all writes to this
+ * file, so a write cannot wait for the removal.
+ */
 static ssize_t unplug_write(struct file *file, const char __user *user, size_t len, loff_t *pos)
 {
 	struct softgpu_device *gpu = file->private_data;
@@ -337,7 +341,7 @@ static const struct file_operations unplug_fops = {
 	.write = unplug_write,
 };
 
-/* debugfs is a test's handle only: a device without it works as well. */
+/* Ignores errors: only tests use debugfs, and the device works without. */
 void softgpu_debugfs_add(struct softgpu_device *gpu)
 {
 	struct dentry *dir, *fail;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The PCI driver: finds the emulated devices whose BAR plays the VRAM, and
+ * The PCI driver: binds the emulated devices whose BAR serves as VRAM, and
  * gives each a DRM device.
  *
- * A device may be unbound, or vanish, while buffers, mappings and memory
- * regions of it live. They keep what they need: the DRM device, the kernel
- * mapping of the BAR, and their extents of VRAM. The module itself cannot be
- * removed while a file of it is open. A device whose VRAM an earlier binding
- * still has buffers in refuses to be bound: those buffers may be mapped for
- * DMA, and no other buffer must get that memory.
+ * A device may be unbound or unplugged while buffers, mappings and memory
+ * regions of it exist. Each buffer keeps the DRM device and the kernel mapping
+ * of the BAR, and a pinned or mapped one also keeps its extent of VRAM. The
+ * module cannot be removed while one of its files is open. The probe of a
+ * device fails while buffers of an earlier binding are in its VRAM: they may be
+ * mapped for DMA, and no other buffer may get that memory.
  */
 #include <linux/io.h>
 #include <linux/module.h>
@@ -28,7 +28,7 @@
 static char *personality[MAX_DEVICES];
 static int npersonality;
 module_param_array(personality, charp, &npersonality, 0444);
-MODULE_PARM_DESC(personality, "whose ioctls each device speaks, in the order of probing: i915, xe or amdgpu (default amdgpu); the last one holds for the rest");
+MODULE_PARM_DESC(personality, "driver whose ioctls each device answers, in the order of probing: i915, xe or amdgpu (default amdgpu); further devices get the last entry");
 
 static char *behaviour[MAX_DEVICES];
 static int nbehaviour;
@@ -50,7 +50,7 @@ MODULE_PARM_DESC(big_pages, "xe: VRAM pages of 64 KiB as on DG2 and PVC, else 4 
 
 bool softgpu_wipe = true;
 module_param_named(wipe, softgpu_wipe, bool, 0644);
-MODULE_PARM_DESC(wipe, "zero VRAM before a buffer in it is first seen and when it is freed (default Y); off for huge sparse BARs");
+MODULE_PARM_DESC(wipe, "zero VRAM before a buffer uses it and when it is freed (default Y); off for huge sparse BARs");
 
 bool softgpu_topology_gate = true;
 module_param_named(topology_gate, softgpu_topology_gate, bool, 0644);
@@ -93,7 +93,7 @@ const struct file_operations softgpu_fops = {
 	.fop_flags = FOP_UNSIGNED_OFFSET,
 };
 
-/* The DRM device's last reference: no file, buffer or dma-buf is left. */
+/* Runs when no file, buffer or dma-buf refers to the DRM device any more. */
 void softgpu_release(struct drm_device *drm)
 {
 	struct softgpu_device *gpu = to_softgpu(drm);
@@ -109,7 +109,7 @@ void softgpu_release(struct drm_device *drm)
 	pci_dev_put(gpu->pdev);
 }
 
-/* The entry of a list of parameters for the nth device; the last one repeats. */
+/* A parameter list's entry for device i; the last entry repeats. */
 static const char *nth(char **list, int n, unsigned int i)
 {
 	return n ? list[min_t(unsigned int, i, n - 1)] : NULL;
@@ -197,8 +197,9 @@ static int setup(struct softgpu_device *gpu, struct pci_dev *pdev, int bar_nr, u
 	if (ret)
 		return ret;
 	/*
-	 * The BAR is not requested: with CONFIG_IO_STRICT_DEVMEM a test could not
-	 * read a buffer's bytes in it through sysfs then.
+	 * This driver does not request the BAR. If it did, a kernel with
+	 * CONFIG_IO_STRICT_DEVMEM would keep a test from reading a buffer's
+	 * bytes in the BAR through sysfs.
 	 */
 	pci_set_master(pdev);
 	ret = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
@@ -229,7 +230,7 @@ static int softgpu_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	gpu = devm_drm_dev_alloc(&pdev->dev, who->driver, struct softgpu_device, drm);
 	if (IS_ERR(gpu))
 		return PTR_ERR(gpu);
-	/* From here on softgpu_release() is what undoes the rest. */
+	/* From here on, softgpu_release() undoes this function on an error. */
 	gpu->pdev = pci_dev_get(pdev);
 	gpu->personality = who;
 	mutex_init(&gpu->vram_lock);
@@ -251,7 +252,7 @@ static int softgpu_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	dev_info(&pdev->dev, "%s, exports like %s: VRAM %llu MiB, of it in BAR%d %llu MiB\n",
 		 who->name, gpu->behaviour->name, gpu->vram_size >> 20,
 		 gpu->bar_nr, gpu->visible_size >> 20);
-	/* Idle from now on: with power/control at "auto" the device suspends. */
+	/* The device is idle now: with power/control at "auto" it suspends. */
 	pm_runtime_put_noidle(&pdev->dev);
 	return 0;
 }
@@ -302,7 +303,7 @@ static int __init softgpu_init(void)
 static void __exit softgpu_exit(void)
 {
 	pci_unregister_driver(&softgpu_pci_driver);
-	/* Work may still be on its way out of this module's code. */
+	/* Waits for work items, which may still run code of this module. */
 	destroy_workqueue(softgpu_wq);
 	softgpu_debugfs_module_fini();
 }
@@ -310,5 +311,5 @@ static void __exit softgpu_exit(void)
 module_init(softgpu_init);
 module_exit(softgpu_exit);
 
-MODULE_DESCRIPTION("GPU without a GPU, for tests of peer-to-peer DMA");
+MODULE_DESCRIPTION("software GPU for tests of peer-to-peer DMA");
 MODULE_LICENSE("GPL");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Making a dma-buf, and the operations that all behaviours share. */
+/* The export of a buffer, and operations that several behaviours share. */
 #include <drm/drm_prime.h>
 
 #include "softgpu.h"
@@ -89,8 +89,8 @@ struct dma_buf *softgpu_bo_export(struct drm_gem_object *obj, int flags)
 		goto out;
 	}
 	/*
-	 * obj->dma_buf is forgotten when the last handle is closed, and
-	 * importers must be told of moves even then.
+	 * DRM clears obj->dma_buf when the last handle is closed. softgpu
+	 * notifies importers of moves even then, so it keeps the dma-buf.
 	 */
 	dma_resv_lock(bo->base.resv, NULL);
 	bo->dmabuf = dmabuf;
@@ -107,7 +107,7 @@ void softgpu_dmabuf_release(struct dma_buf *dmabuf)
 	drm_gem_dmabuf_release(dmabuf);
 }
 
-/* Our own buffers come back as themselves; there is no GPU to import others. */
+/* Returns this device's own buffer again; softgpu imports no other dma-buf. */
 struct drm_gem_object *softgpu_prime_import(struct drm_device *drm, struct dma_buf *dmabuf)
 {
 	struct drm_gem_object *obj;
@@ -135,9 +135,9 @@ int softgpu_dmabuf_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
 }
 
 /*
- * Reading by the CPU brings the buffer to system memory unless it is pinned:
- * amdgpu_dma_buf_begin_cpu_access(), xe_dma_buf_begin_cpu_access(). A buffer
- * that cannot come is read where it is.
+ * A CPU read moves the buffer to system memory unless it is pinned, as in
+ * amdgpu_dma_buf_begin_cpu_access() and xe_dma_buf_begin_cpu_access(). If the
+ * move fails, the CPU reads the buffer in its present place.
  */
 int softgpu_dmabuf_begin(struct dma_buf *dmabuf, enum dma_data_direction dir)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /proc/PID/fdinfo of a DRM file: how much of its buffers is where, with the
+ * /proc/PID/fdinfo of a DRM file: the sizes of its buffers by place, with the
  * keys of Documentation/gpu/drm-usage-stats.rst.
  */
 #include <linux/idr.h>
@@ -42,7 +42,7 @@ void softgpu_show_fdinfo(struct drm_printer *p, struct drm_file *file)
 			system.resident += obj->size;
 	}
 	spin_unlock(&file->table_lock);
-	/* The names that amdgpu uses; i915 says local0 and system0, xe vram0 and gtt. */
+	/* Each driver has its own names of the regions; amdgpu's come last. */
 	if (!strcmp(file->minor->dev->driver->name, "i915")) {
 		show(p, "local0", &vram);
 		show(p, "system0", &system);

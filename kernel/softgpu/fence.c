@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Fences that signal after a while, in the place of a copy engine's. */
+/* Fences that signal after a delay, in place of a copy engine's fences. */
 #include <linux/dma-fence.h>
 #include <linux/slab.h>
 
@@ -16,7 +16,7 @@ static const char *fence_name(struct dma_fence *fence)
 	return "softgpu";
 }
 
-/* A sync file can outlive everything but the module: each fence holds that. */
+/* A sync file can outlive the device, so each fence holds the module. */
 static void fence_release(struct dma_fence *fence)
 {
 	dma_fence_free(fence);

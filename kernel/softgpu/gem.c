@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Buffers: made, given a handle, freed. */
+/* Creates buffers, gives them handles, and frees them. */
 #include <linux/overflow.h>
 #include <linux/slab.h>
 

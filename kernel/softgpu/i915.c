@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * An exporter like i915: attaching moves the buffer to system memory and keeps
- * it there, whoever attaches. Never peer to peer, and no error tells of it.
+ * An exporter like i915: every attach moves the buffer to system memory and
+ * keeps it there. A peer-to-peer importer gets system memory too, and no error.
  *
  * Rules from drivers/gpu/drm/i915/gem/i915_gem_dmabuf.c.
  */

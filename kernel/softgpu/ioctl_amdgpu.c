@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * amdgpu's allocation ioctls. What is refused here is refused by
- * drivers/gpu/drm/amd/amdgpu; the function is named at each rule.
+ * amdgpu's allocation ioctls. They refuse what drivers/gpu/drm/amd/amdgpu
+ * refuses; a comment at each rule names the function there.
  */
 #include <linux/mm.h>
 #include <linux/slab.h>
@@ -22,7 +22,7 @@ static u64 gtt_size(void)
 	return ((u64)totalram_pages() << PAGE_SHIFT) / 2;
 }
 
-/* amdgpu_gem_are_domains_valid(): special domains alone, and one of them. */
+/* amdgpu_gem_are_domains_valid(): a special domain stands alone. */
 static bool domains_valid(u64 domains)
 {
 	u64 normal = domains & (AMDGPU_GEM_DOMAIN_CPU | AMDGPU_GEM_DOMAIN_GTT |
@@ -56,7 +56,7 @@ static int check_create(const struct drm_amdgpu_gem_create_in *in)
 	/* No TMZ. */
 	if (in->domain_flags & AMDGPU_GEM_CREATE_ENCRYPTED)
 		return -EINVAL;
-	/* GDS, GWS and OA are on-chip memories that are not here. */
+	/* softgpu does not have the on-chip memories GDS, GWS and OA. */
 	if (in->domains & ~(u64)(AMDGPU_GEM_DOMAIN_CPU | AMDGPU_GEM_DOMAIN_GTT |
 				 AMDGPU_GEM_DOMAIN_VRAM))
 		return -EINVAL;
@@ -73,7 +73,7 @@ static struct softgpu_bo *bo_create(struct softgpu_device *gpu,
 		.align = ALIGN((u32)in->alignment, PAGE_SIZE),
 		.visible = flags & AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED,
 		.no_cpu = flags & AMDGPU_GEM_CREATE_NO_CPU_ACCESS,
-		/* amdgpu_gem_prime_export(): it belongs to one VM. */
+		/* amdgpu_gem_prime_export(): the buffer belongs to one VM. */
 		.no_export = flags & AMDGPU_GEM_CREATE_VM_ALWAYS_VALID,
 	};
 
@@ -92,7 +92,7 @@ static struct softgpu_bo *bo_create(struct softgpu_device *gpu,
 	if (domains & (AMDGPU_GEM_DOMAIN_GTT | AMDGPU_GEM_DOMAIN_CPU) || !domains)
 		params.preferred |= SOFTGPU_SYSTEM;
 	params.allowed = params.preferred;
-	/* A buffer for VRAM may be moved out of it, unless it may be dropped. */
+	/* amdgpu drops a discardable buffer at eviction; softgpu keeps it. */
 	if (!(flags & AMDGPU_GEM_CREATE_DISCARDABLE))
 		params.allowed |= SOFTGPU_SYSTEM;
 	return softgpu_bo_create(gpu, &params);
@@ -118,9 +118,9 @@ static int gem_create(struct drm_device *drm, void *data, struct drm_file *file)
 		if (ret == -ERESTARTSYS || ret == -EINTR)
 			return ret;
 		/*
-		 * amdgpu_gem_create_ioctl() tries again with less: first outside
-		 * the BAR, then in GTT. VRAM that is full, or a buffer larger
-		 * than VRAM, is therefore no error.
+		 * amdgpu_gem_create_ioctl() tries again: first outside the BAR,
+		 * then in GTT. Full VRAM, or a buffer larger than VRAM, is
+		 * therefore no error.
 		 */
 		if (flags & AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED)
 			flags &= ~(u64)AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED;
@@ -181,7 +181,7 @@ static void fill_device(struct softgpu_device *gpu, struct drm_amdgpu_info_devic
 	dev->vram_type = AMDGPU_VRAM_TYPE_HBM;
 }
 
-/* As much of the answer as the caller has room for: amdgpu_info_ioctl(). */
+/* amdgpu_info_ioctl(): copies as much as the caller has room for. */
 static int answer(const struct drm_amdgpu_info *info, const void *what, size_t size)
 {
 	return copy_to_user(u64_to_user_ptr(info->return_pointer), what,

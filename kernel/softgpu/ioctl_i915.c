@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * i915's allocation ioctls, as a discrete GPU with 64 KiB pages answers them.
- * What is refused here is refused by drivers/gpu/drm/i915; the function is
- * named at each rule.
+ * They refuse what drivers/gpu/drm/i915 refuses; a comment at each rule names
+ * the function there.
  */
 #include <linux/capability.h>
 #include <linux/sizes.h>
@@ -14,14 +14,14 @@
 
 #include "softgpu.h"
 
-/* DG2 in a server card: what its users look for. */
+/* a server card with DG2 */
 #define CHIPSET_ID 0x56c0
 /* intel_region_lmem.c: min_page_size of local memory. */
 #define LMEM_PAGE SZ_64K
 
 struct create_ext {
 	unsigned int n;
-	u32 places[2];		/* in the order given */
+	u32 places[2];		/* in the caller's order */
 	u32 mask;
 };
 

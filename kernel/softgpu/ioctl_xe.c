@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * xe's allocation ioctls, as a discrete GPU with 64 KiB pages answers them.
- * What is refused here is refused by drivers/gpu/drm/xe; the function is named
- * at each rule.
+ * They refuse what drivers/gpu/drm/xe refuses; a comment at each rule names the
+ * function there.
  */
 #include <linux/mm.h>
 #include <linux/sizes.h>
@@ -26,7 +26,7 @@
 #define FLAG_NO_COMPRESSION 0
 #endif
 
-/* xe_gem_create_ioctl() in xe_bo.c: what can be said without the device. */
+/* xe_gem_create_ioctl() in xe_bo.c: the checks that need no device. */
 static int check_create(const struct drm_xe_gem_create *args)
 {
 	bool vram = args->placement & 0x2;
@@ -45,7 +45,7 @@ static int check_create(const struct drm_xe_gem_create *args)
 		return -EINVAL;
 	if (args->handle || !args->size || (args->size & ~PAGE_MASK))
 		return -EINVAL;
-	/* Not before graphics version 20. */
+	/* Graphics versions before 20 do not have it. */
 	if (args->flags & FLAG_NO_COMPRESSION)
 		return -EOPNOTSUPP;
 	if ((args->flags & DRM_XE_GEM_CREATE_FLAG_NEEDS_VISIBLE_VRAM) && !vram)
@@ -71,7 +71,7 @@ static int gem_create(struct drm_device *drm, void *data, struct drm_file *file)
 	ret = check_create(args);
 	if (ret)
 		return ret;
-	/* There are no VMs here to belong to: xe_vm_lookup(). */
+	/* softgpu has no VMs, so xe_vm_lookup() would find none. */
 	if (args->vm_id)
 		return -ENOENT;
 	if (args->placement & 0x1)
@@ -102,7 +102,7 @@ static int gem_mmap_offset(struct drm_device *drm, void *data, struct drm_file *
 	if (args->extensions || args->reserved[0] || args->reserved[1])
 		return -EINVAL;
 #ifdef HAVE_XE_PCI_BARRIER
-	/* The barrier page is a register that is not here. */
+	/* softgpu does not have the register behind the barrier page. */
 	if (args->flags & ~DRM_XE_MMAP_OFFSET_FLAG_PCI_BARRIER)
 		return -EINVAL;
 	if (args->flags)
@@ -121,7 +121,7 @@ static int gem_mmap_offset(struct drm_device *drm, void *data, struct drm_file *
 
 /*
  * The rule of every query in xe_query.c: size 0 asks for the size, and any
- * other must be right. 1: there is something to fill.
+ * other size must be exact. Returns 1 if the caller's buffer is to be filled.
  */
 static int query_size(struct drm_xe_device_query *query, size_t size)
 {

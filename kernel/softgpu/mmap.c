@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What the CPU sees of a buffer: page faults that follow it, and vmap. */
+/* The CPU's mappings of a buffer: page faults, which follow moves, and vmap. */
 #include <linux/io.h>
 #include <linux/mm.h>
 #include <linux/vmalloc.h>
@@ -42,7 +42,7 @@ static vm_fault_t fault_locked(struct softgpu_bo *bo, struct vm_fault *vmf)
 		return VM_FAULT_OOM;
 	if (err)
 		return VM_FAULT_SIGBUS;
-	/* The move that brought it here may still be under way. */
+	/* The move to this place may still be under way. */
 	err = dma_resv_wait_timeout(bo->base.resv, DMA_RESV_USAGE_KERNEL, true,
 				    MAX_SCHEDULE_TIMEOUT);
 	if (err < 0)
@@ -51,7 +51,7 @@ static vm_fault_t fault_locked(struct softgpu_bo *bo, struct vm_fault *vmf)
 		if (address >= vma->vm_end || index >= bo_npages(bo))
 			break;
 		ret = insert_page_at(bo, vma, address, index);
-		/* Only the page asked for matters. */
+		/* Only the first page has to be mapped: the fault is there. */
 		if (ret & VM_FAULT_ERROR)
 			return i ? VM_FAULT_NOPAGE : ret;
 		address += PAGE_SIZE;
@@ -83,7 +83,7 @@ const struct vm_operations_struct softgpu_vm_ops = {
 	.close = drm_gem_vm_close,
 };
 
-/* As ttm_bo_mmap_obj(): no private copies, and nothing that GUP could take. */
+/* As ttm_bo_mmap_obj(): no private copies, and no pages that GUP can pin. */
 int softgpu_bo_mmap(struct drm_gem_object *obj, struct vm_area_struct *vma)
 {
 	struct softgpu_bo *bo = to_bo(obj);
@@ -103,7 +103,7 @@ static int vmap_locked(struct softgpu_bo *bo, struct iosys_map *map)
 	struct softgpu_device *gpu = bo_gpu(bo);
 	int ret;
 
-	/* A kernel mapping does not follow the buffer, so the buffer stays. */
+	/* A kernel mapping does not follow moves, so a vmap pins the buffer. */
 	ret = softgpu_bo_validate_cpu(bo);
 	if (ret)
 		return ret;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * An exporter like NVIDIA's open module: static. No pin, move, vmap or mmap of
- * the dma-buf; the memory is where it is from export to release. It does not
- * ask pci_p2pdma_distance(): its own gate refuses with errno 524 where the
- * chipset cannot route between the two devices. An importer that takes part in
- * moves, as all RDMA drivers do, and does not do without pages is refused too:
- * in the gate where there is one, from driver 580 on, and before that when it
- * maps. topology_gate chooses which of the two this is.
+ * A static exporter like NVIDIA's open module. The dma-buf has no pin, move,
+ * vmap or mmap, and the memory keeps its place from export to release. The
+ * exporter does not call pci_p2pdma_distance(): its own gate, which came with
+ * driver 580, refuses two devices without a common bridge with errno 524. The
+ * exporter also refuses an importer that is dynamic, as those of RDMA drivers
+ * are, and needs struct pages: in the gate or, before driver 580, when it maps.
+ * topology_gate chooses between the two.
  *
  * "nvidia-coherent" is the second mode, for GPU memory that the CPU caches and
- * that has struct pages (Grace): mapped with dma_map_sg(), no gate.
+ * that has struct pages (Grace). It maps with dma_map_sg() and has no gate.
  *
  * Rules from kernel-open/nvidia/nv-dmabuf.c and nv-pci.c of
  * open-gpu-kernel-modules.
@@ -31,7 +31,7 @@ static void disclaim(struct softgpu_bo *bo)
 	softgpu_bo_unpin(bo);
 }
 
-/* Whether some bridge is above both devices: nv_pci_has_common_pci_switch(). */
+/* nv_pci_has_common_pci_switch(): whether a bridge is above both devices. */
 static bool common_bridge(struct pci_dev *a, struct pci_dev *b)
 {
 	struct pci_dev *above_a, *above_b;
@@ -55,8 +55,8 @@ static int attach_common(struct dma_buf *dmabuf)
 }
 
 /*
- * An importer that takes part in moves and cannot do without pages. One that is
- * static is not asked.
+ * Whether the importer is dynamic and needs struct pages. The driver does not
+ * check static importers for that.
  */
 static bool wants_pages(struct dma_buf_attachment *attach)
 {

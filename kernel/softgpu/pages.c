@@ -13,8 +13,8 @@ static void free_first(struct page **pages, unsigned long n)
 }
 
 /*
- * NULL when there is not enough. A buffer larger than memory must fail here
- * and not wake the OOM killer.
+ * Returns NULL if memory is short. A buffer larger than memory must fail here
+ * and not invoke the OOM killer.
  */
 struct page **softgpu_pages_alloc(struct softgpu_device *gpu, unsigned long n, bool zero)
 {

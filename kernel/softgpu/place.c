@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Where a buffer is, and how it gets elsewhere. All of it runs with the
- * buffer's reservation lock.
+ * The place of a buffer, and its moves. The caller holds the buffer's
+ * reservation lock, or frees the buffer.
  *
- * Neither the CPU nor a peer reaches VRAM beyond the BAR, so its contents are
- * kept in pages that no interface shows.
+ * Neither the CPU nor a peer reaches VRAM beyond the BAR, so softgpu keeps its
+ * contents in pages that no interface shows.
  */
 #include <linux/highmem.h>
 #include <linux/io.h>
@@ -13,7 +13,7 @@
 
 #include "softgpu.h"
 
-/* Memory of one place, while a buffer is on its way. */
+/* A buffer's memory in one place, during a move. */
 struct home {
 	enum softgpu_place place;
 	struct drm_mm_node *node;
@@ -33,7 +33,10 @@ static void home_free(struct softgpu_device *gpu, struct home *home, unsigned lo
 	memset(home, 0, sizeof(*home));
 }
 
-/* A buffer can be evicted for another one's sake while it is on the list. */
+/*
+ * Takes the buffer off the list too, on which the allocator finds buffers to
+ * evict.
+ */
 static void home_take(struct softgpu_device *gpu, struct softgpu_bo *bo, struct home *home)
 {
 	home->place = bo->place;
@@ -117,18 +120,18 @@ static void copy(struct softgpu_device *gpu, struct home *to, struct home *from,
 }
 
 /*
- * Makes importers and CPUs let go of where the buffer is now. Importers may
- * leave fences that say when they have; those are waited for.
+ * Makes importers and CPUs give up their mappings of the present place. An
+ * importer may add a fence that signals when it has; this waits for all fences.
  */
 static int let_go(struct softgpu_device *gpu, struct softgpu_bo *bo)
 {
 	long ret;
 
 	/*
-	 * All attached importers are told, whether they have addresses or not, and
-	 * even the one whose pin causes the move: so does xe_bo_move_notify(), and
-	 * amdgpu_bo_move_notify() when the buffer leaves VRAM or GTT. i915, nvidia
-	 * and vfio move no buffer that is attached.
+	 * This notifies all attached importers, also one without a mapping and
+	 * the one whose pin causes the move, as xe_bo_move_notify() does, and
+	 * amdgpu_bo_move_notify() when the buffer leaves VRAM or GTT. i915,
+	 * nvidia and vfio move no attached buffer.
 	 */
 	if (bo->dmabuf)
 		softgpu_invalidate(bo->dmabuf);
@@ -181,13 +184,13 @@ static bool good(struct softgpu_bo *bo, u32 places, bool visible)
 {
 	if (!(bo->place & places))
 		return false;
-	/* System memory is where it waits until there is VRAM again. */
+	/* From system memory, a buffer that prefers VRAM goes back to VRAM. */
 	if (bo->place == SOFTGPU_SYSTEM && (places & bo->preferred & SOFTGPU_VRAM))
 		return false;
 	return !visible || bo->place == SOFTGPU_SYSTEM || bo_in_bar(bo);
 }
 
-/* The place of these that the buffer would rather be in. */
+/* The one of these places that the buffer prefers. */
 static u32 favourite(struct softgpu_bo *bo, u32 places)
 {
 	if (places & bo->preferred & SOFTGPU_VRAM)
@@ -196,8 +199,8 @@ static u32 favourite(struct softgpu_bo *bo, u32 places)
 }
 
 /*
- * Puts the buffer into one of the places, the one it prefers first. visible: if
- * VRAM, then inside the BAR.
+ * Puts the buffer into one of the places, and tries the preferred one first.
+ * visible: of VRAM, only the part in the BAR.
  */
 int softgpu_bo_validate(struct softgpu_bo *bo, u32 places, bool visible)
 {
@@ -214,7 +217,7 @@ int softgpu_bo_validate(struct softgpu_bo *bo, u32 places, bool visible)
 	}
 	while (places) {
 		place = favourite(bo, places);
-		/* Already in the second best place, and there is no better. */
+		/* It is there already, and the move to VRAM has failed. */
 		if (place == SOFTGPU_SYSTEM && bo->place == SOFTGPU_SYSTEM)
 			return 0;
 		ret = move(bo, place, visible);
@@ -226,9 +229,9 @@ int softgpu_bo_validate(struct softgpu_bo *bo, u32 places, bool visible)
 }
 
 /*
- * Makes the buffer reachable for the CPU: it stays where it is if it can, else
- * the BAR is tried and then system memory, as amdgpu and i915 do in their fault
- * handlers (amdgpu_bo_fault_reserve_notify(), vm_fault_ttm()).
+ * Makes the buffer reachable for the CPU. This moves only a buffer that is not:
+ * into the BAR or, if that fails, to system memory, as the fault handlers of
+ * amdgpu and i915 do (amdgpu_bo_fault_reserve_notify(), vm_fault_ttm()).
  */
 int softgpu_bo_validate_cpu(struct softgpu_bo *bo)
 {
@@ -239,7 +242,7 @@ int softgpu_bo_validate_cpu(struct softgpu_bo *bo)
 	return softgpu_bo_validate(bo, SOFTGPU_SYSTEM | SOFTGPU_VRAM, true);
 }
 
-/* To system memory. -EBUSY: pinned; -EINVAL: may not be there. */
+/* Moves VRAM to system memory. -EBUSY: pinned; -EINVAL: not allowed there. */
 int softgpu_bo_evict(struct softgpu_bo *bo)
 {
 	if (bo->place != SOFTGPU_VRAM)
@@ -254,7 +257,7 @@ int softgpu_bo_pin(struct softgpu_bo *bo, u32 places)
 	int ret;
 
 	if (bo->pins) {
-		/* amdgpu_bo_pin(), xe_dma_buf_pin(): pinned elsewhere is -EINVAL. */
+		/* amdgpu_bo_pin(), xe_dma_buf_pin(): -EINVAL if elsewhere. */
 		if (!(bo->place & places))
 			return -EINVAL;
 		bo->pins++;
@@ -273,7 +276,7 @@ void softgpu_bo_unpin(struct softgpu_bo *bo)
 		bo->pins--;
 }
 
-/* The memory, wherever it is; nobody may be using it any more. */
+/* Frees the buffer's memory, which must have no user left. */
 void softgpu_bo_release_memory(struct softgpu_bo *bo)
 {
 	struct softgpu_device *gpu = bo_gpu(bo);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Taking buffers away: one of them on request, all of them with the device. */
+/* Revocation: of one buffer on request, of all when the device goes. */
 #include <drm/drm_vma_manager.h>
 
 #include "softgpu.h"
@@ -16,15 +16,15 @@ static bool every_importer(struct softgpu_bo *bo,
 }
 
 /*
- * As vfio_pci_dma_buf_move(): importers are told when the buffer goes and when
- * it comes back. Exporters like amdgpu and xe can do it to importers that
- * promised to let go, pinned or not; one that did not makes it -EBUSY. Up to
- * 6.12 that only shows afterwards.
+ * As vfio_pci_dma_buf_move(): revokes the buffer or gives it back, and notifies
+ * the importers of both. -EBUSY: an importer, pinned or not, is not revocable.
+ * Up to 6.12 an exporter cannot see that before the notification; there -EBUSY
+ * means that an importer has kept its mapping, and the buffer is not revoked.
  */
 int softgpu_bo_revoke(struct softgpu_bo *bo, bool revoke)
 {
 	dma_resv_assert_held(bo->base.resv);
-	/* A buffer that is being exported has its behaviour before its dma-buf. */
+	/* During its export a buffer has a behaviour, but no dma-buf yet. */
 	if (!bo->behaviour || !bo->behaviour->revokes || !bo->dmabuf)
 		return -EOPNOTSUPP;
 	if (bo->revoked == revoke)
@@ -43,7 +43,11 @@ int softgpu_bo_revoke(struct softgpu_bo *bo, bool revoke)
 	return 0;
 }
 
-/* An importer that pinned is told of a revocation only if it can handle that. */
+/*
+ * Whether the importers may be notified that the device is gone: if the buffer
+ * is pinned, all must be revocable. vfio pins each buffer itself, and attaches
+ * revocable importers only.
+ */
 static bool may_tell(struct softgpu_bo *bo)
 {
 	return !bo->pins || bo->behaviour == &softgpu_behaves_vfio ||
@@ -61,8 +65,9 @@ static void lose(struct softgpu_bo *bo)
 				      MAX_SCHEDULE_TIMEOUT);
 	}
 	/*
-	 * Memory that an importer still has mapped stays allocated until it lets
-	 * go, even though the device is gone: no other buffer may get it.
+	 * Memory that is still pinned or mapped stays allocated until the
+	 * importer releases it, although the device is gone: no other buffer
+	 * may get it.
 	 */
 	if (!bo->pins && !bo->maps)
 		softgpu_bo_release_memory(bo);
@@ -79,7 +84,7 @@ static struct softgpu_bo *first_kept(struct softgpu_device *gpu)
 	return NULL;
 }
 
-/* The device is gone: no buffer can be used any more. Runs after unplug. */
+/* Revokes all buffers of a device that is gone. Runs after the unplug. */
 void softgpu_revoke_all(struct softgpu_device *gpu)
 {
 	struct softgpu_bo *bo;

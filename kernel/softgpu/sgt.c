@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The addresses that an importer gets. */
+/* The scatter lists that importers get. */
 #include <linux/dma-mapping.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
@@ -8,7 +8,7 @@
 
 #include "softgpu.h"
 
-/* A segment's length has 32 bits; amdgpu cuts here too (amdgpu_vram_mgr.c). */
+/* A segment's length has 32 bits; amdgpu has this limit (amdgpu_vram_mgr.c). */
 #define SEGMENT_MAX SZ_2G
 
 static struct sg_table *map_pages(struct softgpu_bo *bo, struct device *dev,
@@ -24,7 +24,7 @@ static struct sg_table *map_pages(struct softgpu_bo *bo, struct device *dev,
 	if (ret) {
 		sg_free_table(sgt);
 		kfree(sgt);
-		/* amdgpu_dma_buf_map() and xe_dma_buf_map() say so */
+		/* as amdgpu_dma_buf_map() and xe_dma_buf_map() */
 		return ERR_PTR(-EBUSY);
 	}
 	return sgt;
@@ -41,7 +41,10 @@ static void unmap_segments(struct device *dev, struct sg_table *sgt,
 				   DMA_ATTR_SKIP_CPU_SYNC);
 }
 
-/* VRAM has no struct page: addresses only, as in amdgpu_vram_mgr_alloc_sgt(). */
+/*
+ * VRAM has no struct page, so the list has addresses only, as that of
+ * amdgpu_vram_mgr_alloc_sgt().
+ */
 static struct sg_table *map_vram(struct softgpu_bo *bo, struct device *dev,
 				 enum dma_data_direction dir)
 {
@@ -53,7 +56,7 @@ static struct sg_table *map_vram(struct softgpu_bo *bo, struct device *dev,
 	unsigned int i;
 	int ret;
 
-	/* xe_ttm_vram_mgr_alloc_sgt(): what the BAR does not show. */
+	/* As xe_ttm_vram_mgr_alloc_sgt() for VRAM beyond the BAR. */
 	if (!bo_in_bar(bo))
 		return ERR_PTR(-EOPNOTSUPP);
 	sgt = kzalloc_obj(*sgt);
@@ -86,7 +89,7 @@ free_sgt:
 	return ERR_PTR(ret);
 }
 
-/* The buffer as the device sees it, where it is now. */
+/* Maps the buffer for the device, in its present place. */
 struct sg_table *softgpu_sgt_map(struct softgpu_bo *bo, struct device *dev,
 				 enum dma_data_direction dir)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A GPU without a GPU: the BAR of an emulated PCI device is its VRAM.
+ * A software GPU: the BAR of an emulated PCI device serves as its VRAM.
  *
  * Locks, outermost first:
- *   bo->base.resv      where the buffer is, pins, vmaps, and what hangs on them
+ *   bo->base.resv      the buffer's place and memory, pins, vmaps, maps, export
  *   gpu->bos_lock      the list of all buffers
  *   gpu->vram_lock     the VRAM allocator and its eviction order
  *   gpu->dirty_lock    the maps of VRAM pages to wipe (spinlock)
@@ -57,8 +57,8 @@ enum softgpu_place {
 };
 
 /*
- * What a driver speaks: the name that DRM_IOCTL_VERSION tells and the ioctls
- * behind it.
+ * The driver that user space sees: the name that DRM_IOCTL_VERSION returns, and
+ * that driver's ioctls.
  */
 struct softgpu_personality {
 	const char *name;
@@ -89,8 +89,8 @@ struct softgpu_device {
 	unsigned int vram_nodes;
 
 	spinlock_t dirty_lock;		/* dirty, stale */
-	unsigned long *dirty;		/* pages of the BAR that a buffer was seen in */
-	unsigned long *stale;		/* those with what was there before */
+	unsigned long *dirty;		/* pages of the BAR that buffers used */
+	unsigned long *stale;		/* pages with earlier contents */
 
 	struct mutex bos_lock;		/* bos */
 	struct list_head bos;
@@ -113,19 +113,23 @@ struct softgpu_bo {
 	bool no_cpu;			/* never mapped by the CPU */
 	bool no_export;			/* never a dma-buf */
 	bool visible;			/* VRAM must be inside the BAR */
-	bool lost;			/* the device went away under it */
+	bool lost;			/* the device is gone */
 
 	/* Under base.resv. */
 	enum softgpu_place place;
 	struct drm_mm_node *node;	/* in VRAM */
-	struct page **pages;		/* in system memory, or in VRAM beyond the BAR */
+	struct page **pages;		/* the contents, unless in the BAR */
 	unsigned int pins;
 	unsigned int vmaps;
 	void *vaddr;			/* of a vmap of pages */
-	unsigned int maps;		/* importers' mappings that live now */
+	unsigned int maps;		/* importers' live mappings */
 	bool revoked;
 	struct dma_buf *dmabuf;		/* until its release */
-	u64 inode;			/* its number, 0: none; the inode itself goes before */
+	/*
+	 * The number of dmabuf's inode, 0: none. The kernel frees the inode
+	 * before it calls the release.
+	 */
+	u64 inode;
 	const struct softgpu_behaviour *behaviour;
 	struct p2pdma_provider *provider;
 };
@@ -163,14 +167,14 @@ static inline unsigned long bo_npages(struct softgpu_bo *bo)
 	return bo->base.size >> PAGE_SHIFT;
 }
 
-/* In VRAM that the BAR shows: what the CPU and peers can reach. */
+/* Whether the buffer is in the part of VRAM that CPUs and peers reach. */
 static inline bool bo_in_bar(struct softgpu_bo *bo)
 {
 	return bo->place == SOFTGPU_VRAM &&
 	       bo->node->start + bo->node->size <= bo_gpu(bo)->visible_size;
 }
 
-/* 0, or the errno that debugfs asked for. */
+/* Returns 0, or the error that a test has set in debugfs. */
 static inline int softgpu_fail(struct softgpu_device *gpu, enum softgpu_op op)
 {
 	return -(int)READ_ONCE(gpu->fail[op]);
@@ -248,7 +252,7 @@ struct sg_table *softgpu_sgt_map(struct softgpu_bo *bo, struct device *dev,
 void softgpu_sgt_unmap(struct softgpu_bo *bo, struct device *dev,
 		       struct sg_table *sgt, enum dma_data_direction dir);
 
-/* One file each: ttm.c (amdgpu and xe), i915.c, nvidia.c, vfio.c. */
+/* ttm.c (amdgpu and xe), i915.c, nvidia.c (both modes), vfio.c */
 extern const struct softgpu_behaviour softgpu_behaves_amdgpu;
 extern const struct softgpu_behaviour softgpu_behaves_xe;
 extern const struct softgpu_behaviour softgpu_behaves_i915;
@@ -267,7 +271,7 @@ extern const struct drm_driver softgpu_amdgpu_driver;
 extern const struct file_operations softgpu_fops;
 void softgpu_release(struct drm_device *drm);
 
-/* What the three struct drm_driver have in common. */
+/* Members that the three struct drm_driver share. */
 #ifdef HAVE_DRIVER_DATE
 #define SOFTGPU_DRIVER_DATE .date = "0",
 #else

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a tool can read about the device, in its PCI directory.
+ * The device's files in its PCI directory, which tools read.
  *
- * personality	whose ioctls it speaks: i915, xe or amdgpu
+ * personality	the driver whose ioctls it answers: i915, xe or amdgpu
  * behaviour	how its exporter treats importers
  * pin_rule	system or vram
  *

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Exporters like amdgpu and xe: dynamic, peer to peer when the kernel's P2PDMA
- * code says that the two devices can, and otherwise a silent move to system
- * memory. One importer that is not peer to peer demotes the buffer for all.
+ * Dynamic exporters like amdgpu and xe. An importer is peer to peer if the
+ * kernel's P2PDMA code finds a path between the two devices. Otherwise the
+ * exporter moves the buffer to system memory, without an error, for all
+ * importers of the buffer.
  *
  * Rules from drivers/gpu/drm/amd/amdgpu/amdgpu_dma_buf.c and
  * drivers/gpu/drm/xe/xe_dma_buf.c of Linux 6.12 and 7.2.
@@ -15,8 +16,8 @@
 #include "softgpu.h"
 
 /*
- * Common to both; each driver's own check comes after it. The caller has no claim
- * to the device being awake.
+ * The part that both drivers share. It takes no runtime PM reference; each
+ * driver's own function does.
  */
 static int softgpu_ttm_dma_buf_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *attach)
 {
@@ -40,8 +41,9 @@ static struct device *device_of(struct dma_buf *dmabuf)
 }
 
 /*
- * amdgpu_dma_buf_attach(), in these kernels' versions: a GPU that sleeps is not
- * woken, and gives no peer-to-peer; one that is awake stays so until the detach.
+ * amdgpu_dma_buf_attach() of these kernels: an attach does not wake a suspended
+ * GPU, and is not peer to peer then. An active GPU stays active until the
+ * detach.
  */
 static int softgpu_amdgpu_dma_buf_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *at)
 {
@@ -64,8 +66,8 @@ static void softgpu_amdgpu_dma_buf_detach(struct dma_buf *dmabuf, struct dma_buf
 }
 
 /*
- * xe_dma_buf_attach(): a buffer that may only be in VRAM cannot fall back. Any
- * importer wakes the GPU.
+ * xe_dma_buf_attach(): a buffer that may only be in VRAM needs a peer-to-peer
+ * importer. Every attach wakes the GPU.
  */
 static int softgpu_xe_dma_buf_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *at)
 {
@@ -85,7 +87,7 @@ static void softgpu_xe_dma_buf_detach(struct dma_buf *dmabuf, struct dma_buf_att
 	pm_runtime_put(device_of(dmabuf));
 }
 
-/* Where a pinned buffer may be: both rules of both drivers' pin op. */
+/* The places where a pin may put the buffer, by the GPU's pin rule. */
 static u32 pin_places(struct softgpu_bo *bo)
 {
 	struct dma_buf_attachment *at;

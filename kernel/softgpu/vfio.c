@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * An exporter like vfio-pci: it wants an importer that is peer to peer and can
- * be revoked, and refuses all others; mapping fails where the kernel's P2PDMA
- * code finds no way. It revokes instead of moving. The dma-buf has no mmap, no
- * vmap and no CPU access.
+ * An exporter like vfio-pci: it attaches importers that are peer to peer and
+ * revocable, and refuses all others. Mapping fails where the kernel's P2PDMA
+ * code finds no path. It revokes buffers and does not move them. The dma-buf
+ * has no mmap, no vmap and no CPU access.
  *
- * Rules from drivers/vfio/pci/vfio_pci_dmabuf.c of Linux 7.2. Before that there
- * is no helper for such mappings: the same decision is taken by distance.
+ * Rules from drivers/vfio/pci/vfio_pci_dmabuf.c of Linux 7.2. Older kernels
+ * have no helper for such mappings; there pci_p2pdma_distance() decides.
  */
 #include <linux/pci-p2pdma.h>
 #ifdef HAVE_PHYS_VEC_TO_SGT
@@ -17,8 +17,8 @@
 
 #ifdef HAVE_PHYS_VEC_TO_SGT
 /*
- * From here on the kernel remembers its verdict for each client of this device
- * until the device is bound anew.
+ * After this the kernel caches its P2PDMA decision for each client of the
+ * device until the device is bound again.
  */
 static int find_provider(struct softgpu_bo *bo)
 {

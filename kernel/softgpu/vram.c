@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The VRAM allocator: one contiguous extent for each buffer, the BAR at the
- * bottom. When VRAM is full, buffers that may leave it are moved to system
- * memory, the one used longest ago first, as the real drivers do.
+ * The VRAM allocator: one contiguous extent for each buffer. The BAR shows the
+ * lowest part. When VRAM is full, the allocator moves buffers that may leave it
+ * to system memory, the least recently used first, as the real drivers do.
  */
 #include <linux/io.h>
 #include <linux/slab.h>
@@ -49,9 +49,9 @@ void softgpu_vram_touch(struct softgpu_bo *bo)
 }
 
 /*
- * A buffer that can make room, locked and referenced, or NULL. A buffer leaves
- * the list before it is freed, so it is valid under the lock. A buffer
- * whose reservation lock is held, by this thread or another, is passed by.
+ * Returns a buffer to evict, locked and referenced, or NULL. A buffer leaves
+ * the list before it is freed, so each one on it is valid under vram_lock. The
+ * search skips a buffer whose reservation lock this or another thread holds.
  */
 static struct softgpu_bo *find_victim(struct softgpu_device *gpu, bool visible)
 {
@@ -77,7 +77,7 @@ static struct softgpu_bo *find_victim(struct softgpu_device *gpu, bool visible)
 static int insert(struct softgpu_device *gpu, struct softgpu_bo *bo,
 		  struct drm_mm_node *node, bool visible)
 {
-	/* A buffer that need not be visible is kept out of the visible part. */
+	/* The highest extent, to leave the BAR to buffers that need it. */
 	enum drm_mm_insert_mode mode = visible ? DRM_MM_INSERT_LOW : DRM_MM_INSERT_HIGH;
 	u64 end = visible ? gpu->visible_size : gpu->vram_size;
 	int ret;
@@ -97,8 +97,8 @@ static int insert(struct softgpu_device *gpu, struct softgpu_bo *bo,
 }
 
 /*
- * Finds room for the buffer. -E2BIG: there can never be; -ENOMEM: not now.
- * Called with the buffer's reservation lock, or before the buffer has a handle.
+ * Finds room for the buffer. -E2BIG: it is larger than VRAM or, if visible,
+ * than the BAR; -ENOMEM: no room now. Called with the reservation lock.
  */
 struct drm_mm_node *softgpu_vram_alloc(struct softgpu_bo *bo, bool visible)
 {
@@ -134,7 +134,7 @@ struct run {
 	unsigned long first, end;
 };
 
-/* The pages of this part of VRAM that the BAR shows: none beyond it. */
+/* The BAR's pages of this part of VRAM; none if it is beyond the BAR. */
 static struct run run_of(struct softgpu_device *gpu, u64 start, u64 size)
 {
 	struct run run = { start >> PAGE_SHIFT, start >> PAGE_SHIFT };
@@ -152,9 +152,9 @@ static void mark(struct softgpu_device *gpu, unsigned long *map, struct run run)
 }
 
 /*
- * Takes the marks off a part of a map, and calls for each run of pages that had
- * one. A part belongs to one buffer, whose reservation lock the caller has, so
- * that no other task sets them again meanwhile.
+ * Clears the marks of a part of a map, and calls each() for every run of marked
+ * pages. The part belongs to one buffer. The caller holds that buffer's
+ * reservation lock or frees the buffer, so no other task marks the part.
  */
 static void unmark(struct softgpu_device *gpu, unsigned long *map, struct run part,
 		   void (*each)(struct softgpu_device *gpu, struct run run))
@@ -199,7 +199,7 @@ void softgpu_vram_show(struct softgpu_device *gpu, u64 start, u64 size)
 	mark(gpu, gpu->dirty, run);
 }
 
-/* As softgpu_vram_show(), before a write to all of the part. */
+/* As softgpu_vram_show(), for a caller that overwrites the whole part. */
 void softgpu_vram_filled(struct softgpu_device *gpu, u64 start, u64 size)
 {
 	struct run run = run_of(gpu, start, size);
@@ -216,7 +216,7 @@ static void leave(struct softgpu_device *gpu, struct run run)
 		mark(gpu, gpu->stale, run);
 }
 
-/* As amdgpu_bo_release_notify(): what was written to is wiped when it is freed. */
+/* As amdgpu_bo_release_notify(): wipes the used pages of freed VRAM. */
 static void wipe(struct softgpu_device *gpu, u64 start, u64 size)
 {
 	unmark(gpu, gpu->dirty, run_of(gpu, start, size), leave);

@@ -32,7 +32,7 @@ bool test_p2pmem(enum testexporter_mode mode)
 	       mode == TESTEXPORTER_HALVES_P2PMEM;
 }
 
-/* Makes the BAR peer-to-peer memory, as a driver with a buffer to share does. */
+/* Registers the BAR as peer-to-peer memory, as some drivers do with theirs. */
 static int provide(struct pci_dev *pdev, int bar)
 {
 	int err = 0;
@@ -43,13 +43,13 @@ static int provide(struct pci_dev *pdev, int bar)
 			err = -EBUSY;
 		goto out;
 	}
-	/* The pages stay, and the device stays on for them. */
+	/* The pages stay, so the device stays enabled. */
 	err = pci_enable_device(pdev);
 	if (err)
 		goto out;
 	/*
-	 * Releasing the group releases the managed resources. A driver cannot be
-	 * bound before that; a test that removed the device would wait for it.
+	 * test_bar_exit() releases the managed resources by this group. Until
+	 * then no driver can be bound, and a removal of the device would wait.
 	 */
 	err = -ENOMEM;
 	if (!devres_open_group(&pdev->dev, &provider, GFP_KERNEL))

@@ -13,19 +13,19 @@
 struct test_buffer {
 	enum testexporter_mode mode;
 	unsigned int npages;
-	/* Of the RAM at its beginning, and what follows if that has any. */
+	/* of the RAM at its start, then of the BAR if that has pages */
 	struct page **pages;
 	unsigned int nram;
 
-	/* what is behind a BAR */
+	/* memory of a BAR */
 	struct pci_dev *pdev;
 	phys_addr_t bar_phys;
 	void *p2pmem;
 
-	/* what importers are attached to as well */
+	/* a second buffer, to which test_attach() also attaches */
 	struct dma_buf *inner;
 
-	/* held by importers */
+	/* counts of what importers hold */
 	atomic_t pins;
 	atomic_t maps;
 	atomic_t vmaps;

@@ -134,7 +134,7 @@ static int test_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 {
 	struct test_buffer *b = dmabuf->priv;
 
-	/* Of a BAR, user space maps sysfs' file. */
+	/* RAM only: user space maps a BAR by its file in sysfs. */
 	return vm_map_pages(vma, b->pages, b->nram);
 }
 

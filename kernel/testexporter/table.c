@@ -5,7 +5,7 @@
 
 #include "buffer.h"
 
-/* All its pages, as most exporters map them. */
+/* Maps all pages of the buffer, as most exporters do. */
 static int map_pages(struct test_buffer *b, struct device *dev,
 		     struct sg_table *sgt, enum dma_data_direction dir)
 {
@@ -48,7 +48,7 @@ static dma_addr_t map_bar(struct test_buffer *b, struct device *dev, size_t len,
 	return b->bar_phys;
 }
 
-/* An entry for each page of RAM, and one for what is behind the BAR. */
+/* Makes an entry for each page of RAM, and one for the memory of the BAR. */
 static int map_entries(struct test_buffer *b, struct device *dev,
 		       struct sg_table *sgt, enum dma_data_direction dir)
 {

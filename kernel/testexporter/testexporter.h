@@ -7,7 +7,7 @@
 #include <linux/types.h>
 
 enum testexporter_mode {
-	TESTEXPORTER_OK,	/* nothing is wrong with it */
+	TESTEXPORTER_OK,	/* no fault */
 	TESTEXPORTER_NO_VMAP,	/* no vmap at all */
 	TESTEXPORTER_IOMEM,	/* vmap says I/O memory */
 	TESTEXPORTER_ATTACH,	/* attach fails, EPERM */
@@ -17,7 +17,7 @@ enum testexporter_mode {
 
 	/*
 	 * Scatter lists that no driver of the testbed makes. Buffers with memory
-	 * of a BAR have no vmap. Without pages, they all begin at the BAR's start.
+	 * of a BAR have no vmap. Memory without pages is the BAR's start.
 	 */
 	TESTEXPORTER_NO_PAGES,	/* RAM, the entries have addresses only */
 	TESTEXPORTER_BAR,	/* a BAR's addresses as they are, no pages */
@@ -33,8 +33,8 @@ enum testexporter_mode {
 #define TESTEXPORTER_NAME 32
 
 /*
- * The device is a PCI address, such as 0000:01:00.0, without a driver. It and
- * the number of its BAR count for modes with memory of a BAR only.
+ * device is the PCI address of a device without a driver, such as 0000:01:00.0.
+ * Only modes with memory of a BAR use it and the number of the BAR.
  */
 struct testexporter_create {
 	__u32 mode;
@@ -48,8 +48,8 @@ struct testexporter_create {
 #define TESTEXPORTER_CREATE _IOW('T', 0xe0, struct testexporter_create)
 
 /*
- * Tells the importers of the dma-buf whose fd is the argument that it moved: EBUSY
- * if one has pinned it, EINVAL for another exporter's.
+ * Notifies importers of a move of the dma-buf whose fd is the argument. EBUSY:
+ * an importer has pinned it. EINVAL: it is another exporter's.
  */
 #define TESTEXPORTER_MOVE _IO('T', 0xe1)
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Attachments of each kind, and what happens to them when the buffer moves. */
+/* Attachments of each kind, and their callbacks for moves. */
 #include <linux/module.h>
 #include <linux/slab.h>
 
@@ -24,7 +24,7 @@ static void drop_pin(struct importer *imp)
 }
 
 #ifndef HAVE_INVALIDATE_MAPPINGS
-/* This importer cannot stop its accesses. Up to 6.12 the core wants a callback anyway. */
+/* This importer cannot stop its accesses, but up to 6.12 it must have this. */
 static void pinned_invalidate(struct dma_buf_attachment *attach)
 {
 	struct importer *imp = attach->importer_priv;
@@ -62,7 +62,7 @@ static void dynamic_invalidate(struct dma_buf_attachment *attach)
 #define CALLBACK(f) .move_notify = f,
 #endif
 
-/* By kind, and by whether it is peer to peer. */
+/* By kind, and by whether the importer is peer to peer. */
 static const struct dma_buf_attach_ops attach_ops[][2] = {
 	[TESTIMPORTER_PINNED] = {
 		{ PINNED_CALLBACK },
@@ -146,7 +146,7 @@ static bool pins(struct importer *imp)
 	return imp->kind == TESTIMPORTER_PINNED || imp->kind == TESTIMPORTER_REVOCABLE;
 }
 
-/* Waits until the buffer has moved here. The core does so for static importers only. */
+/* Waits for moves to end, which the core does for static importers only. */
 static int wait_for_move(struct importer *imp)
 {
 	long ret;
@@ -190,14 +190,14 @@ int importer_map(struct importer *imp, enum dma_data_direction dir)
 	return ret;
 }
 
-/* Before an access: a dynamic importer maps again what was moved. */
+/* Called before an access: a dynamic importer maps again after a move. */
 int importer_refresh(struct importer *imp)
 {
 	if (imp->revoked)
 		return -EREMOTEIO;
 	if (imp->sgt)
 		return 0;
-	/* Never mapped, or given back. */
+	/* Never mapped, or unmapped by the caller. */
 	if (imp->kind != TESTIMPORTER_DYNAMIC || !imp->maps || imp->dir == DMA_NONE)
 		return -ENXIO;
 	return importer_map(imp, imp->dir);

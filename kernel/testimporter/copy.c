@@ -31,7 +31,10 @@ static int copy_chunk(struct iosys_map *map, u64 offset, void *bounce, size_t le
 	return copy_to_user(data, bounce, len) ? -EFAULT : 0;
 }
 
-/* Called without locks: user memory may be the buffer itself. */
+/*
+ * Called without the reservation lock, which a page fault takes: the user's
+ * memory may be a mapping of the buffer.
+ */
 int importer_copy(struct importer *imp, const struct testimporter_transfer *args)
 {
 	struct iosys_map map;

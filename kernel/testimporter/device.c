@@ -20,7 +20,7 @@ static struct pci_dev *pci_get(const char *name)
 	return pci_get_domain_bus_and_slot(domain, bus, PCI_DEVFN(slot, func));
 }
 
-/* With a reference. -EINVAL: no such name; -ENODEV: no such device. */
+/* Takes a reference. -EINVAL: not a name; -ENODEV: no such device. */
 static struct device *device_find(const char *name)
 {
 	struct pci_dev *pdev;
@@ -33,7 +33,7 @@ static struct device *device_find(const char *name)
 	return pdev ? &pdev->dev : ERR_PTR(-ENODEV);
 }
 
-/* As device_find(), for DMA. -EBUSY: a driver has set the DMA mask. */
+/* As device_find(), with the DMA mask set. -EBUSY: the mask cannot change. */
 struct device *importer_device_get(const char *name, unsigned int dma_bits)
 {
 	struct device *dev = device_find(name);
@@ -42,8 +42,8 @@ struct device *importer_device_get(const char *name, unsigned int dma_bits)
 	if (IS_ERR(dev))
 		return dev;
 	/*
-	 * For a device without a driver no code has set how many address bits it
-	 * has. A device with a driver that is not ours is left as it is.
+	 * No driver has set the DMA mask of a device without a driver. A device
+	 * with another driver than this module's keeps its mask.
 	 */
 	device_lock(dev);
 	if (dev_is_pci(dev) && (!dev->driver || importer_edu_drives(dev)))

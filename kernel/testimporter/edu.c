@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * QEMU's edu device: a DMA engine between its 4 KiB of memory and any address
- * (QEMU's docs/specs/edu.rst). Give it dma_mask=0xffffffffffffffff.
+ * (QEMU's docs/specs/edu.rst). It needs dma_mask=0xffffffffffffffff.
  *
- * It does what a NIC does with an address from a dma-buf: uses it, as it is. So
- * bytes that arrive prove the address, which a copy by the CPU does not.
+ * It uses an address from a dma-buf unchanged, as a NIC does. Bytes that arrive
+ * therefore prove the address, which a copy by the CPU does not.
  */
 #include <linux/delay.h>
 #include <linux/dma-mapping.h>
@@ -25,9 +25,9 @@
 #define EDU_DMA_FROM_EDU 0x2
 #define EDU_MEMORY 0x40000
 
-/* QEMU 7.2 stops the machine at more than half of the device's memory. */
+/* A transfer of more than half of the memory stops the machine in QEMU 7.2. */
 #define EDU_CHUNK 2048
-/* The engine takes 100 ms; a device that hangs must not hang the kernel. */
+/* A transfer takes 100 ms; a device that hangs must not hang the kernel. */
 #define EDU_TIMEOUT_US (10 * USEC_PER_SEC)
 
 struct edu {
@@ -37,7 +37,7 @@ struct edu {
 	bool stuck;
 };
 
-/* One transfer between the engine's memory and an address, either way. */
+/* One transfer between the engine's memory and an address. */
 static int run_engine(struct edu *edu, dma_addr_t addr, size_t len, bool from_edu)
 {
 	u32 command;
@@ -56,7 +56,7 @@ static int run_engine(struct edu *edu, dma_addr_t addr, size_t len, bool from_ed
 	return ret;
 }
 
-/* Where byte offset of the buffer is for the device, and how much follows. */
+/* The device's address of a byte of the buffer, and the rest of its range. */
 static int find_range(struct sg_table *sgt, u64 offset, dma_addr_t *addr, u64 *left)
 {
 	struct scatterlist *sg;
@@ -74,8 +74,8 @@ static int find_range(struct sg_table *sgt, u64 offset, dma_addr_t *addr, u64 *l
 }
 
 /*
- * The buffer must not move while the engine works on it, so the reservation
- * lock is held; user memory is not touched in here.
+ * The caller holds the reservation lock, so that the buffer does not move while
+ * the engine works on it. A page fault on user memory may take that lock too.
  */
 static int dma_locked(struct importer *imp, struct edu *edu, u64 offset, size_t *len, bool write)
 {
@@ -135,7 +135,7 @@ static int transfer(struct importer *imp, struct edu *edu,
 	return 0;
 }
 
-/* The device's lock keeps its driver bound, and the engine to one caller. */
+/* The device's lock keeps its driver bound, and other callers out. */
 int importer_dma(struct importer *imp, const struct testimporter_transfer *args)
 {
 	int ret;
@@ -172,7 +172,7 @@ static int edu_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	ret = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
 	if (ret)
 		return ret;
-	/* It copies EDU_CHUNK at a time, whatever the length of a segment. */
+	/* A segment may have any length: one transfer is at most EDU_CHUNK. */
 	dma_set_max_seg_size(&pdev->dev, UINT_MAX);
 	edu->bounce = dmam_alloc_coherent(&pdev->dev, EDU_CHUNK, &edu->bounce_addr, GFP_KERNEL);
 	if (!edu->bounce)
@@ -193,7 +193,7 @@ static struct pci_driver edu_driver = {
 	.probe = edu_probe,
 };
 
-/* With the device's lock held. */
+/* Called with the device's lock. */
 bool importer_edu_drives(struct device *dev)
 {
 	return dev->driver == &edu_driver.driver;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the files of the test importer share. */
+/* Declarations that the files of the test importer share. */
 #ifndef IMPORTER_H
 #define IMPORTER_H
 
@@ -22,7 +22,7 @@
 #define IMPORTER_IMPORT_DMA_BUF MODULE_IMPORT_NS(DMA_BUF)
 #endif
 
-/* One attachment. What is below the line is under the dma-buf's resv lock. */
+/* One attachment. The dma-buf's resv lock protects all below the line. */
 struct importer {
 	struct device *dev;
 	struct dma_buf *dmabuf;

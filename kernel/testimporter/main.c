@@ -10,7 +10,7 @@
 
 #include "importer.h"
 
-/* One call at a time: an attachment cannot go while it is used. */
+/* The lock serializes ioctls: none detaches what another one uses. */
 struct table {
 	struct mutex lock;	/* importers, and each of them */
 	struct xarray importers;
@@ -81,8 +81,8 @@ static int do_detach(struct table *table, u32 __user *user)
 }
 
 /*
- * The page of an entry. Importers must not use it: with CONFIG_DMABUF_DEBUG 6.12
- * inverts bits of the pointer, and 7.2 gives none. Tests compare it.
+ * The page of an entry, which tests compare. Real importers must not use it:
+ * with CONFIG_DMABUF_DEBUG, 6.12 inverts bits of the pointer, and 7.2 has none.
  */
 static struct page *segment_page(struct scatterlist *sg)
 {
@@ -98,7 +98,7 @@ static void fill_segment(struct testimporter_segment *out, struct scatterlist *s
 	memset(out, 0, sizeof(*out));
 	out->addr = sg_dma_address(sg);
 	out->length = sg_dma_len(sg);
-	/* Pages and DMA ranges go hand in hand only where nothing was merged. */
+	/* Page and DMA range match only if the mapping merged no entries. */
 	if (page && segment_page(sg)) {
 		out->phys = page_to_phys(segment_page(sg)) + sg->offset;
 		out->flags |= TESTIMPORTER_SEGMENT_PAGE;
@@ -152,7 +152,7 @@ static int do_map(struct table *table, struct testimporter_map __user *user)
 			ret = -ENOMEM;
 	}
 	dma_resv_unlock(imp->dmabuf->resv);
-	/* Not under the lock: a page of the buffer may be the user's memory. */
+	/* Without the lock, as in importer_copy(). */
 	if (!ret && stored && copy_to_user(u64_to_user_ptr(args.segments), segments,
 					   stored * sizeof(*segments)))
 		ret = -EFAULT;

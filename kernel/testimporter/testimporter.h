@@ -4,7 +4,7 @@
  * device, maps it, says which addresses the device would use, and, if the
  * device is QEMU's edu, moves bytes at exactly those addresses.
  *
- * Attachments belong to the open file and go with it. Every structure is the
+ * Attachments belong to the open file, and end with it. Every structure is the
  * same on 32 and 64 bits, and fields called reserved must be zero.
  */
 #ifndef TESTIMPORTER_H
@@ -20,11 +20,11 @@
 
 /* What kind of importer an attachment is. */
 enum testimporter_kind {
-	/* Knows nothing of moves: dma_buf_attach(). */
+	/* Has no callback for moves: dma_buf_attach(). */
 	TESTIMPORTER_STATIC = 0,
-	/* Pins and cannot be told to stop: bnxt_re, efa, mana, ionic. */
+	/* Pins, and cannot stop on a revocation: bnxt_re, efa, mana, ionic. */
 	TESTIMPORTER_PINNED = 1,
-	/* Pins, and stops for good when told to: irdma. */
+	/* Pins, and stops for good on a revocation: irdma. */
 	TESTIMPORTER_REVOCABLE = 2,
 	/* Does not pin, and maps again after a move: mlx5. */
 	TESTIMPORTER_DYNAMIC = 3,
@@ -34,16 +34,16 @@ enum testimporter_kind {
 /* The importer can use addresses without a page. */
 #define TESTIMPORTER_PEER2PEER 0x1
 /*
- * The device reaches the first 4 GiB only, until the next attachment of it.
- * Without an IOMMU, RAM beyond goes through a bounce buffer. EBUSY: another
- * driver decides what the device reaches.
+ * The device reaches the first 4 GiB only, until its next attachment. Without
+ * an IOMMU, the kernel copies RAM beyond that through a bounce buffer. EBUSY:
+ * the device is not on PCI, or has another driver than this module's.
  */
 #define TESTIMPORTER_32BIT 0x2
 #define TESTIMPORTER_FLAGS 0x3
 
 /*
  * Attaches to the dma-buf fd, which stays the caller's. Static importers cannot
- * be peer to peer (EINVAL). The exporter's own errors are passed on.
+ * be peer to peer (EINVAL). The call also returns the exporter's errors.
  */
 struct testimporter_attach {
 	char device[TESTIMPORTER_NAME];
@@ -51,7 +51,7 @@ struct testimporter_attach {
 	__u32 kind;
 	__u32 flags;
 	__u32 id;		/* out: names the attachment from now on */
-	__u32 peer2peer;	/* out: what the exporter left of it */
+	__u32 peer2peer;	/* out: 0 if the exporter cleared it */
 	__u32 reserved;
 };
 
@@ -65,9 +65,9 @@ struct testimporter_attach {
 #define TESTIMPORTER_SEGMENT_BUS_ADDRESS 0x2	/* marked as PCI bus address */
 #define TESTIMPORTER_SEGMENT_SWIOTLB 0x4	/* goes through a bounce buffer */
 
-/* One DMA range. The lengths of all segments add up to at least the size. */
+/* One DMA range. All ranges together are at least as long as the dma-buf. */
 struct testimporter_segment {
-	__u64 addr;		/* what the device uses */
+	__u64 addr;		/* the address for the device */
 	__u64 length;
 	__u64 phys;		/* with SEGMENT_PAGE */
 	__u32 flags;
@@ -75,9 +75,9 @@ struct testimporter_segment {
 };
 
 /*
- * Maps, after pinning if the kind does, or answers with the mapping there is.
- * EREMOTEIO: it was revoked. At most max segments are stored; count tells how
- * many there are.
+ * Maps the buffer, and pins it first if the kind pins; returns an existing
+ * mapping. EREMOTEIO: revoked. Stores at most max segments; count is the number
+ * of all.
  */
 struct testimporter_map {
 	__u32 id;
@@ -94,16 +94,16 @@ struct testimporter_state {
 	__u32 pinned;
 	__u32 revoked;
 	__u32 reserved;
-	__u64 invalidations;	/* times the exporter called */
+	__u64 invalidations;	/* calls by the exporter */
 	__u64 maps;		/* times it was mapped */
 	__u64 size;		/* of the dma-buf, bytes */
 };
 
 /*
  * Moves bytes between user memory and the buffer.
- * DMA: with the edu device's engine, at the mapped addresses. Maps again first
- * if a dynamic importer was told of a move. EREMOTEIO: revoked. ENXIO: not
- * mapped. EOPNOTSUPP: the attachment's device has no such engine.
+ * DMA: with the edu device's engine, at the mapped addresses. After a move, a
+ * dynamic importer maps again first. EREMOTEIO: revoked. ENXIO: not mapped.
+ * EOPNOTSUPP: the attachment's device has no such engine.
  * COPY: by the CPU, through the exporter's vmap.
  */
 struct testimporter_transfer {
@@ -114,7 +114,7 @@ struct testimporter_transfer {
 	__u64 data;		/* user memory */
 };
 
-/* pci_p2pdma_distance(): negative if the kernel sees no way. */
+/* pci_p2pdma_distance(): negative if the kernel finds no path. */
 struct testimporter_distance {
 	char provider[TESTIMPORTER_NAME];
 	char client[TESTIMPORTER_NAME];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The test NIC: an RDMA device on whatever PCI function is given to it by
- * driver_override. It moves nothing. It is there for what the RDMA core of Linux 7.3
- * does with dma-bufs and rdma_rxe does not: buffers of queues, completion counters, and
- * dma-bufs of the device's own BAR.
+ * The test NIC: an RDMA device on any PCI function that a test binds to it by
+ * driver_override. It transfers no data. Tests use it for what the RDMA core of
+ * Linux 7.3 does with dma-bufs and rdma_rxe does not: buffers of queues,
+ * completion counters, and dma-bufs of the device's own BAR.
  */
 #include <linux/dma-mapping.h>
 #include <linux/module.h>
@@ -118,7 +118,7 @@ static struct rdma_user_mmap_entry *pgoff_to_mmap_entry(struct ib_ucontext *ibuc
 	return rdma_user_mmap_entry_get_pgoff(ibuc, offset >> PAGE_SHIFT);
 }
 
-/* There is nothing to stop. */
+/* The device does no work that would have to stop. */
 static void disassociate_ucontext(struct ib_ucontext *ibuc)
 {
 }

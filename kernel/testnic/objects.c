@@ -44,7 +44,7 @@ static u32 number(void)
 	return atomic_inc_return(&numbers);
 }
 
-/* Releases what ib_umem_get_attr() or its kin returned: NULL without a buffer. */
+/* umem: of ib_umem_get_attr() or ib_umem_get_cq_buf(), NULL without buffer. */
 static void put_umem(struct ib_umem *umem)
 {
 	if (!IS_ERR_OR_NULL(umem))
@@ -161,7 +161,7 @@ static void invalidate(struct dma_buf_attachment *attach)
 	ib_umem_dmabuf_unmap_pages(attach->importer_priv);
 }
 
-/* As mlx5: may move, and may be another device's memory. */
+/* As mlx5: the buffer may move, and may be another device's memory. */
 static const struct dma_buf_attach_ops mr_ops = {
 	.allow_peer2peer = true,
 	.invalidate_mappings = invalidate,

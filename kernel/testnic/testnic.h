@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* An RDMA device without a wire: docs/reference/softgpu.md. */
+/* An RDMA device that transfers no data: docs/reference/softgpu.md. */
 #ifndef TESTNIC_H
 #define TESTNIC_H
 
@@ -17,7 +17,7 @@ enum {
 struct testnic {
 	struct ib_device ibdev;
 	struct pci_dev *pdev;
-	int bar; /* what its dma-bufs are of */
+	int bar; /* the one that it exports */
 };
 
 extern const struct uapi_definition testnic_uapi[];

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * alloc-loop: the C side of the allocation part of `make bench`. Allocates a
- * buffer, exports it as a dma-buf, and frees both, as often as it is told on
- * standard input, and writes the nanoseconds of each round to standard output
- * as native 64-bit integers.
+ * alloc-loop: the C side of the allocation part of `make bench`. Each round
+ * allocates a buffer, exports it as a dma-buf, and frees both. Standard input gives
+ * the numbers of rounds; standard output gets the nanoseconds of each round as
+ * native 64-bit integers.
  *
  *   alloc-loop KIND DEVICE SIZE [touch]
  *
  * KIND is udmabuf, heap, dumb, amdgpu, i915 or xe, DEVICE the exporter's node. With
- * "touch", the dma-buf is mapped and a byte of each of its pages written before it is
- * freed: many exporters allocate no memory before.
+ * "touch", each round also maps the dma-buf and writes a byte of each page: many
+ * exporters allocate no memory before that.
  * It shares no code with the Go packages, asks for the same memory and places,
- * and checks nothing but the answers of the calls.
+ * and checks only the results of the calls.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -50,7 +50,7 @@ static uint32_t i915_num_places;
 static uint32_t xe_places; /* bits by instance */
 #endif
 
-/* A GPU driver's code asks for a restart, as libdrm's drmIoctl knows. */
+/* Restarts calls as libdrm's drmIoctl() does: GPU drivers may ask for it. */
 static void call(int fd, unsigned long request, void *arg, const char *what)
 {
 	int status;
@@ -62,7 +62,7 @@ static void call(int fd, unsigned long request, void *arg, const char *what)
 		err(1, "%s", what);
 }
 
-/* The end of a dma-buf. */
+/* Touches the dma-buf if so asked, and closes it. */
 static void done(int buf)
 {
 	if (touching) {
@@ -87,7 +87,7 @@ static int export(uint32_t handle)
 	return prime.fd;
 }
 
-/* A GPU's buffer keeps its handle as long as it lives: its owner maps it. */
+/* A GPU's buffer keeps its handle while it lives: its owner maps it by that. */
 static void with_handle(uint32_t handle)
 {
 	struct drm_gem_close gem = { .handle = handle };
@@ -129,7 +129,7 @@ static void once_heap(void)
 	done((int)data.fd);
 }
 
-/* As a line of 32-bit pixels; the driver rounds up to pages. */
+/* Each line of 32-bit pixels is a page. */
 static void once_dumb(void)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -229,7 +229,7 @@ int main(int argc, char **argv)
 	static const struct kind {
 		const char *name;
 		void (*once)(void);
-		void (*find_places)(void); /* asks the GPU for its memory's numbers */
+		void (*find_places)(void); /* asks the driver for the GPU's memory regions */
 	} kinds[] = {
 		{ "udmabuf", once_udmabuf, NULL },
 		{ "heap", once_heap, NULL },
@@ -252,7 +252,7 @@ int main(int argc, char **argv)
 		errx(2, "no kind %s", argv[1]);
 	device = argv[2];
 	size = strtoull(argv[3], NULL, 0);
-	if (kind->once != once_udmabuf) { /* which opens it in each round */
+	if (kind->once != once_udmabuf) { /* opens the node in each round */
 		node = open(device, O_RDWR | O_CLOEXEC);
 		if (node < 0)
 			err(1, "%s", device);

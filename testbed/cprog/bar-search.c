@@ -40,7 +40,7 @@ static int parse_nonce(const char *hex)
 	return 0;
 }
 
-/* Device memory is read by words: not every device likes vector loads. */
+/* Reads device memory by words: not every device answers vector loads. */
 static int matches(const volatile uint64_t *at, size_t left)
 {
 	unsigned char here[sizeof(nonce)];
@@ -84,7 +84,7 @@ static int search(const char *pci, int bar, uint64_t size)
 /* 1 found, 0 not found, -1 could not look. */
 static int search_device(const char *pci)
 {
-	uint64_t start, end, flags;
+	uint64_t start, end, flags, before = looked;
 	char path[128];
 	int found = 0;
 	FILE *f;
@@ -100,13 +100,15 @@ static int search_device(const char *pci)
 			break;
 		if (!(flags & IORESOURCE_MEM) || end <= start)
 			continue;
-		/* A BAR of registers may refuse to be mapped; others follow. */
+		/* The kernel may refuse to map a BAR of registers: try the others. */
 		found = search(pci, bar, end - start + 1);
 		if (found < 0)
 			fprintf(stderr, "bar-search: BAR %d of %s: %s\n", bar, pci, strerror(errno));
 	}
 	fclose(f);
-	return found == 1 || looked ? found == 1 : -1;
+	if (found == 1)
+		return 1;
+	return looked > before ? 0 : -1;
 }
 
 int main(int argc, char **argv)

@@ -74,7 +74,7 @@ static int time_transfer(const struct options *o, struct loopback *lb, int fd,
 	return err;
 }
 
-/* In the order measured: a drift over the run is worth seeing. */
+/* In the order measured, so that a drift over the run shows. */
 static int save(const char *path, const uint64_t *ns, unsigned long n)
 {
 	FILE *f = fopen(path, "we");

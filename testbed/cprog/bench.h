@@ -5,9 +5,9 @@
 #include "options.h"
 
 /*
- * Repeats one operation and prints a JSON line with its percentiles. What is
- * timed is one registration and its deregistration, or one RDMA WRITE or READ
- * of the whole MR from post to completion. Returns the exit status.
+ * Repeats one operation and prints a JSON line with its percentiles. Each round
+ * times one registration and its deregistration, or one RDMA WRITE or READ of the
+ * whole MR from post to completion. Returns the exit status.
  */
 int bench(const struct options *o);
 

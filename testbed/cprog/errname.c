@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* include/linux/errno.h: not for user space, but drivers let it out. */
+/* include/linux/errno.h: not for user space, but some drivers return it. */
 #define KERNEL_ENOTSUPP 524
 
 const char *errname(int err)

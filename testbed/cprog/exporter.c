@@ -153,7 +153,7 @@ static int alloc_udmabuf(struct buffer *b, size_t size, const char **stage)
 		return errno;
 	if (ftruncate(b->owner_fd, (off_t)size))
 		return errno;
-	/* udmabuf wants pages that can not be taken away under it. */
+	/* udmabuf refuses a memfd that can shrink under it. */
 	if (fcntl(b->owner_fd, F_ADD_SEALS, F_SEAL_SHRINK))
 		return errno;
 
@@ -233,7 +233,7 @@ static int alloc_test(struct buffer *b, const char *mode, size_t size,
 	return err;
 }
 
-/* One that somebody else allocated, and that we inherited open. */
+/* A dma-buf of another process, inherited open. */
 static int borrow(struct buffer *b, const char *number, const char **stage)
 {
 	char *end;

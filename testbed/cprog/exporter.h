@@ -2,8 +2,8 @@
 /*
  * Buffers from the dma-buf exporters that a plain kernel has.
  *
- * This program is an independent witness for the Go packages: nothing here is
- * shared with them, the ABI is taken from the kernel's headers alone.
+ * This program checks the Go packages independently: it shares no code with them
+ * and takes the ABI from the kernel's headers alone.
  */
 #ifndef EXPORTER_H
 #define EXPORTER_H
@@ -28,8 +28,8 @@ struct buffer {
  *	/dev/dri/cardN		this node
  *	udmabuf			memfd pages
  *	heap:NAME		/dev/dma_heap/NAME
- *	test:MODE		kernel/testexporter: ok, or what is to fail
- *	fd:N			descriptor N, inherited; its size counts
+ *	test:MODE		kernel/testexporter in this mode, such as ok or pin
+ *	fd:N			inherited descriptor N; size is ignored
  *
  * Returns 0, or an errno with the step that failed in *stage.
  */
@@ -37,13 +37,12 @@ int buffer_alloc(struct buffer *b, const char *spec, size_t size,
 		 const char **stage);
 
 /*
- * Gives up everything but the fd: the CPU view, the dumb buffer and what is
- * behind it. What keeps the memory after that is the fd and whoever imported
- * it.
+ * Gives up everything but the fd: the CPU view, the dumb buffer and its node or
+ * memfd. After that only the fd and importers keep the memory.
  */
 void buffer_orphan(struct buffer *b);
 
-/* Releases whatever is held. A second call does nothing. */
+/* Releases all that b holds. A second call does nothing. */
 void buffer_free(struct buffer *b);
 
 /* Brackets CPU access to the view; 0 or an errno. */

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fi-rma: does with libfabric's verbs provider what it is told on standard
- * input, and says what came of it, so that package fi can be compared with it
- * operation by operation.
+ * fi-rma: reads operations from standard input, runs them on libfabric's verbs
+ * provider and prints the results. Tests compare package fi with it, operation by
+ * operation.
  *
  *   fi-rma ADDRESS [EXPORTER]  such as 10.9.0.1, of an RDMA device's network
  *                              interface
  *
- * It has two endpoints and two buffers, of SIZE bytes each: what the first
- * endpoint posts concerns the first buffer, as local memory, and the second, as
- * remote memory. With an exporter (exporter.h) they are parts of its dma-buf,
- * and registered by FI_MR_DMABUF, which takes libfabric 2. Words are separated
- * by blanks.
+ * It has two endpoints and two buffers, of SIZE bytes each. The first endpoint
+ * posts, with the first buffer as local memory and the second as remote memory.
+ * With an exporter (exporter.h) both are parts of one dma-buf, which fi-rma
+ * registers by FI_MR_DMABUF; that needs libfabric 2. Blanks separate the words of
+ * a line.
  *
  *   mode msg|rdm               connected endpoints, or connectionless ones by
- *                              ofi_rxm; it comes before all others
+ *                              ofi_rxm; this line comes before all others
  *   offers                     what the provider promises, a line of JSON
  *   open [selective]           two new endpoints, connected
  *   fill                       both buffers as at the start
@@ -22,13 +22,13 @@
  *   post CALL FLAGS LOCAL REMOTE DATA CONTEXT
  *                              LOCAL: OFFSET+LENGTH,...   REMOTE: KEY:OFFSET+LENGTH,...
  *                              KEY: a all, r only to be read, w only to be
- *                              written, x a key that nobody has
+ *                              written, x the key of no MR
  *   change                     all local bytes are inverted
- *   done                       a line of JSON: what became of everything
- *                              posted since the last
+ *   done                       a line of JSON: the results of all that was
+ *                              posted since the last done
  *
- * An operation that makes no completion is told from one that is late by a
- * write that is posted behind it at "done", of other memory.
+ * At "done" fi-rma posts a last write, of other memory, and waits for it. An
+ * operation without a completion by then makes none; it is not late.
  */
 #define _GNU_SOURCE
 #include "errname.h"
@@ -113,7 +113,7 @@ static struct side near, far;
 static fi_addr_t peer = FI_ADDR_UNSPEC;
 
 static unsigned char *local, *remote, *scratch;
-static struct buffer exported = { .fd = -1, .owner_fd = -1 }; /* what has them, or nothing */
+static struct buffer exported = { .fd = -1, .owner_fd = -1 }; /* the dma-buf of all three, if any */
 static struct fid_mr *local_mr, *all_mr, *read_mr, *write_mr, *scratch_mr;
 
 static const char *posts[MAX_EVENTS];
@@ -139,7 +139,7 @@ static void *need(void *p)
 	return p;
 }
 
-/* Hints, and what the provider makes of them; NULL if it declines. */
+/* The provider's offer for these hints; NULL if it refuses them. */
 static struct fi_info *ask(uint64_t caps, uint64_t op_flags, const char *node, uint64_t flags)
 {
 	struct fi_info *hints = need(fi_allocinfo()), *found = NULL;
@@ -165,7 +165,7 @@ static void offers(void)
 	printf(",\"flags\":{");
 	for (size_t i = 0; i < LENGTH(flag_names); i++) {
 		uint64_t flag = flag_names[i].flag;
-		/* A fence is a capability, FI_MORE and data of calls alone. */
+		/* FI_FENCE is a capability; FI_MORE and FI_REMOTE_CQ_DATA are flags of calls. */
 		bool cap = flag == FI_FENCE, call = flag & (FI_MORE | FI_REMOTE_CQ_DATA);
 		struct fi_info *found = ask(cap ? flag : 0, cap || call ? 0 : flag, address, 0);
 
@@ -280,7 +280,7 @@ static void start(void)
 		die("fi_eq_open", err);
 	passive = ask(0, 0, address, FI_SOURCE);
 	if (!passive)
-		die("fi_getinfo of what listens", FI_ENODATA);
+		die("fi_getinfo of the listener", FI_ENODATA);
 	err = fi_passive_ep(fabric, passive, &pep, NULL);
 	if (!err)
 		err = fi_pep_bind(pep, &eq->fid, 0);
@@ -318,7 +318,7 @@ static void open_side(struct side *s, struct fi_info *how, bool selective)
 		die("open an endpoint", err);
 }
 
-/* The next event of connections that is not the end of an earlier one. */
+/* The next connection event, except the shutdown of an earlier connection. */
 static uint32_t next_event(struct fi_eq_cm_entry *entry)
 {
 	struct fi_eq_err_entry failed = { 0 };
@@ -392,11 +392,11 @@ static void record(struct side *s, const struct event *e)
 		return;
 	}
 	if (s->count == MAX_EVENTS)
-		wrong("more completions than anybody asked for");
+		wrong("too many completions at once");
 	s->events[s->count++] = *e;
 }
 
-/* Takes what there is in a completion queue. */
+/* Takes all completions that are in a side's queue. */
 static void poll_side(struct side *s)
 {
 	struct fi_cq_err_entry failed = { 0 };
@@ -532,8 +532,8 @@ static ssize_t call(const struct op *o)
 }
 
 /*
- * Posts: the errno's name. A connectionless provider asks for patience while it
- * connects; a connected one has room for all that is posted here.
+ * Posts, and returns the errno's name. A connectionless provider returns FI_EAGAIN
+ * while it connects; a connected one has room for all that fi-rma posts.
  */
 static const char *post(const struct op *o)
 {
@@ -578,7 +578,7 @@ static void recv_line(const char *context)
 		die("fi_recv", err);
 }
 
-/* Posts the write that is last, and waits for it. */
+/* Posts the last write, and waits for its completion. */
 static void mark(void)
 {
 	struct op o = {
@@ -684,15 +684,15 @@ static void line(char **word, int words)
 	} else if (!strcmp(word[0], "done")) {
 		done();
 	} else {
-		wrong("a line that nobody understands");
+		wrong("an unknown line");
 	}
 }
 
 /*
- * What the provider's library does when it starts takes an emulated processor
- * seconds: it looks for other networks' hardware, and twice for a symbol in all
- * of /proc/kallsyms. Nothing of that matters here, except for dma-bufs: the
- * provider takes them if it finds ib_umem_dmabuf_get.
+ * The start of libfabric takes an emulated processor seconds: libfabric looks for
+ * other networks' hardware, and twice for a symbol in all of /proc/kallsyms. Only
+ * dma-bufs need the symbol: the provider takes them if it finds
+ * ib_umem_dmabuf_get.
  */
 static void quick_start(bool dmabufs)
 {
@@ -701,7 +701,7 @@ static void quick_start(bool dmabufs)
 		return;
 	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 	    mount("/dev/null", "/proc/kallsyms", NULL, MS_BIND, NULL))
-		fprintf(stderr, "fi-rma: this is going to be slow: %s\n", strerror(errno));
+		fprintf(stderr, "fi-rma: cannot hide /proc/kallsyms, so the start is slow: %s\n", strerror(errno));
 }
 
 /* Room for both buffers and scratch, from an exporter if there is one. */
@@ -735,9 +735,9 @@ int main(int argc, char **argv)
 	address = argv[1];
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	quick_start(argc == 3);
-	/* The cache of registrations makes one of several, with the rights of all. */
+	/* libfabric's cache would merge MRs of one buffer, with the rights of all. */
 	setenv("FI_MR_CACHE_MONITOR", "disabled", 1);
-	/* ofi_rxm makes room for so many peers: more than the device's limit. */
+	/* ofi_rxm makes room for this many peers: the default exceeds the device's limit. */
 	setenv("FI_UNIVERSE_SIZE", "2", 1);
 	allocate(argv[2]);
 	remote = local + SIZE;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
  * FLUSH is younger than the libibverbs of Debian 12. The access flags are the
- * kernel's (include/uapi/rdma/ib_user_ioctl_verbs.h, Linux 6.2); to post the
- * operation takes a libibverbs that has it, and the makefile says so with
+ * kernel's (include/uapi/rdma/ib_user_ioctl_verbs.h, Linux 6.2). Posting the
+ * operation needs a libibverbs that has it: then the makefile defines
  * HAVE_IBV_WR_FLUSH.
  */
 #ifndef FLUSH_H

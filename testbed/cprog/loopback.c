@@ -105,7 +105,7 @@ static struct ibv_qp *create_qp(struct loopback *lb)
 	struct ibv_qp *qp = ibv_create_qp_ex(lb->ctx, &a);
 
 	lb->newer_ops = qp != NULL;
-	/* A provider without the newer operations is good for the others. */
+	/* A provider without the newer operations may have all others. */
 	if (!qp && (errno == EOPNOTSUPP || errno == EINVAL)) {
 		a.send_ops_flags &= ~(uint64_t)(QP_EX_WITH_FLUSH |
 						IBV_QP_EX_WITH_ATOMIC_WRITE);
@@ -164,8 +164,8 @@ static int connect_qp(struct loopback *lb, struct ibv_qp *qp, uint32_t peer)
 	a = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTS,
 		/*
-		 * Two seconds: on a busy machine rxe is late, and after a retry
-		 * that was not needed it now and then answers nothing any more.
+		 * Two seconds: on a busy machine rxe answers late, and after a
+		 * retry that was not needed it sometimes stops answering.
 		 */
 		.timeout = 19,
 		.retry_cnt = 3,
@@ -185,7 +185,7 @@ static void drop_pair(struct loopback *lb)
 		ibv_destroy_qp(lb->resp);
 	lb->req = NULL;
 	lb->resp = NULL;
-	/* Completions of the old pair belong to nobody. */
+	/* The new pair must not see completions of the old one. */
 	for (struct ibv_wc wc; lb->cq && ibv_poll_cq(lb->cq, 1, &wc) > 0;)
 		;
 }
@@ -309,7 +309,7 @@ int loopback_wait(struct loopback *lb, enum ibv_wc_status *status)
 			*status = wc.status;
 			return 0;
 		}
-		/* Others wait for the only processor, too. */
+		/* rxe may need this processor, if it is the only one. */
 		if (++empty % 64 == 0)
 			sched_yield();
 		if (seconds() > end)

@@ -37,9 +37,9 @@ struct place {
 };
 
 /*
- * device may be NULL for the first one that there is; gid_index < 0 picks the
- * first RoCE v2 entry of the table that has an IPv4 address, or else the first
- * RoCE v2 entry. Returns 0 or an errno with the failed step in *stage.
+ * device NULL is the first one that there is. gid_index < 0 picks the first RoCE v2
+ * entry of the table that has an IPv4 address, or else the first RoCE v2 entry.
+ * Returns 0 or an errno with the failed step in *stage.
  */
 int loopback_open(struct loopback *lb, const char *device, uint8_t port,
 		  int gid_index, size_t host_size, const char **stage);
@@ -52,9 +52,9 @@ void loopback_close(struct loopback *lb);
 int loopback_reconnect(struct loopback *lb);
 
 /*
- * Post one signalled request to one end and wait for its completion. What they return is
- * 0 or an errno; how the request ended is in *status. A completion that does
- * not come within a minute is ETIMEDOUT.
+ * loopback_post() posts one signalled request to one end and waits for a
+ * completion; loopback_wait() only waits. Both return 0 or an errno, and how the
+ * request ended in *status. After a minute without a completion it is ETIMEDOUT.
  */
 int loopback_post(struct loopback *lb, struct ibv_qp *qp,
 		  struct ibv_send_wr *wr, enum ibv_wc_status *status);
@@ -65,7 +65,7 @@ int loopback_rdma(struct loopback *lb, enum ibv_wr_opcode op,
 		  struct place local, struct place remote, size_t length,
 		  enum ibv_wc_status *status);
 
-/* The start of host memory as a place. */
+/* The place at an offset of the host memory. */
 struct place loopback_host(const struct loopback *lb, size_t offset);
 
 #endif

@@ -3,7 +3,7 @@
  * dmabuf-mr: registers dma-buf memory with an RDMA device and moves bytes
  * through it, using libibverbs and the raw ioctl only.
  *
- *   dmabuf-mr verify   one JSON line: route, keys, bytes, or who refused what
+ *   dmabuf-mr verify   one JSON line: route, keys, bytes, or what stage failed
  *   dmabuf-mr bench    one JSON line, and nanoseconds per round in a file
  *   dmabuf-mr selftest tests of the kernel's side, see selftest.h
  *

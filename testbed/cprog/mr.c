@@ -27,14 +27,14 @@ static void request_init(struct request *r, uint16_t method)
 	r->hdr.method_id = method;
 	/*
 	 * The kernel answers EINVAL to any other driver's number. libibverbs
-	 * keeps it to itself, and the test bed has no other device.
+	 * does not export the number, and the test bed has rxe devices only.
 	 */
 	r->hdr.driver_id = RDMA_DRIVER_RXE;
 }
 
 /*
- * Objects have a length of 0, input of up to 8 bytes lies in data itself,
- * output is a pointer.
+ * Objects have a length of 0. Input of up to 8 bytes lies in data itself; longer
+ * input and all output are pointers.
  */
 static struct ib_uverbs_attr *attr(struct request *r, uint16_t id,
 				   uint16_t len, uint64_t data)
@@ -210,7 +210,7 @@ enum {
 	REREG_FD,
 };
 
-/* A library without it leaves this NULL. */
+/* NULL if libibverbs has no such function. */
 extern int ibv_rereg_dmabuf_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
 			       uint64_t offset, size_t length, uint64_t iova,
 			       int fd, int access) __attribute__((weak));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
-/* Memory regions on a dma-buf, by either of the two ways into the kernel. */
+/* Memory regions on a dma-buf, by either of the two routes into the kernel. */
 #ifndef MR_H
 #define MR_H
 
@@ -37,7 +37,7 @@ int mr_register(struct ibv_pd *pd, enum route want, int fd,
 /* 0 or an errno; after an error the MR is still there. */
 int mr_deregister(struct ibv_context *ctx, struct mr *mr);
 
-/* What the kernel believes the MR to be (UVERBS_METHOD_QUERY_MR). */
+/* The kernel's record of the MR (UVERBS_METHOD_QUERY_MR). */
 int mr_query(struct ibv_context *ctx, const struct mr *mr, struct mr *keys,
 	     uint64_t *length, uint64_t *iova);
 
@@ -57,8 +57,8 @@ int mr_reregister(struct ibv_context *ctx, struct mr *mr, unsigned int flags,
 int mr_move(struct ibv_context *ctx, struct mr *mr, int fd, const struct range *r);
 
 /*
- * Asks for the pages of a region on demand to be there (ADVISE_MR), now or, if
- * not wait, some time. 0 or an errno: other regions have nothing to prefetch.
+ * Prefetches pages of an on-demand MR (ADVISE_MR). With wait the call returns when
+ * they are there. 0 or an errno: other MRs have nothing to prefetch.
  */
 int mr_prefetch(struct ibv_pd *pd, uint32_t lkey, uint64_t addr, uint32_t length,
 		bool wait);

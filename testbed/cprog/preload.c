@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What Debian's rxe provider and Debian's perftest lack, to be preloaded into a
- * program that is not changed for it: ibv_reg_dmabuf_mr() asks the kernel, as a
- * provider that has the operation makes it do; and with DMABUF_BENEATH=EXPORTER,
- * memory that the program registers becomes a dma-buf of that exporter's, where it
- * is, before it is registered. DMABUF_WAIT=SECONDS puts that off: until what another
- * process registers at the same moment is done.
+ * A library to preload into an unchanged program. It adds what Debian's rxe provider
+ * and perftest lack. ibv_reg_dmabuf_mr() asks the kernel, as with a provider that has
+ * the operation. With DMABUF_BENEATH=EXPORTER, a dma-buf of that exporter replaces
+ * the memory that the program registers, at the same address, before the
+ * registration. DMABUF_WAIT=SECONDS delays this, so that another process, which
+ * registers at the same moment, is done first.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,11 +20,11 @@
 #include "exporter.h"
 #include "mr.h"
 
-/* The header has macros of these names. */
+/* The header has a macro of this name. */
 #undef ibv_reg_mr
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access);
 
-/* A region that the library does not know. The program has the first member. */
+/* An MR that libibverbs does not know. The program gets its first member. */
 struct region {
 	struct ibv_mr ibv;
 	struct mr mr;
@@ -41,7 +41,7 @@ static struct ibv_mr *add(struct ibv_pd *pd, void *addr, int fd,
 	struct region *r = calloc(1, sizeof(*r));
 	int err = ENOMEM;
 
-	if (r) /* a provider takes what is optional only if it knows it */
+	if (r) /* without the optional flags, which a driver need not know */
 		err = mr_register(pd, ROUTE_IOCTL, fd, rg,
 				  (unsigned int)access & ~(unsigned int)IBV_ACCESS_OPTIONAL_RANGE,
 				  &r->mr);
@@ -70,8 +70,8 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 }
 
 /*
- * The pages around the memory become the buffer's, with what is in them: a heap's
- * own words may be beside it. They stay so.
+ * The dma-buf replaces whole pages with their contents: other data of the program
+ * may be beside the memory. The replacement outlives the MR.
  */
 static struct ibv_mr *beneath(struct ibv_pd *pd, void *addr, size_t length,
 			      uint64_t iova, int access, const char *exporter)
@@ -138,7 +138,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 		if (err)
 			return err;
 		*at = r->next;
-		buffer_free(&r->beneath); /* the memory keeps its pages */
+		buffer_free(&r->beneath); /* the program's mapping keeps the pages */
 		free(r);
 		return 0;
 	}

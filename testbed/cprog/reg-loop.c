@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * reg-loop: the C side of `make bench`. Registers and deregisters the dma-buf
- * it inherits as fd 3 by the REG_DMABUF_MR ioctl, as often as it is told on
- * standard input, and writes the nanoseconds of each round to standard output
+ * reg-loop: the C side of `make bench`. Each round registers the dma-buf that it
+ * inherits as fd 3 by the REG_DMABUF_MR ioctl and deregisters it. Standard input
+ * gives the numbers of rounds; standard output gets the nanoseconds of each round
  * as native 64-bit integers.
  *
  *   reg-loop DEVICE LENGTH
  *
  * It shares no code with the Go packages. The context and the PD come from
- * libibverbs, because that is where an application has them from.
+ * libibverbs, as in an application.
  */
 #include <err.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the C sides of `make bench` do when they are told to: see rounds.h. */
+/* The timed loop of the C sides of `make bench`: see rounds.h. */
 #include <err.h>
 #include <stdint.h>
 #include <stdio.h>

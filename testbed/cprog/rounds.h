@@ -3,8 +3,8 @@
 #define ROUNDS_H
 
 /*
- * Reads numbers from standard input, does `once` so many times for each, and
- * writes the nanoseconds that each time took to standard output as native
+ * Reads numbers from standard input and calls once() so many times for each. It
+ * writes the nanoseconds that each call took to standard output as native
  * 64-bit integers. Returns the exit status.
  */
 int rounds(void (*once)(void));

@@ -107,9 +107,9 @@ static enum result run_one(const struct options *o, const struct test *t,
 	r = t->run(e);
 
 	/*
-	 * In this order: rxe waits 50 seconds for the window when the queue
-	 * pair that it is bound to goes first. What a failed test has left
-	 * registered goes with the context.
+	 * The window goes first: rxe waits 50 seconds for a window whose
+	 * queue pair is already destroyed. Closing the context deregisters
+	 * the MRs that a failed test has left.
 	 */
 	if (e->mw)
 		ibv_dealloc_mw(e->mw);

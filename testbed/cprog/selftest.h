@@ -9,11 +9,11 @@
  * one exporter. Prints a line per test:
  *
  *	ok NAME
- *	absent NAME: what this kernel does not have
- *	FAIL NAME: what was seen instead
+ *	absent NAME: what the kernel, provider or build lacks
+ *	FAIL NAME: what the test saw instead
  *
- * and returns 1 if anything failed. An absent test is no pass: which ones may
- * be absent is for the caller to know.
+ * and returns 1 if anything failed. An absent test is no pass: the caller knows
+ * which tests may be absent.
  */
 int selftest(const struct options *o);
 

@@ -11,7 +11,7 @@
 
 enum result { PASS, ABSENT, FAIL };
 
-/* What every test starts with: a connected pair and an unregistered buffer. */
+/* Every test starts with a connected pair and an unregistered buffer. */
 struct env {
 	const struct options *o;
 	struct loopback lb;
@@ -40,7 +40,7 @@ extern const struct test stock_tests[];
 #define ACCESS_ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
 		    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 
-/* An address that is no offset, so that mixing up the two shows. */
+/* No offset is as large: a test fails if rxe takes one for the other. */
 #define IOVA_BASE 0x7a0000000000ull
 
 enum result result(struct env *e, enum result r, const char *fmt, ...)
@@ -67,13 +67,13 @@ int env_register(struct env *e, uint64_t offset, uint64_t length,
 /* The place of an offset of the buffer in an MR made by env_register(). */
 struct place env_remote(const struct mr *mr, uint64_t offset);
 
-/* Guard bytes all over the buffer, between CPU access brackets. */
+/* Fills the buffer with guard bytes, in a CPU access bracket. */
 int env_guard(struct env *e);
 
 /*
- * Writes random bytes to [offset, offset+length) of the buffer by RDMA and
- * reads them back, comparing with the CPU's view at each step and all other
- * bytes with the guard. length is at most that of the host memory.
+ * Writes random bytes to [offset, offset+length) of the buffer by RDMA and reads
+ * others from there, comparing both with the CPU's view. Compares all other bytes
+ * with the guard after the write. length is at most half of the host memory.
  */
 enum result env_round_trip(struct env *e, const struct mr *mr, uint64_t offset,
 			   size_t length);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Who keeps the memory, for how long, and that it is given back. */
+/* What keeps the memory, for how long, and that the kernel frees it. */
 #define _GNU_SOURCE
 #include "selftest_internal.h"
 #include "bufinfo.h"
@@ -29,8 +29,8 @@ static enum result held(struct env *e, struct held *h)
 	} while (0)
 
 /*
- * Waits until no more buffers and attachments are left than in want: the last
- * reference of a dma-buf may be dropped a moment after the call that gave it
+ * Waits until no more buffers and attachments are left than in want: the kernel
+ * may drop the last reference of a dma-buf a moment after the call that gave it
  * up.
  */
 static enum result back_to(struct env *e, const struct held *want)
@@ -49,7 +49,7 @@ static enum result back_to(struct env *e, const struct held *want)
 		      want->attachments);
 }
 
-/* Read the MR without a CPU view, compare with what it must hold. */
+/* Reads the MR by RDMA and compares it with what it must hold. */
 static enum result still_readable(struct env *e, const struct mr *mr,
 				  const uint8_t *want, size_t length)
 {
@@ -67,7 +67,7 @@ static enum result still_readable(struct env *e, const struct mr *mr,
 	return PASS;
 }
 
-/* The fd, the mapping, the GEM handle and its node go; the MR stays good. */
+/* The test closes fd, mapping, GEM handle and node; the MR still works. */
 static enum result outlives_fd(struct env *e)
 {
 	const size_t length = e->b.size;
@@ -123,7 +123,7 @@ static enum result context_close(struct env *e)
 	for (int i = 0; i < 8; i++)
 		CHECK_OK(e, "register", env_register(e, (uint64_t)i * e->page,
 						     e->page, ACCESS_ALL, &mr));
-	/* The PD is in use and can not be freed: only the last step counts. */
+	/* The MRs keep the PD from being freed: only closing the context works. */
 	loopback_close(&e->lb);
 	if (back_to(e, &before) != PASS)
 		return FAIL;
@@ -174,7 +174,7 @@ static enum result killed(struct env *e)
 		close(ready[1]);
 		n = read(ready[0], &err, sizeof(err));
 		close(ready[0]);
-		/* Some way into the transfers, each time a different one. */
+		/* Each round kills the child at another point of its transfers. */
 		usleep(20000 + 7000 * (unsigned int)i);
 		if (n == sizeof(err) && !err)
 			HELD(e, &during);
@@ -190,7 +190,7 @@ static enum result killed(struct env *e)
 	return PASS;
 }
 
-/* The kernel mapping is shared by all MRs of a buffer and counted. */
+/* All MRs of a buffer share one kernel mapping, which the core counts. */
 static enum result two_regions(struct env *e)
 {
 	enum result r;
@@ -212,7 +212,7 @@ static enum result two_regions(struct env *e)
 
 #define CHURN_WARM 200
 #define CHURN 2000
-/* Half of what a leak of one object of 512 bytes per round would come to. */
+/* Half of what a leak of 512 bytes per round would add. */
 #define CHURN_SLACK_KIB (CHURN / 4)
 
 static enum result churn(struct env *e)
@@ -228,7 +228,7 @@ static enum result churn(struct env *e)
 		CHECK_OK(e, "register", env_register(e, 0, e->b.size, ACCESS_ALL, &mr));
 		CHECK_OK(e, "deregister", mr_deregister(e->lb.ctx, &mr));
 	}
-	sleep(1);		/* what is freed by RCU takes a moment */
+	sleep(1);		/* RCU frees objects a moment later */
 	HELD(e, &after);
 	CHECK(e, after.attachments == before.attachments &&
 	      after.buffers == before.buffers && after.fds == before.fds,
@@ -353,7 +353,7 @@ static void *write_until_refused(void *arg)
 	return NULL;
 }
 
-/* A copy in progress holds the MR off its teardown; the next one is refused. */
+/* Deregistration waits for a copy in progress; rxe refuses the next WRITE. */
 static enum result deregister_under_traffic(struct env *e)
 {
 	for (int i = 0; i < 10; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Registrations that the kernel must refuse, and by which errno. */
+/* Registrations that the kernel must refuse, and with which errno. */
 #define _GNU_SOURCE
 #include "selftest_internal.h"
 #include "flush.h"
@@ -33,7 +33,7 @@ static enum result bad_fd(struct env *e)
 	struct range page = { .length = e->page };
 	int memfd, closed;
 
-	/* This is how programs find out whether a driver has the call at all. */
+	/* Programs register fd -1 to see whether a driver has the call at all. */
 	EXPECT(e, "fd -1", EBADF, -1, page, ACCESS_ALL);
 	EXPECT(e, "fd -1, length 0", EBADF, -1, (struct range){ 0 }, 0);
 
@@ -98,7 +98,7 @@ static enum result bad_access(struct env *e)
 	return PASS;
 }
 
-/* A refusal leaves nothing, or the next ones would not go through. */
+/* Refusals leave nothing behind: after many of them a registration works. */
 static enum result after_refusals(struct env *e)
 {
 	struct mr mr;
@@ -124,7 +124,7 @@ const struct test refusal_tests[] = {
 	{ 0 },
 };
 
-/* Without the patch neither way leads anywhere, whatever the arguments. */
+/* Without the patch both routes fail the same, whatever the arguments. */
 static enum result stock_refuses(struct env *e)
 {
 	struct range page = { .length = e->page };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Reregistration, memory windows and FLUSH: what hangs on changed rights. */
+/* Re-registration, and what needs its rights: memory windows and FLUSH. */
 #include "selftest_internal.h"
 #include "flush.h"
 
@@ -58,7 +58,7 @@ static enum result rereg_access(struct env *e)
 	CHECK(e, err == EOPNOTSUPP, "flush persistent: %s", errname(err));
 	CHECK_OK(e, "deregister", mr_deregister(e->lb.ctx, &mr));
 
-	/* What was registered for reading stays that. */
+	/* Re-registration cannot make a read-only MR writable. */
 	CHECK_OK(e, "register", env_register(e, 0, e->b.size,
 					     IBV_ACCESS_REMOTE_READ, &mr));
 	err = set_access(e, &mr, ACCESS_ALL);
@@ -99,7 +99,7 @@ static enum result rereg_pd(struct env *e)
 	return PASS;
 }
 
-/* The call has an address where a dma-buf would be needed: never a new range. */
+/* The call has an address and no dma-buf: the driver must refuse a new range. */
 static enum result rereg_translation(struct env *e)
 {
 	struct range to = { .length = e->page };
@@ -119,7 +119,7 @@ static enum result rereg_translation(struct env *e)
 	return PASS;
 }
 
-/* To the buffer's second half and back, under the same keys. */
+/* Moves the MR to the buffer's second half and back, under the same keys. */
 static enum result rereg_in_place(struct env *e)
 {
 	const uint64_t half = e->b.size / 2 / e->page * e->page;
@@ -162,15 +162,15 @@ static enum result rereg_in_place(struct env *e)
 }
 
 /*
- * Binds length bytes from offset on of the MR; *rkey is the window's new key.
- * A window of type 2 is good for the queue pair that bound it, and requests
- * come in at the answering one.
+ * Binds the window to length bytes of the buffer from offset on; *rkey is its
+ * new key. A window of type 2 serves only the queue pair that bound it, and
+ * requests arrive at the responder, so the responder binds.
  */
 static int bind(struct env *e, const struct mr *mr, uint64_t offset,
 		uint64_t length, unsigned int access, uint32_t *rkey,
 		enum ibv_wc_status *status)
 {
-	/* Of an MR the provider only passes its key on. */
+	/* The provider passes on no more of an MR than its key. */
 	struct ibv_mr ibmr = {
 		.context = e->lb.ctx, .pd = e->lb.pd, .handle = mr->handle,
 		.lkey = mr->lkey, .rkey = mr->rkey,
@@ -194,7 +194,7 @@ static int bind(struct env *e, const struct mr *mr, uint64_t offset,
 	return err;
 }
 
-/* By the completion of the bind, or of the flush that the error sets off. */
+/* rxe completes a refused bind with its own error, or as flushed. */
 static bool bind_refused(enum ibv_wc_status status)
 {
 	return status == IBV_WC_MW_BIND_ERR || status == IBV_WC_WR_FLUSH_ERR;
@@ -214,7 +214,7 @@ static int free_window(struct env *e)
 	return err;
 }
 
-/* The right to bind is not among those that a registration can ask for. */
+/* A registration cannot ask for the right to bind windows. */
 static enum result window_without_right(struct env *e)
 {
 	enum ibv_wc_status status;
@@ -268,8 +268,8 @@ static enum result window(struct env *e)
 		return r;
 
 	/*
-	 * In front of the MR, that is: rxe never looks at the range of a
-	 * window, whatever memory it is on.
+	 * In front of the MR, not only of the window: rxe never checks the
+	 * range of a window, on any memory.
 	 */
 	CHECK_OK(e, "write", loopback_rdma(&e->lb, IBV_WR_RDMA_WRITE,
 					   loopback_host(&e->lb, 0),
@@ -350,7 +350,7 @@ static enum result flushes(struct env *e)
 	      ibv_wc_status_str(status));
 	CHECK_OK(e, "reconnect", loopback_reconnect(&e->lb));
 
-	/* A window may claim the right that its MR does not have. */
+	/* rxe lets a window claim a right that its MR does not have. */
 	CHECK_OK(e, "alloc_mw", new_window(e));
 	win = mr;
 	CHECK_OK(e, "bind", bind(e, &mr, 0, e->page,

@@ -17,7 +17,7 @@ static enum result whole_buffer(struct env *e)
 	return PASS;
 }
 
-/* MRs that begin and end anywhere, and all of each moved in one go. */
+/* MRs that begin and end at any byte; each transfer moves a whole MR. */
 static enum result unaligned_regions(struct env *e)
 {
 	const uint64_t p = e->page, size = e->b.size;
@@ -92,7 +92,7 @@ static enum result refused_transfer(struct env *e, enum ibv_wr_opcode op,
 	return PASS;
 }
 
-/* An MR in the middle of the buffer: just outside is memory, but not the MR's. */
+/* The MR is in the middle of the buffer: beside it is memory, but not the MR's. */
 static enum result out_of_range(struct env *e)
 {
 	const size_t p = e->page, from = 2 * p + 16, length = 3 * p;
@@ -218,7 +218,7 @@ static enum result send_receive(struct env *e)
 	to.lkey = mr.lkey;
 	CHECK_OK(e, "post receive", ibv_post_recv(e->lb.resp, &rwr, &rbad));
 
-	/* Both ends complete on the one CQ. */
+	/* Both ends complete on the same CQ. */
 	CHECK_OK(e, "send", loopback_post(&e->lb, e->lb.req, &swr, &status));
 	CHECK(e, status == IBV_WC_SUCCESS, "send: %s", ibv_wc_status_str(status));
 	CHECK_OK(e, "receive", loopback_wait(&e->lb, &status));
@@ -234,7 +234,7 @@ static enum result send_receive(struct env *e)
 	return PASS;
 }
 
-/* The driver has to set these itself: uverbs does not for a dma-buf. */
+/* uverbs sets length and IOVA of no dma-buf MR: the driver has to. */
 static enum result query(struct env *e)
 {
 	const uint64_t offset = e->page + 24, length = 2 * e->page + 1;

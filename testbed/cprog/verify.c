@@ -10,7 +10,7 @@
 #include "loopback.h"
 #include "pattern.h"
 
-/* How far it came, and what ended it. */
+/* The last stage, and the error that ended it. */
 struct outcome {
 	const char *stage;
 	int err;
@@ -27,7 +27,7 @@ static bool outside_intact(const struct buffer *b, const struct range *r,
 	       guard_intact(b->map, r->offset + r->length, b->size, &out->bad);
 }
 
-/* Random bytes by RDMA WRITE, seen by the CPU. */
+/* RDMA WRITE sends random bytes; the CPU compares them. */
 static bool check_write(struct loopback *lb, const struct buffer *b,
 			const struct range *r, const struct mr *mr,
 			struct outcome *out)
@@ -70,7 +70,7 @@ static bool check_write(struct loopback *lb, const struct buffer *b,
 	return !out->mismatch && !out->err;
 }
 
-/* Other random bytes from the CPU, fetched by RDMA READ. */
+/* The CPU writes other random bytes; RDMA READ fetches them. */
 static bool check_read(struct loopback *lb, const struct buffer *b,
 		       const struct range *r, const struct mr *mr,
 		       struct outcome *out)
@@ -138,7 +138,7 @@ static bool run(const struct options *o, struct loopback *lb, struct buffer *b,
 
 	out->stage = "range";
 	if (!inside(r, b->size) || r->length > lb->host_size) {
-		/* registered all the same: not something to write through */
+		/* the kernel took this range, but no transfer can use all of it */
 		out->err = ERANGE;
 		mr_deregister(lb->ctx, mr);
 		return false;

@@ -5,9 +5,9 @@
 #include "options.h"
 
 /*
- * Allocates, registers, writes random bytes by RDMA, reads others back and
- * compares through the CPU's view of the buffer, guard bytes included. Prints
- * one JSON line; returns the exit status.
+ * Allocates and registers a buffer, writes random bytes to it by RDMA, reads other
+ * bytes from it by RDMA, and compares both, and the guard bytes, with the CPU's
+ * view of the buffer. Prints one JSON line; returns the exit status.
  */
 int verify(const struct options *o);
 

@@ -26,7 +26,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct area *areas; /* by address */
 static uint64_t used[MAX_DEVICES];
 
-/* The block that small allocations of a device come from, and how full. */
+/* The block that small allocations of a device come from, and how full it is. */
 static struct {
 	struct block *block;
 	uint64_t addr;
@@ -164,7 +164,7 @@ uint64_t core_reserve(size_t size)
 	size_t all = size + HUGE_BLOCK;
 	void *p = mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	/* Never unmapped: an address means one thing for the process's life. */
+	/* Never unmapped, so that no later mapping gets the same address. */
 	if (p == MAP_FAILED)
 		return 0;
 	return ((uint64_t)(uintptr_t)p + HUGE_BLOCK - 1) & ~(uint64_t)(HUGE_BLOCK - 1);
@@ -226,7 +226,7 @@ struct area *core_map(uint64_t addr, size_t size, struct block *b, size_t offset
 	return a;
 }
 
-/* A pool's block lives while an allocation in it does. */
+/* A pool's block lives as long as an allocation in it. */
 static struct area *alloc_pooled(size_t size, int device)
 {
 	size_t need = (size + POOL_ALIGN - 1) & ~(size_t)(POOL_ALIGN - 1);
@@ -305,7 +305,7 @@ void core_remove(struct area *gone)
 	while (*at != gone)
 		at = &(*at)->next;
 	*at = gone->next;
-	/* The last allocation of a pool's block takes the pool with it. */
+	/* After the last allocation only the pool uses its block: drop the block. */
 	if (pool[device].block == gone->block && gone->block->users == 2) {
 		core_block_put(pool[device].block);
 		pool[device].block = NULL;

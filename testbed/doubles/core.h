@@ -19,21 +19,21 @@ struct area {
 	struct block *block;
 	size_t offset; /* in the block */
 	int device;
-	void *owner;   /* the library's own */
+	void *owner;   /* for the library's use */
 	unsigned int flags;
-	unsigned long long id; /* that no other has had */
+	unsigned long long id; /* never used again */
 	struct area *next;
 };
 
-/* Everything below is called with the lock held, but for the first two. */
+/* The other functions need the lock, unless they only read the environment. */
 void core_lock(void);
 void core_unlock(void);
 
-/* What the environment wants: a number, or what otherwise holds. */
+/* The variable's number, or otherwise; whether the variable has this value. */
 long core_knob(const char *name, long otherwise);
 bool core_knob_is(const char *name, const char *value);
 
-/* The code that DOUBLE_FAIL wants of this call, 0 for none; also logs it. */
+/* Logs the call, and returns the code that DOUBLE_FAIL wants of it, or 0. */
 int core_call(const char *function, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 int core_devices(void);
@@ -43,22 +43,22 @@ uint64_t core_free_bytes(int device);
 void core_pci(int device, char *out, size_t len);
 void core_uuid(int device, unsigned char out[16]);
 
-/* Addresses that the CPU cannot read, 2 MiB aligned; 0 if there are none. */
+/* Addresses that the CPU cannot read, 2 MiB aligned; 0 if mmap() fails. */
 uint64_t core_reserve(size_t size);
 
-/* Blocks count who uses them. A new one has one user. */
+/* A block counts its users. A new one has one. */
 struct block *core_block(size_t size, int device);
 void core_block_get(struct block *b);
 void core_block_put(struct block *b);
 size_t core_block_size(const struct block *b);
 
-/* Allocations. pooled ones share blocks. */
+/* An allocation. Small pooled ones share blocks. */
 struct area *core_alloc(size_t size, int device, bool pooled);
 struct area *core_map(uint64_t addr, size_t size, struct block *b, size_t offset, int device);
 struct area *core_find(uint64_t addr);
-/* The first that ends behind addr, NULL if there is none; the others follow it. */
+/* The first area that ends behind addr, or NULL; next leads to the others. */
 struct area *core_behind(uint64_t addr);
-/* One that this owner has, NULL if there is none. */
+/* An area of this owner, or NULL. */
 struct area *core_owned(const void *owner);
 void core_remove(struct area *a);
 
@@ -67,12 +67,12 @@ bool core_read(void *to, uint64_t addr, size_t n);
 bool core_write(uint64_t addr, const void *from, size_t n);
 bool core_fill(uint64_t addr, int value, size_t n);
 
-/* Whether the exporter can do parts of a block; vgem cannot. */
+/* Whether the exporter can export parts of a block; vgem cannot. */
 bool core_parts(void);
 
 /*
- * A dma-buf of exactly the pages of [addr, addr+n), which may span mappings;
- * -errno if that cannot be.
+ * A dma-buf of exactly the pages of [addr, addr+n), which may span mappings; or
+ * -errno.
  */
 int core_export_range(uint64_t addr, size_t n);
 /* A dma-buf of the block that a lies in. */

@@ -3,7 +3,7 @@
  * libcuda.so.1, as far as gpualloc/cuda uses it. The declarations are written
  * from the CUDA driver API reference; there is no cuda.h to compile against.
  *
- * OLD leaves out what came with CUDA 11.7, ANCIENT all functions with _v2.
+ * OLD lacks what came with CUDA 11.4 and 11.7, ANCIENT also 11.3's flush and any _v2.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -45,7 +45,7 @@ enum {
 #define MAPPED 4u
 #define ACCESSIBLE 8u
 
-/* One that was destroyed stays, to be known by. */
+/* A destroyed one stays allocated, so that cuCtxPushCurrent() knows it. */
 struct context {
 	int device;
 	int retained;
@@ -57,7 +57,7 @@ static bool initialised;
 static __thread CUcontext stack[32];
 static __thread int depth;
 
-/* Every function begins with this: count, log, fail if so wished. */
+/* Every function begins with this: counts and logs the call, and may make it fail. */
 #define ENTER(...)                                                        \
 	do {                                                              \
 		int forced;                                               \
@@ -188,7 +188,7 @@ API CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
 #define V2(name) name##_v2
 #endif
 
-/* The GPU's own, also of a MIG instance. */
+/* The GPU's UUID, even for a MIG instance. */
 API CUresult cuDeviceGetUuid(unsigned char *id, CUdevice d)
 {
 	ENTER("%d", d);
@@ -234,7 +234,7 @@ API CUresult V2(cuCtxPushCurrent)(CUcontext c)
 	LEAVE(OK);
 }
 
-/* The new context is the thread's. */
+/* The new context becomes the thread's current one. */
 API CUresult V2(cuCtxCreate)(CUcontext *c, unsigned int flags, CUdevice d)
 {
 	struct context *made;
@@ -251,7 +251,7 @@ API CUresult V2(cuCtxCreate)(CUcontext *c, unsigned int flags, CUdevice d)
 	LEAVE(OK);
 }
 
-/* Its memory goes with it. */
+/* Frees the context's memory, too. */
 API CUresult V2(cuCtxDestroy)(CUcontext c)
 {
 	struct area *a;
@@ -289,9 +289,9 @@ API CUresult cuCtxSynchronize(void)
 	} while (0)
 
 /*
- * Memory of another context than the thread's. What copies goes by addresses and
- * takes it; what asks about it or exports it does not, which may be stricter than
- * the real library.
+ * Memory of another context than the thread's. Copies, memset and
+ * cuPointerGetAttribute() go by the address and take it. All other functions refuse
+ * it, which may be stricter than the real library.
  */
 static bool foreign(const struct area *a) { return a->owner && a->owner != current(); }
 
@@ -401,7 +401,7 @@ API CUresult cuPointerSetAttribute(const void *v, int attr, CUdeviceptr p)
 	LEAVE(a->flags & MAPPED ? NOT_SUPPORTED : OK);
 }
 
-/* All of the range must be there, and mapped with access. */
+/* Whether all of the range is allocated, or mapped with access. */
 static bool accessible(CUdeviceptr p, size_t n)
 {
 	while (n) {
@@ -466,8 +466,8 @@ static CUresult result(int fd)
 }
 
 /*
- * What the reference demands of the memory of a range: all of it on one device, and
- * allocated alike. Holes are for the export to notice.
+ * The reference demands that all memory of a range is on one device and allocated
+ * in the same way. The export itself refuses a range with holes.
  */
 static CUresult alike(CUdeviceptr p, size_t n)
 {
@@ -517,7 +517,7 @@ API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr p, size_t n
 }
 #endif
 
-/* The virtual memory API. A handle is a block. */
+/* The virtual memory API. A handle is a struct vmm, which has a block. */
 struct prop {
 	int type, handle_types, location_type, location_id;
 	void *win32;
@@ -575,7 +575,7 @@ API CUresult cuMemRelease(CUhandle h)
 	LEAVE(OK);
 }
 
-/* Reserved addresses stay reserved: see core_reserve. They are only counted. */
+/* The program's reservations. core_reserve() never gives addresses back. */
 static struct {
 	CUdeviceptr addr;
 	size_t size;
@@ -614,7 +614,7 @@ API CUresult cuMemAddressFree(CUdeviceptr p, size_t n)
 	for (int i = 0; i < 1024; i++) {
 		if (!n || reserved[i].addr != p || reserved[i].size != n)
 			continue;
-		/* What is still mapped cannot be given back. */
+		/* The program has to unmap the range first. */
 		for (CUdeviceptr at = p; at < p + n; at += GRANULARITY)
 			if (core_find(at))
 				LEAVE(INVALID_VALUE);

@@ -75,7 +75,7 @@ close:
 	return -ENOMEM;
 }
 
-/* The memfd is what udmabuf wants: sealed against shrinking, writable. */
+/* udmabuf wants a memfd that is sealed against shrinking, and writable. */
 static int make_memfd(struct block *b)
 {
 	b->memfd = memfd_create("double", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -147,13 +147,13 @@ int core_export_range(uint64_t addr, size_t n)
 		struct block *b;
 		size_t in, part;
 
-		/* The first page of an allocation can begin before it. */
+		/* The first page can begin in front of the allocation. */
 		for (uint64_t at = addr; !a && at < addr + page; at += 512)
 			a = core_find(at);
 		if (!a || list->count == MAX_RANGES)
 			goto out;
 		b = a->block;
-		in = (size_t)(addr - (a->addr - a->offset)); /* wraps and comes back below a's start */
+		in = (size_t)(addr - (a->addr - a->offset)); /* unsigned: addr may be below a->addr */
 		part = b->size - in < n ? b->size - in : n;
 		if (b->memfd < 0) {
 			fd = !list->count && !in && n == b->size ? export_vgem(b) : -EOPNOTSUPP;

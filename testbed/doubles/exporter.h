@@ -10,7 +10,7 @@ struct block {
 	size_t size;
 	int device;
 	int users;
-	unsigned char *host; /* the CPU's own mapping, which no user of the double sees */
+	unsigned char *host; /* the double's own mapping; programs never get it */
 	int memfd;           /* udmabuf; -1 with vgem */
 	int drm;             /* vgem; -1 with udmabuf */
 	unsigned int handle; /* its GEM handle */

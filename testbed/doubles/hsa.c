@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * libhsa-runtime64.so.1, as far as gpualloc/rocm uses it. What Debian's headers
- * declare is compiled against them; the export functions came later.
+ * libhsa-runtime64.so.1, as far as gpualloc/rocm uses it. It is compiled against
+ * Debian's headers, which do not have the export functions yet.
  *
  * V1 leaves out hsa_amd_portable_export_dmabuf_v2.
  */
@@ -19,7 +19,7 @@
 #include "../../gpualloc/rocm/abi_hsa.h"
 #include "core.h"
 
-/* The project's own declarations against the headers. */
+/* Compares the project's own declarations with the headers. */
 #define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #theirs)
 SAME(GPURDMA_HSA_AGENT_INFO_NAME, HSA_AGENT_INFO_NAME);
 SAME(GPURDMA_HSA_AGENT_INFO_DEVICE, HSA_AGENT_INFO_DEVICE);
@@ -55,7 +55,7 @@ SAME(offsetof(gpurdma_hsa_pointer_info, global_flags), offsetof(hsa_amd_pointer_
 #define FIRST_GPU 2u
 #define CPU_POOL 100u
 #define FIRST_POOL 200u
-#define LOCAL_POOL 300u /* a GPU's group memory, which nobody allocates from */
+#define LOCAL_POOL 300u /* a GPU's group memory; allocation is not allowed */
 
 static int initialised;
 
@@ -97,7 +97,7 @@ API hsa_status_t hsa_iterate_agents(hsa_status_t (*callback)(hsa_agent_t, void *
 
 	ENTER("%s", "");
 	n = core_devices();
-	core_unlock(); /* a callback may ask for more */
+	core_unlock(); /* a callback may call the library */
 	for (int i = -1; i < n; i++) {
 		hsa_status_t s = callback((hsa_agent_t){ i < 0 ? CPU_AGENT : FIRST_GPU + (uint64_t)i }, data);
 
@@ -229,7 +229,7 @@ API hsa_status_t hsa_amd_memory_pool_free(void *p)
 API hsa_status_t hsa_amd_memory_fill(void *p, uint32_t v, size_t words)
 {
 	ENTER("%p %zu", p, words);
-	/* The doubles fill with bytes: that is all that is asked of them. */
+	/* The doubles fill with bytes: gpualloc/rocm needs no other pattern. */
 	if (v != (v & 0xff) * 0x01010101u)
 		LEAVE(HSA_STATUS_ERROR_INVALID_ARGUMENT);
 	LEAVE(core_fill((uintptr_t)p, (int)(v & 0xff), words * 4) ? HSA_STATUS_SUCCESS : HSA_STATUS_ERROR_INVALID_ALLOCATION);
@@ -267,7 +267,7 @@ API hsa_status_t hsa_amd_pointer_info(const void *p, hsa_amd_pointer_info_t *inf
 	LEAVE(HSA_STATUS_SUCCESS);
 }
 
-/* As the real one: the whole block, and where in it the address lies. */
+/* Like the real library, exports the whole block and says where in it p lies. */
 static hsa_status_t export(const void *p, size_t n, int *fd, uint64_t *offset)
 {
 	struct area *a = core_find((uintptr_t)p);

@@ -19,7 +19,7 @@
 #include "../../gpualloc/levelzero/abi_ze.h"
 #include "core.h"
 
-/* The project's own declarations against the header. */
+/* Compares the project's own declarations with the header. */
 #define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #theirs)
 #define SAME_MEMBER(ours, theirs, member) SAME(offsetof(ours, member), offsetof(theirs, member))
 #define SAME_NUMBER(name) SAME(GPURDMA_##name, name)
@@ -68,7 +68,7 @@ SAME_MEMBER(gpurdma_ze_alloc_properties, ze_memory_allocation_properties_t, page
 #define API __attribute__((visibility("default")))
 #define PAGE_SIZE_64K ((size_t)64 << 10)
 
-/* One driver; handles are the addresses of these. */
+/* There is one driver. A handle is the address of one of these. */
 struct _ze_driver_handle_t {
 	int unused;
 };
@@ -201,7 +201,7 @@ API ze_result_t zeContextCreate(ze_driver_handle_t h, const ze_context_desc_t *d
 	LEAVE(ZE_RESULT_SUCCESS);
 }
 
-/* Destroyed contexts stay, marked: using one must be noticed, not crash. */
+/* A destroyed context stays allocated and marked: its use is an error, no crash. */
 API ze_result_t zeContextDestroy(ze_context_handle_t c)
 {
 	ENTER("%s", "");
@@ -281,7 +281,7 @@ API ze_result_t zeMemAllocDevice(ze_context_handle_t c, const ze_device_mem_allo
 	LEAVE(ZE_RESULT_SUCCESS);
 }
 
-/* The descriptors that "cached" keeps, by block. */
+/* The descriptors that DOUBLE_ZE_EXPORT=cached keeps, by block. */
 static struct cached {
 	struct block *block;
 	int fd;
@@ -295,7 +295,7 @@ static void forget(struct block *b)
 
 		if (c->block != b)
 			continue;
-		/* Somebody who closed it would have made room for another. */
+		/* Only the library may close it: the number could be another file's by now. */
 		if (fcntl(c->fd, F_GETFD) < 0)
 			abort();
 		close(c->fd);
@@ -322,17 +322,23 @@ API ze_result_t zeMemFree(ze_context_handle_t c, void *p)
 static int export_fd(struct area *a)
 {
 	struct cached *c;
+	int fd;
 
 	if (!core_knob_is("DOUBLE_ZE_EXPORT", "cached"))
 		return core_export_block(a);
 	for (c = cache; c; c = c->next)
 		if (c->block == a->block)
 			return c->fd;
+	fd = core_export_block(a);
+	if (fd < 0)
+		return fd;
 	c = calloc(1, sizeof(*c));
-	if (!c)
+	if (!c) {
+		close(fd);
 		return -ENOMEM;
+	}
 	c->block = a->block;
-	c->fd = core_export_block(a);
+	c->fd = fd;
 	c->next = cache;
 	cache = c;
 	return c->fd;
@@ -361,7 +367,7 @@ API ze_result_t zeMemGetAllocProperties(ze_context_handle_t c, const void *p, ze
 		LEAVE(ZE_RESULT_SUCCESS);
 	if (e->stype != ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_FD || e->flags != ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF)
 		LEAVE(ZE_RESULT_ERROR_INVALID_ENUMERATION);
-	/* As real drivers: also memory that was not allocated for export. */
+	/* Real drivers also export memory that was not allocated for export. */
 	if (core_knob("DOUBLE_ZE_STRICT", 0) && !(a->flags & EXPORTABLE))
 		LEAVE(ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
 	if (core_knob("DOUBLE_ZE_NO_FD", 0))

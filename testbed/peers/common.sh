@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# What the peer scripts share. To be sourced, in the guest.
+# Functions of the peer scripts, which source this file in the guest.
 
 series=${GPURDMA_KERNEL:?set by the test bed: these scripts run in its guest}
 device=rxe0
@@ -16,11 +16,11 @@ pass() {
 	echo "PASS: $*"
 }
 
-# A kernel that checks itself takes so many times longer.
+# On a kernel that checks itself, such as KASAN's, commands take this many times longer.
 slow=${GPURDMA_SLOW:-1}
 
-# bounded SECONDS COMMAND... gives a command three times as long as it takes at most on a
-# machine that does nothing else, and then ends it.
+# bounded SECONDS COMMAND... ends a command after three times SECONDS. SECONDS is the longest
+# that the command takes on a machine that does nothing else.
 bounded() {
 	local seconds=$(($1 * 3 * slow)) status=0
 	shift
@@ -30,7 +30,7 @@ bounded() {
 	return $status
 }
 
-# The index of the RoCE v2 GID that is the IPv4 address.
+# gid_index prints the index of the RoCE v2 GID that has the IPv4 address.
 gid_index() {
 	local types=/sys/class/infiniband/$device/ports/1/gid_attrs/types
 	local gids=/sys/class/infiniband/$device/ports/1/gids i
@@ -49,13 +49,13 @@ need() {
 	command -v "$1" >/dev/null || fail "$1 is missing; install the package $2"
 }
 
-# pair NAME SECONDS SERVER -- CLIENT: both are shell words of one command each.
-# The server is started, waited for until it listens on $port, and both have
-# to end well in time. What they print is shown when they do not.
+# pair NAME SECONDS SERVER CLIENT runs a server and its client, each given as the
+# shell words of one command. The client starts as soon as the server listens on
+# $port. Both have to end well in time; otherwise pair shows their output.
 pair() {
 	local name=$1 seconds=$(($2 * 3 * slow)) server=$3 client=$4 pid status=0 dir
 	dir=$(mktemp -d)
-	# exec: the process that is waited for and ended is the server itself
+	# exec: the process that timeout waits for and ends is the server itself
 	timeout --kill-after=5 "$seconds" bash -c "exec $server" >"$dir/server" 2>&1 &
 	pid=$!
 	if ! listening "$pid"; then
@@ -83,9 +83,9 @@ pair() {
 	echo "ok $name"
 }
 
-# Up to 30 seconds, on a fast kernel, for the server with this pid to listen on TCP port $port.
-# rdma_cm listens by itself and is not in /proc: $port is empty then, and the
-# kernel's own list is asked.
+# listening PID waits up to 30 seconds, on a fast kernel, until the server PID listens on
+# TCP port $port. A listener of rdma_cm has no TCP socket: $port is empty then, and
+# the function reads the kernel's list of connection identifiers.
 listening() {
 	local i
 	for ((i = 0; i < 300 * slow; i++)); do

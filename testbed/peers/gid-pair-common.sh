@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# What the two sides of gid-pair.sh share. To be sourced after common.sh.
+# Functions of both sides of gid-pair.sh, which source this file after common.sh.
 
 port=7471
 gids=/sys/class/infiniband/$device/ports/1/gids
 
 # addresses NODE gives eth0 an address in a network that the other node is not on,
-# and only then those that both have: the NICs' first GIDs do not reach each other.
+# and only then addresses in the networks of both: the NICs' first GIDs do not reach
+# each other.
 addresses() {
 	local i count
 	ip address flush dev eth0 scope global
-	# Linux takes whatever it has no route to for a neighbour of the device that RDMA
-	# names, and answers for all of its own addresses: between different networks it
-	# is not to.
+	# RDMA names the device, so that Linux takes an address without a route for a
+	# neighbour on it, and a node answers for each of its addresses. With 2 it answers
+	# only if the sender's address is in the same network.
 	echo 2 >/proc/sys/net/ipv4/conf/eth0/arp_ignore
 	awaited '[ "$(filled)" = 0 ]'
 	for i in "10.9.$((1 + $1)).$1/24" "10.9.1.$1/24" "fd00:1::$1/64 nodad"; do
@@ -26,7 +27,7 @@ addresses() {
 		fail "the first IPv4 GID is not of the network that only this node is on: $(grep -h ffff $gids/*)"
 }
 
-# restored NODE gives eth0 the address that its machine came with: other tests run in
+# restored NODE gives eth0 the address that its machine booted with: other tests run in
 # the same boot.
 restored() {
 	ip address flush dev eth0 scope global
@@ -34,18 +35,18 @@ restored() {
 	ip address add "10.9.1.$1/24" dev eth0
 }
 
-# filled is how many GIDs there are of addresses that were given.
+# filled prints how many GIDs stand for assigned addresses: not empty, not link-local.
 filled() {
 	{ cat "$gids"/* 2>/dev/null || true; } | grep -cvE '^(0000:){7}0000$|^fe80:' || true
 }
 
 # awaited WORDS waits until the shell words succeed: the kernel fills the GID table
-# in its own time.
+# asynchronously.
 awaited() {
 	local i
 	for ((i = 0; i < 300 * slow; i++)); do
 		! eval "$1" 2>/dev/null || return 0
 		sleep 0.1
 	done
-	fail "it does not come to: $1"
+	fail "this has not become true in time: $1"
 }

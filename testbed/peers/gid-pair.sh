@@ -3,8 +3,8 @@
 #
 # Two machines on one cable, each with a NIC whose first GID is in a network that the
 # other is not on: connections go over the addresses that TCP has, IPv4 and IPv6,
-# and every byte is verified. Where the program insists on a GID that reaches nothing
-# it is told so.
+# and every byte is verified. If the user names a GID that does not reach the peer,
+# the error names that GID.
 #
 # testbed: machine=pair peer=gid-pair-server.sh kernels=6.12
 set -euo pipefail
@@ -28,7 +28,7 @@ connect() {
 
 connect 10.9.1.2 --gid 10.9.2.0/24
 [ $status -eq 1 ] && grep -q "this side offered port 1 of $device, 10.9.2.1 " <<<"$out" ||
-	fail "from a GID that reaches nothing: status $status, $out"
+	fail "from a GID that does not reach the peer: status $status, $out"
 echo "ok a GID that does not reach the peer: $(grep -m1 'this side offered' <<<"$out")"
 
 for way in "10.9.1.1 10.9.1.2" "fd00:1::1 [fd00:1::2]"; do

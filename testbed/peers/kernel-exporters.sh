@@ -1,15 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The error paths of a registration, on an exporter that fails where it is told
-# to (kernel/testexporter). It warns in the kernel's log, which fails the run,
-# when something was not given back. Runs in the guest.
+# The error paths of a registration, on an exporter that fails in the call that its
+# mode names (kernel/testexporter). If a released buffer still has a pin, a mapping
+# or a CPU access, it warns in the kernel's log, which fails the run. Runs in the guest.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
 modprobe testexporter || fail "testexporter is missing; build it: make kernel KERNEL=$series"
 
-# Memory behind an iomem address goes through accessors, but not in the rxe of 6.1.
+# rxe reads and writes memory behind an iomem address by accessors; that of 6.1 refuses it.
 case $series in
 6.1) iomem='iomem EOPNOTSUPP' ;;
 *)
@@ -19,11 +19,11 @@ case $series in
 	;;
 esac
 
-# What has no pages is reached by vmap all the same.
+# rxe reaches a buffer without struct pages by vmap.
 out=$(bounded 180 dmabuf-mr verify --route ioctl --exporter test:no-pages) || fail "test:no-pages: $out"
 echo "ok no-pages"
 
-# The exporter's own refusals come through as they are; what rxe refuses itself
+# The program gets the exporter's own errors unchanged; a refusal of rxe's own
 # is EOPNOTSUPP.
 while read -r mode errno; do
 	for _ in 1 2 3; do
@@ -41,16 +41,16 @@ map ENXIO
 END
 )
 
-# The CPU's access is refused to the program as well, so that it never comes
-# to a comparison; the registration is what counts.
+# The exporter refuses the program's own CPU access as well, so that the program
+# compares no bytes; this checks the registration only.
 out=$(bounded 180 dmabuf-mr bench --count 1 --route ioctl --exporter test:begin-cpu) || true
 [[ $out == *'"stage":"register","errno":"EIO"'* ]] || fail "test:begin-cpu: not EIO: $out"
 echo "ok begin-cpu: EIO"
 
-# The exporter works, and a pin and a mapping for each MR are given back.
+# In this mode the exporter works, and each MR gives back its pin and its mapping.
 out=$(bounded 300 dmabuf-mr selftest --exporter test:ok) || fail "test:ok: $out"
 echo "ok $(tail -n 1 <<<"$out")"
 
-# All buffers are gone: the module is free.
+# No buffer is left, so that the module can be unloaded.
 rmmod testexporter || fail "testexporter is still in use"
 pass "faulty exporters on kernel $series"

@@ -3,7 +3,7 @@
 #
 # testbed: modules=stock processors=1
 #
-# What the distribution's own rdma_rxe answers to a dma-buf. Runs in the guest.
+# How the distribution's own rdma_rxe refuses a dma-buf. Runs in the guest.
 set -euo pipefail
 
 export GPURDMA_STOCK_RXE=1

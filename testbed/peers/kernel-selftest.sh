@@ -4,8 +4,8 @@
 # The kernel's side of dma-buf memory regions, tested by the independent C
 # program on every exporter of the running kernel. Runs in the guest.
 #
-# With GPURDMA_STOCK_RXE the rdma_rxe is the distribution's, and all that is
-# left to test is how it refuses.
+# With GPURDMA_STOCK_RXE the rdma_rxe is the distribution's, and the test only
+# checks how it refuses.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/shapes.sh"
@@ -13,8 +13,8 @@ set -euo pipefail
 stock=()
 [ -z "${GPURDMA_STOCK_RXE-}" ] || stock=(--stock)
 
-# What a kernel does not have, and nothing else, may be absent from a run.
-# FLUSH is posted by a libibverbs that is newer than Debian 12's.
+# The tests of features that this kernel lacks, and no others, must be absent from a
+# run. FLUSH does not count: only a libibverbs newer than Debian 12's can post it.
 case $series in
 6.1)
 	absent="atomic-writes rereg-access rereg-pd rereg-in-place window window-outside"
@@ -22,18 +22,18 @@ case $series in
 6.12 | 7.2)
 	absent="rereg-in-place"
 	;;
-7.*) # rereg_mr refuses dma-bufs from 7.3 on, and what hangs on it
+7.*) # from 7.3 on rereg_mr refuses dma-bufs, which these tests need
 	absent="rereg-access rereg-pd rereg-in-place window window-outside"
 	;;
 *)
-	fail "it is not known what kernel $series does not have"
+	fail "this script does not know which features kernel $series lacks"
 	;;
 esac
 read -ra exporters < <(exporters)
 [ ${#stock[@]} -eq 0 ] || absent=""
 [ -z "${GPURDMA_REREG-}" ] || absent=$(sed 's/ *rereg-in-place//' <<<"$absent")
 
-# Live MRs of all RDMA devices.
+# mrs prints the number of live MRs of all RDMA devices.
 mrs() {
 	rdma resource show | awk '{ for (i = 1; i < NF; i++) if ($i == "mr") n += $(i + 1) }
 		END { print n + 0 }'

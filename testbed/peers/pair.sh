@@ -11,8 +11,8 @@ set -euo pipefail
 
 server=10.9.1.2
 
-# The server of the other machine comes up on its own time: a client that finds
-# nobody listening tries again. Everything else it says is a failure.
+# The server of the other machine may start later: while no server listens, the
+# client tries again. Any other message of the client is a failure.
 client() {
 	local out i
 	for ((i = 0; i < 60; i++)); do

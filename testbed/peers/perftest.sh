@@ -3,8 +3,8 @@
 #
 # testbed: processors=1
 #
-# Short perftest runs of every kind of traffic. What they measure here means
-# nothing, that they end and count all their messages does. Runs in the guest.
+# Short perftest runs of every kind of traffic. Their figures mean nothing here:
+# this checks that they end and count all their messages. Runs in the guest.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -27,10 +27,10 @@ for tool in ib_write_bw ib_read_bw ib_send_bw ib_atomic_bw \
 		fail "$tool: no line with $n iterations: $result"
 done
 
-# The same with connections made by rdma_cm, which listens by itself. After a
-# first connection its two sides agree and then listen and connect at once for the
-# second: a client that is early is told that nobody listens (reason 8), and dies of
-# its own retry. That, and nothing else, is tried again.
+# The same with connections of rdma_cm, whose listener has no TCP socket. After a
+# first connection the server listens and the client connects at once for the
+# second. The kernel rejects a client that is early with reason 8, no listener, and
+# the client's own retry fails. The script tries again after that error only.
 port=
 args="-R -d $device -F -n $n -s 4096"
 for try in 1 2 3; do

@@ -47,8 +47,8 @@ awk '
 	}' "$dir/log" | LC_ALL=C sort >"$dir/now"
 ran=$(sed -n 's/^Ran \([0-9]*\) tests.*/\1/p' "$dir/log")
 [ -n "$ran" ] || { tail -n 40 "$dir/log" >&2; fail "pyverbs did not run"; }
-# A crash of the interpreter or a line this script can not read must not pass
-# for fewer tests.
+# A crash of the interpreter, or a line that this script cannot read, must not look
+# like a run of fewer tests.
 [ "$ran" = "$(wc -l <"$dir/now")" ] ||
 	fail "pyverbs ran $ran tests, of $(wc -l <"$dir/now") the verdict could be read"
 

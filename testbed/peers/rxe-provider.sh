@@ -4,7 +4,7 @@
 # testbed: processors=1
 #
 # Plain ibv_reg_dmabuf_mr() through the patched rxe provider, where
-# `make rxe-provider` has built one: it gives what the ioctl gives, and the
+# `make rxe-provider` has built one: its results are those of the ioctl, and the
 # kernel's self-test passes through it. Runs in the guest.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
@@ -14,11 +14,12 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 shopt -s nullglob
 built=("$top"/build/rxe-provider/*/lib/libibverbs)
 if [ ${#built[@]} -eq 0 ]; then
-	echo "SKIP: no provider is built, make rxe-provider does where the source can be had"
+	echo "SKIP: no provider is built: make rxe-provider builds one where the source can be had"
 	exit 77
 fi
 
-# The fields that must not depend on the way into the kernel.
+# comparable RESULT prints the result without the route into the kernel and without
+# the keys: the other fields must not depend on the route.
 comparable() {
 	sed -E 's/"route":"[a-z]*"/"route"/; s/"(lkey|rkey)":[0-9]+/"\1"/g' <<<"$1"
 }
@@ -42,7 +43,7 @@ for provider in "${built[@]}"; do
 		echo "ok $shape"
 	done < <(shapes)
 
-	# The same refusals by both, and who is not asked to refuse.
+	# The provider and the ioctl refuse these ranges with the same error.
 	for shape in "--length 2m" "--offset 1m --length 1" "--length 0" \
 		"--offset 8 --length 8 --iova 0x1000" "--access rw" "--access 0x40000" \
 		"--iova 0xfffffffffffff000"; do
@@ -57,7 +58,7 @@ for provider in "${built[@]}"; do
 	for exporter in $(exporters); do
 		out=$(bounded 120 "$dir/bin/dmabuf-mr" selftest --route provider --exporter "$exporter") ||
 			fail "self-test through the provider on $exporter: $out"
-		# With this libibverbs FLUSH can be posted.
+		# This libibverbs can post FLUSH, so that only rereg-in-place may be absent.
 		[[ ! $series =~ ^(6\.12|7\.2)$ ]] || ! grep '^absent' <<<"$out" | grep -v '^absent rereg-in-place:' ||
 			fail "self-test through the provider on $exporter has absent tests"
 		echo "ok self-test on $exporter: $(tail -n 1 <<<"$out")"

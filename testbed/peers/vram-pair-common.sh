@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# What the two sides of vram-pair.sh share. To be sourced after common.sh, by
-# nodes that have set $node.
+# Functions of both sides of vram-pair.sh, which source this file after common.sh, and
+# set $node before they call gpu_and_certificates.
 
 vram_port=7471
 system_port=7472
@@ -11,7 +11,7 @@ test_port=7473
 # Both nodes see this directory.
 shared=${GPURDMA_RESULTS:?}/vram-pair
 
-# tell WHAT tells the other node, told WHAT waits until it has.
+# tell EVENT signals the event to the other node; told EVENT waits for the other node's signal.
 tell() {
 	touch "$shared/$1"
 }
@@ -22,12 +22,12 @@ told() {
 		[ ! -e "$shared/$1" ] || return 0
 		sleep 0.1
 	done
-	fail "the other machine has not come to '$1'"
+	fail "the other machine has not signalled '$1'"
 }
 
 # asks ADDRESS KIND listens there, with memory of that kind, and carries out random
-# operations on the memory of who comes. What it has done is in out, and must be
-# some of each kind.
+# operations on the memory of the node that connects. The file out counts the operations:
+# it must have done some of each kind.
 asks() {
 	local counts kind
 	GPURDMA_TEST_LISTEN=$1:$test_port GPURDMA_TEST_KIND=$2 \
@@ -43,7 +43,7 @@ asks() {
 	done
 }
 
-# answers ADDRESS KIND is who comes.
+# answers ADDRESS KIND connects to asks on the other node, with memory of that kind.
 answers() {
 	GPURDMA_TEST_PEER=$1:$test_port GPURDMA_TEST_KIND=$2 GPURDMA_TEST_NIC=$device \
 		bounded 120 two-machines.test -test.run '^TestPeerProcess$' -test.v >out 2>&1
@@ -57,8 +57,8 @@ certificate() {
 		-keyout "$1.key" -out "$1.pem" 2>/dev/null || fail "openssl does not make a certificate"
 }
 
-# gpu_and_certificates ADDRESS loads the GPU's driver, and trades certificates
-# with the other node: each trusts that one and no other.
+# gpu_and_certificates ADDRESS loads the GPU's driver, and exchanges certificates
+# with the other node: each node trusts the other's certificate and no third one.
 gpu_and_certificates() {
 	local other=a
 	[ "$node" = b ] || other=b

@@ -10,7 +10,7 @@ set -euo pipefail
 node=b
 gpu_and_certificates 10.9.1.2
 
-# serve PLACE PORT: its pid is in $pid.
+# serve PLACE PORT starts a server, and leaves its pid in $pid.
 serve() {
 	dmabuf-reg serve --gpu "drm:amdgpu/$1" --nic $device --policy direct --size 256KiB \
 		--listen "10.9.1.2:$2" --tls-ca "$shared/a.pem" --tls-cert b.pem --tls-key b.key >"$1" 2>"$1.err" &
@@ -21,7 +21,7 @@ serve() {
 
 serve vram $vram_port
 vram=$pid
-grep -q 'place=vram .* pins=[1-9]' "$buffers" || fail "what serve has registered is not in VRAM: $(cat "$buffers")"
+grep -q 'place=vram .* pins=[1-9]' "$buffers" || fail "the buffer that serve has registered is not in VRAM: $(cat "$buffers")"
 serve system $system_port
 system=$pid
 tell ready

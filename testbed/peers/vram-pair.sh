@@ -13,7 +13,7 @@ set -euo pipefail
 
 node=a
 gpu_and_certificates 10.9.1.1
-# Somebody whom the server has not been told of.
+# A certificate that the server does not trust.
 certificate stranger 10.9.1.1
 told ready
 
@@ -22,14 +22,15 @@ connect() {
 		--both --count 1 --sizes 65537 --tls-ca "$shared/b.pem" --tls-cert "$3.pem" --tls-key "$3.key"
 }
 
-# A stranger gets no key, and the server serves on.
+# A client with that certificate gets no key, and the server serves on.
 status=0
 out=$(connect "$vram_port" host stranger 2>&1) || status=$?
 [ $status -eq 1 ] && ! grep -qE '^(PASS|write|server:)' <<<"$out" && grep -q 'tls: .*certificate' <<<"$out" ||
-	fail "a stranger's certificate: status $status, $out"
-echo "ok a stranger is refused: $(grep "tls: " <<<"$out")"
+	fail "a client with an untrusted certificate: status $status, $out"
+echo "ok a client with an untrusted certificate is refused: $(grep "tls: " <<<"$out")"
 
-# Where the client's own buffer is while it is registered, by the GPU's driver.
+# places PID prints where the client's own buffer is while it is registered, as the GPU's
+# driver reports it.
 places() {
 	local line
 	while kill -0 "$1" 2>/dev/null; do
@@ -53,7 +54,7 @@ for there in vram system; do
 		[ "$seen" = "$here" ] || fail "$here to $there: the buffer was in '$seen' while it was registered: $(cat out)"
 		grep -q "^memory: .* drm:.*, ${kept[$here]}, 256 KiB$" out && grep -q '^path: *registered by ' out ||
 			fail "$here to $there: not what was asked for: $(cat out)"
-		# Each operation by this side's NIC, and by the server's.
+		# Each operation has passed once by this side's NIC, and once by the server's.
 		awk -v want="write read send atomic" '
 			$NF == "ok" && /registered\/registered/ { ok[$1 " " $2]++ }
 			END {
@@ -66,9 +67,9 @@ for there in vram system; do
 	done
 done
 
-# And what those two commands do not ask of each other: layouts, messages with data,
-# writes that tell, injected ones, several remote ranges in one operation; several at
-# a time, by the NIC of either side.
+# And the operations that the two commands do not use: layouts, messages with data, writes
+# with data, injected operations, several remote ranges in one operation; several operations
+# at a time, by the NIC of either side.
 for there in vram system; do
 	for here in vram system; do
 		tell "$here-$there"

@@ -41,7 +41,7 @@ gid=$(gid_index)
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-# suite MEMORY [OPTION] runs the classes on memory of one kind, and leaves "TEST VERDICT REASON" in now.
+# suite MEMORY [OPTION] runs the classes on memory of one kind, and writes "TEST VERDICT REASON" into the file now.
 suite() {
 	local memory=$1 status=0
 	shift
@@ -61,14 +61,14 @@ suite() {
 			name = ""
 		}' "$dir/log" >"$dir/now"
 	sed "s/^/$memory: /" "$dir/now"
-	# A crash of the interpreter, or a line that is not understood, is no pass.
+	# A crash of the interpreter, or a line that this script cannot read, is no pass.
 	[ "$(sed -n 's/^Ran \([0-9]*\) tests.*/\1/p' "$dir/log")" = "$(wc -l <"$dir/now")" ] ||
 		{ cat "$dir/log" >&2; fail "$memory: pyverbs did not come to its end (status $status)"; }
 	judge || { cat "$dir/log" >&2; fail "$memory: the tests above have failed, or were skipped"; }
 	[ $status -eq 0 ] || { cat "$dir/log" >&2; fail "$memory: pyverbs ended with status $status"; }
 }
 
-# judge: is each test as it has to be, and are there as many as there were?
+# judge fails if a test has another verdict than it has to have, or if fewer tests than before ran.
 judge() {
 	awk -v kernel="$kernel" -v unsupported="$unsupported" -v rereg=$rereg -v others=$others '
 		$1 ~ /rereg/ { n++ } $1 !~ /rereg/ { m++ }

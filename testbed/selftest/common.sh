@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# What the test bed's own tests share. To be sourced, on the host.
+# Functions of the test bed's own tests, which source this file on the host.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 testbed=$PWD/build/bin/testbed
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-# What tally adds for the end of make test: how often a machine was started, and what
-# of it went well. fail adds itself.
+# The counts that the end of `make test` adds up: machines that were started, and promises
+# that hold. fail adds the failure.
 boots=0
 passed=0
 tally_file=
-# tally SERIES NAME names what is counted from here on.
+# tally SERIES NAME names the file and the title of the counts from here on.
 tally() {
 	tally_file=build/testbed/$1/tally-$2
 	tally_title="the test bed itself on $1"
@@ -24,7 +24,7 @@ write_tally() {
 	[ -n "$tally_file" ] || return 0
 	printf '%s, %s boots: %s passed, %s failed, 0 skipped\n' "$tally_title" $boots $passed "$1" >"$tally_file"
 }
-# ok TEXT... says what was promised and holds.
+# ok TEXT... prints and counts a promise that holds.
 ok() {
 	echo "ok $*"
 	passed=$((passed + 1))
@@ -51,7 +51,7 @@ expect() {
 	[ $status -eq "$want" ] || fail "$*: status $status, want $want"
 }
 
-# run STATUS ARGUMENT... is that for testbed, which starts a machine.
+# run STATUS ARGUMENT... does that with the command testbed, and counts the machine that it starts.
 run() {
 	local want=$1
 	shift
@@ -59,10 +59,10 @@ run() {
 	expect "$want" "$testbed" "$@"
 }
 
-# unreported is standard error up to the report of a fault, which ends it.
+# unreported prints standard error up to the report of a fault, which comes last.
 unreported() { sed '/^testbed run: the kernel of node vm reported /,$d' "$dir/err"; }
 
-# said FILE TEXT... wants lines or parts of lines in out or err.
+# said FILE TEXT... fails unless a line of out or err has each text.
 said() {
 	local text
 	for text in "${@:2}"; do

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What is promised before anything boots: setup.sh's answers, fetches and
+# The promises of the test bed that need no boot: setup.sh's answers, fetches and
 # builds that were killed, and an installed command on a bare system.
 #
 #   testbed/selftest/host.sh
@@ -9,7 +9,7 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR
 . "$(dirname "$0")/common.sh"
 
-# setup.sh in a PATH of stubs. It goes by what go, dpkg-query and apt-get say.
+# setup.sh in a PATH of stubs. It decides by the output of go, dpkg-query and apt-get.
 chmod 755 "$dir"
 mkdir -p "$dir/checkout/testbed"
 cp testbed/setup.sh testbed/archive.sh "$dir/checkout/testbed/"
@@ -35,17 +35,17 @@ stub go 'case $1 in env) echo go1.21.0 ;; *) echo "$*" >>'"$dir"'/listed; while 
 expect 1 with_stubs sh "$dir/checkout/testbed/setup.sh"
 said err 'not a Debian system'
 
-# All there: nothing is said or done.
+# No package is missing: setup.sh prints nothing and installs nothing.
 stub apt-get 'echo "unexpected: apt-get $*" >&2; exit 9'
 stub dpkg-query 'shift 3; for p; do echo "ii  $p"; done'
 expect 0 with_stubs sh "$dir/checkout/testbed/setup.sh"
-[ ! -s "$dir/out" ] && [ ! -s "$dir/err" ] || fail "setup.sh talks although nothing is missing"
-# But that packages are listed, once.
+[ ! -s "$dir/out" ] && [ ! -s "$dir/err" ] || fail "setup.sh prints something although no package is missing"
+# It lists the packages, once.
 expect 0 with_stubs sh "$dir/checkout/testbed/setup.sh"
 grep -q "^run .* host -o $dir/checkout/build/host/base/.downloads.json -for host .* perftest" "$dir/listed" || fail "packages were listed like this: $(cat "$dir/listed")"
 [ "$(grep -c . "$dir/listed")" -eq 1 ] || fail "packages were listed again although none has changed: $(cat "$dir/listed")"
 
-# Two missing, and not root: the exact command.
+# Two packages are missing, and the user is not root: setup.sh prints the exact command.
 stub dpkg-query 'shift 3; for p; do case $p in make|perftest) ;; *) echo "ii  $p" ;; esac; done'
 user=()
 [ "$(id -u)" -ne 0 ] || user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
@@ -64,7 +64,7 @@ expect 0 with_stubs sh "$dir/checkout/testbed/setup.sh"
 grep -q 'perftest' "$dir/apt" || fail "what is missing was not installed"
 tail -n 1 "$dir/listed" | grep -q ' host -o .* -debs /.* perftest' || fail "what was installed is not listed: $(cat "$dir/listed")"
 
-# An index that apt refuses for its age: what to do is said.
+# apt refuses an index for its age: setup.sh says what to do.
 stub apt-get 'for a; do case $a in
 	update) echo "E: Release file for http://mirror.example/InRelease is expired (invalid since 21d)." >&2; exit 100 ;;
 	install) exit 100 ;;
@@ -74,9 +74,9 @@ said err 'is expired' 'apt-get update failed: ' 'use another mirror'
 : >"$dir/out"
 echo "ok setup"
 
-# killed DIRECTORY COMMAND... starts a command, kills it and what it started as
-# soon as the directory has something in it, as a power cut would, and says
-# whether it was still at work.
+# killed PATTERN COMMAND... starts a command, and kills it and its children as
+# soon as a file matches the pattern, as a power cut would. It fails if the
+# command was not at work any more.
 killed() {
 	local pattern=$1 pid i
 	shift
@@ -92,8 +92,8 @@ killed() {
 	return 0
 }
 
-# A fetch, with a build directory of its own. What is downloaded already is
-# taken over, all but one small package.
+# A fetch, with a build directory of its own. It takes over the packages that are
+# downloaded already, all but a small one.
 export GPURDMA_BUILD=$dir/build
 mkdir -p "$GPURDMA_BUILD/dl"
 cp -l build/dl/*6.1.* "$GPURDMA_BUILD/dl/" 2>/dev/null || cp build/dl/*6.1.* "$GPURDMA_BUILD/dl/" 2>/dev/null || true
@@ -117,7 +117,8 @@ if compgen -G "$GPURDMA_BUILD/modules/6.1/.work.*" >/dev/null; then fail "a buil
 unset GPURDMA_BUILD
 echo "ok killed build"
 
-# make demo without the newest kernel, for whatever reason; and with one that was asked for.
+# make demo without the newest kernels: they cannot be had (77), or the fetch fails (1). And
+# with a kernel that the user asks for.
 mkdir "$dir/demo"
 printf '#!/bin/sh\n[ "$1" = build ] || exec %s "$@"\n' "$(command -v go)" >"$dir/demo/go" # nothing is built anew
 cat >"$dir/demo/testbed" <<'STUB'
@@ -154,8 +155,8 @@ for bin in "$root"/usr/bin/*; do
 	[ "$(id -u)" -eq 0 ] || enter=("$(command -v unshare)" --map-root-user "${enter[@]}")
 	expect 0 env -i "${enter[@]}" "/usr/bin/$name" --version
 	said out "$name"
-	# Without libibverbs, /sys or /dev there is nothing to list, and that is
-	# said, not crashed upon.
+	# Without libibverbs, /sys or /dev there is nothing to list: the command
+	# says so, and does not crash.
 	status=0
 	env -i "${enter[@]}" "/usr/bin/$name" devices >"$dir/out" 2>"$dir/err" || status=$?
 	[ $status -le 2 ] || fail "$name devices on a bare system: status $status"

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the test bed promises on any kernel, so that one is enough: large
-# streams, statuses, faults meant to happen, hangs, interrupts, go test -exec,
-# make vm.
+# The promises of the test bed that do not depend on the kernel, so that one is
+# enough: large streams, statuses, faults meant to happen, hangs, interrupts,
+# go test -exec, make vm.
 #
 #   testbed/selftest/once.sh SERIES
 set -euo pipefail
@@ -12,8 +12,8 @@ set -euo pipefail
 export GPURDMA_KERNEL=${1:?usage: once.sh SERIES}
 tally "$1" once
 
-# What goes in comes out again, and a second stream does not disturb it. A fault that
-# is meant to happen is none; the machine's death is one.
+# The bytes of standard input come out unchanged, and a second stream does not disturb
+# them. A fault that -allow names is not reported; the machine's death is.
 head -c 20000000 "build/kernels/$GPURDMA_KERNEL/source.tar.xz" >"$dir/in"
 boots=$((boots + 1))
 status=0
@@ -27,15 +27,15 @@ said err 'Kernel panic - not syncing: sysrq triggered crash'
 if grep -q 'made/up' "$dir/err"; then fail "a fault that is meant to happen was reported"; fi
 ok large streams, provoked faults, a panic
 
-# An emulated kernel whose init does not report, in which nothing of ours has run, has
-# a second machine, and no third.
+# If init of an emulated kernel does not report, no code of ours has run: the test bed
+# starts a second machine, and no third.
 boots=$((boots + 1))
 GPURDMA_ACCEL=tcg run 121 run -kernel-arg rdinit=/no/such -- true
 said err 'init did not report, trying once more' 'Kernel panic - not syncing: VFS: Unable to mount root fs'
 [ "$(grep -c 'trying once more' "$dir/err")" = 1 ] || fail "not exactly two tries"
 ok a kernel without init
 
-# As a user types it, not as a recipe of the make that may have called us.
+# As a user types it, not as a recipe of the make that may have called this script.
 boots=$((boots + 1))
 expect 137 env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make vm KERNEL="$GPURDMA_KERNEL" \
 	CMD='echo "it'\''s \$HOME: $HOME"; echo "to stderr" >&2; kill -9 $$'
@@ -65,7 +65,7 @@ wait $pid || status=$?
 [ -n "$machine" ] && [ ! -d "/proc/$machine" ] || fail "the machine '$machine' outlived its run"
 ok interrupt
 
-# go test, with the profile brought back and a failure not hidden.
+# go test -exec brings the profile back, and does not hide a failure.
 mkdir "$dir/pkg"
 cat >"$dir/pkg/go.mod" <<-END
 	module selftest

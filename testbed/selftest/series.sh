@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the test bed promises and each kernel could break, in one boot: the guest's
-# kernel, streams, modules, results, and a fault in its log, which is found whatever
-# the command's status.
+# The promises of the test bed that each kernel could break, in one boot: the guest's
+# kernel, streams, modules, results, and a fault in its log, which the test bed finds
+# whatever the command's status.
 #
 #   testbed/selftest/series.sh SERIES
 set -euo pipefail
@@ -12,7 +12,7 @@ set -euo pipefail
 export GPURDMA_KERNEL=${1:?usage: series.sh SERIES}
 tally "$1" selftest
 
-# The guest is what it should be, and nothing but the command writes.
+# The guest runs the right kernel, and only the command writes to its streams.
 run 121 run -results "$dir/results" -- bash -c '
 	uname -r
 	cat /sys/class/net/dummy0/mtu

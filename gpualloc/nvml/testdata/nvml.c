@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A double of libnvidia-ml: two GPUs, of which the second has no BAR 1.
- * GPURDMA_NVML_FAIL=NAME:CODE lets one function fail, GPURDMA_NVML_CC=1 turns
- * confidential computing on, GPURDMA_NVML_P2P=CODE is of writes between GPUs.
+ * GPURDMA_NVML_FAIL=NAME:CODE makes one function fail, GPURDMA_NVML_CC=1 turns
+ * confidential computing on, GPURDMA_NVML_P2P=CODE is the status of writes between GPUs.
  * GPURDMA_NVML_PCI=D:B:D.F is where the first GPU is, GPURDMA_NVML_BAR1=TOTAL:USED
  * its BAR 1 in bytes.
- * Without OLD, it has functions that came later.
+ * Without OLD, it also has the functions of newer versions.
  */
 #include <stdio.h>
 #include <stdlib.h>

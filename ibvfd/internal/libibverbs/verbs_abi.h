@@ -61,7 +61,7 @@ struct vb_device_attr {
 
 /*
  * struct ibv_port_attr. The exported ibv_query_port@IBVERBS_1.1 fills a prefix
- * of it, up to flags; verbs.h's inline wrapper goes past it.
+ * of it, up to flags; verbs.h's inline wrapper fills the rest, too.
  */
 struct vb_port_attr {
 	int state;
@@ -120,7 +120,7 @@ struct vb_mr {
 
 /*
  * struct ibv_mr_init_attr (rdma-core 59), and the bits of its comp_mask, enum
- * ibv_mr_init_attr_mask. buf is of 65.
+ * ibv_mr_init_attr_mask. buf is of rdma-core 64.
  */
 struct vb_mr_init_attr {
 	size_t length;
@@ -215,8 +215,8 @@ enum {
 	VB_SRQ_LIMIT = 1 << 1,
 };
 /*
- * enum ibv_rereg_mr_flags. The one that changes the memory is left out: on a
- * dma-buf MR, mlx5 makes a host MR of it.
+ * enum ibv_rereg_mr_flags, without the flag that changes the memory: with it
+ * mlx5 turns a dma-buf MR into an MR of host memory.
  */
 enum {
 	VB_REREG_MR_CHANGE_PD = 1 << 1,
@@ -348,7 +348,7 @@ enum {
 
 #include "verbs_abi_wr.h"
 
-/* What verbs.h's inline functions call, in struct ibv_context_ops. */
+/* The functions in struct ibv_context_ops that verbs.h calls inline. */
 typedef struct vb_mw *vb_alloc_mw_fn(struct vb_pd *, int type);
 typedef int vb_bind_mw_fn(struct vb_qp *, struct vb_mw *, struct vb_mw_bind *);
 typedef int vb_dealloc_mw_fn(struct vb_mw *);

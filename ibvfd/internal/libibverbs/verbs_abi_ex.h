@@ -34,7 +34,7 @@ struct vb_qp_ex {
 	void (*wr_abort)(struct vb_qp_ex *);
 	void (*wr_atomic_write)(struct vb_qp_ex *, uint32_t rkey,
 				uint64_t remote_addr, const void *value);
-	/* since rdma-core 45: not there to be read unless a queue pair has it */
+	/* since rdma-core 45: readable only if the queue pair has FLUSH */
 	void (*wr_flush)(struct vb_qp_ex *, uint32_t rkey, uint64_t remote_addr,
 			 size_t len, uint8_t type, uint8_t level);
 };
@@ -71,7 +71,7 @@ struct vb_qp_init_attr_ex {
 enum {
 	VB_QP_INIT_ATTR_PD = 1 << 0,
 	VB_QP_INIT_ATTR_SEND_OPS_FLAGS = 1 << 6,
-	/* WRITE, SEND, READ, atomics and invalidation, all of ibv_post_send */
+	/* WRITE, SEND, READ, atomics, invalidation: what ibv_post_send has */
 	VB_QP_EX_WITH_CLASSIC = 0x3ff,
 	VB_QP_EX_WITH_FLUSH = 1 << 11,
 	VB_QP_EX_WITH_ATOMIC_WRITE = 1 << 12,

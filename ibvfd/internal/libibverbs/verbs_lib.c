@@ -97,7 +97,7 @@ int vb_reg_mr(const struct vb_lib *lib, struct vb_pd *pd, uint64_t addr,
 	if (lib->reg_mr_iova2)
 		*out = lib->reg_mr_iova2(pd, p, length, iova, access);
 	else if (iova == addr)
-		/* as old as this, it does not know that these may be ignored */
+		/* a library this old does not know that it may ignore these */
 		*out = lib->reg_mr(pd, p, length,
 				   (int)(access & ~VB_ACCESS_OPTIONAL_RANGE));
 	else

@@ -100,19 +100,19 @@ int vb_reg_mr(const struct vb_lib *, struct vb_pd *, uint64_t addr,
 	      uint64_t length, uint64_t iova, uint32_t access,
 	      struct vb_mr **);
 
-/* Registrations of what is no plain memory (verbs_reg.c). */
+/* Registrations of dma-bufs and of the provider's memory (verbs_reg.c). */
 
-/* By ibv_reg_mr_ex where it is there and takes dma-bufs: *ex is then 1. */
+/* Sets *ex to 1 if ibv_reg_mr_ex is there and registered the dma-buf. */
 int vb_reg_dmabuf_mr(const struct vb_lib *, struct vb_pd *, uint64_t offset,
 		     uint64_t length, uint64_t iova, int fd, uint32_t access,
 		     struct vb_mr **, int *ex);
-/* By the DMA function of the NIC's card. ENOSYS: this libmlx5 is too old. */
+/* For DMA by the Data Direct function. ENOSYS: this libmlx5 is too old. */
 int vb_reg_data_direct(const struct vb_mlx5 *, struct vb_pd *, uint64_t offset,
 		       uint64_t length, uint64_t iova, int fd, uint32_t access,
 		       struct vb_mr **);
 int vb_data_direct_path(const struct vb_mlx5 *, struct vb_context *, char *buf,
 			size_t size);
-/* Memory that the provider allocates. ENOSYS: this library is too old. */
+/* Has the provider allocate memory. ENOSYS: this library is too old. */
 int vb_alloc_buf(const struct vb_lib *, struct vb_pd *, size_t size,
 		 void **mem, struct vb_buf **);
 void vb_free_buf(const struct vb_lib *, struct vb_buf *);
@@ -132,8 +132,8 @@ int vb_destroy_cq(const struct vb_lib *, struct vb_cq *);
 int vb_create_qp(const struct vb_lib *, struct vb_pd *,
 		 struct vb_qp_init_attr *, struct vb_qp **);
 /*
- * One that can post ops too, of VB_QP_EX_WITH_ATOMIC_WRITE and _FLUSH;
- * EOPNOTSUPP where something does not.
+ * The queue pair can also post ops: VB_QP_EX_WITH_ATOMIC_WRITE, _FLUSH or both.
+ * EOPNOTSUPP: the library, the provider or the device does not have them.
  */
 int vb_create_qp_ex(const struct vb_lib *, struct vb_pd *,
 		    struct vb_qp_init_attr *, uint64_t ops, struct vb_qp **,
@@ -143,14 +143,14 @@ int vb_modify_qp(const struct vb_lib *, struct vb_qp *, struct vb_qp_attr *,
 int vb_qp_state(const struct vb_lib *, struct vb_qp *, int *state);
 int vb_destroy_qp(const struct vb_lib *, struct vb_qp *);
 
-/* Events (verbs_event.c). What the descriptors are polled with is Go's. */
+/* Events (verbs_event.c). Go polls the descriptors. */
 
 /* The channel's descriptor does not block. */
 int vb_create_comp_channel(const struct vb_lib *, struct vb_context *,
 			   struct vb_comp_channel **);
 int vb_destroy_comp_channel(const struct vb_lib *, struct vb_comp_channel *);
 int vb_req_notify_cq(struct vb_cq *, int solicited_only);
-/* EAGAIN: there is none. The caller owes an acknowledgement for each. */
+/* EAGAIN: there is no event. The caller acknowledges each event. */
 int vb_get_cq_event(const struct vb_lib *, struct vb_comp_channel *);
 void vb_ack_cq_events(const struct vb_lib *, struct vb_cq *, unsigned int n);
 /* From then on vb_get_async_event does not block. */

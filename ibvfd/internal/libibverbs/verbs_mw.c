@@ -26,7 +26,7 @@ int vb_dealloc_mw(struct vb_mw *mw)
 	return vb_status(mw->context->ops.dealloc_mw(mw));
 }
 
-/* The low byte of a window's key is the owner's, the rest is its number. */
+/* The owner chooses the low byte of a window's key; the rest is its number. */
 static uint32_t next_key(uint32_t rkey)
 {
 	return (rkey & ~0xffu) | ((rkey + 1) & 0xff);

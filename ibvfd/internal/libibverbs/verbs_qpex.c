@@ -6,8 +6,8 @@
 
 #include <errno.h>
 
-/* As verbs_get_ctx(): a context of a library that knows no more than the first
- * version of the interface has no such end. */
+/* As verbs_get_ctx(): the context of a library that has only the first version
+ * of the interface is in no struct verbs_context. */
 static struct vb_verbs_context *extended(struct vb_context *ctx)
 {
 	struct vb_verbs_context *v;
@@ -18,8 +18,8 @@ static struct vb_verbs_context *extended(struct vb_context *ctx)
 	return v->sz < sizeof(*v) ? NULL : v;
 }
 
-/* Providers create the queue pair whether or not the kernel's driver knows the
- * operations. */
+/* Asks the device for the operations, because a provider creates the queue pair
+ * even if the kernel's driver does not know them. */
 static int has(struct vb_verbs_context *v, uint64_t ops)
 {
 	struct vb_device_attr_ex a = { 0 };
@@ -30,14 +30,14 @@ static int has(struct vb_verbs_context *v, uint64_t ops)
 	if (ops & VB_QP_EX_WITH_ATOMIC_WRITE &&
 	    !(a.device_cap_flags_ex & VB_DEVICE_ATOMIC_WRITE))
 		return 0;
-	/* one placement is enough: the other is refused when it is asked for */
+	/* one placement is enough: a later request for the other is refused */
 	return !(ops & VB_QP_EX_WITH_FLUSH) ||
 	       a.device_cap_flags_ex &
 		       (VB_DEVICE_FLUSH_GLOBAL | VB_DEVICE_FLUSH_PERSISTENT);
 }
 
-/* A provider that is too old for an operation has refused to make the queue
- * pair: only one that has not knows the operation's member. */
+/* A provider that is too old for an operation refuses to create the queue pair.
+ * One that created it has the operation's member, which posts() may read. */
 static int posts(const struct vb_qp_ex *ex, uint64_t ops)
 {
 	return ex &&

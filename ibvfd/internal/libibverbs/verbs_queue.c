@@ -115,7 +115,8 @@ void vb_completion_queue_free(struct vb_completion_queue *q)
 	free(q);
 }
 
-/* Providers return the errno, some negated; one that names none did refuse. */
+/* Providers return the errno, some negated, some as -1 with errno set. A -1
+ * without errno is a refusal, too. */
 static int32_t refusal(int rc)
 {
 	if (rc == -1 && errno)
@@ -123,7 +124,7 @@ static int32_t refusal(int rc)
 	return rc < 0 ? -rc : rc;
 }
 
-/* Post the work requests from first on that are before end. */
+/* Posts the work requests from first to end - 1. */
 static struct vb_posted post_send(struct vb_send_queue *q, uint32_t first,
 				  uint32_t end)
 {
@@ -157,7 +158,7 @@ static struct vb_posted post_one(struct vb_send_queue *q, uint32_t at)
 	q->ex->wr_start(q->ex);
 	q->ex->wr_id = wr->wr_id;
 	q->ex->wr_flags = wr->send_flags;
-	if (wr->opcode == VB_WR_FLUSH) /* length and placement: see encode */
+	if (wr->opcode == VB_WR_FLUSH) /* operands: see encode() in queue.go */
 		q->ex->wr_flush(q->ex, wr->wr.atomic.rkey,
 				wr->wr.atomic.remote_addr,
 				wr->wr.atomic.compare_add,

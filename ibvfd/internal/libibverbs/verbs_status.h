@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-/* A failed function without errno did fail all the same. */
+/* EIO stands for a failure without errno. */
 static inline int vb_failure(void)
 {
 	return errno ? errno : EIO;

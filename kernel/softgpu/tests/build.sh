@@ -13,11 +13,11 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$(cd "$here/../../.." && pwd)
 build=${BUILD:-$top/build}
 kdir=$(realpath "$build/kernels/$series/headers/kdir")
-# Debian's headers have them beside the architecture's; a built tree has them itself.
+# Debian has the uapi headers in a -common package; a built tree has its own.
 common=$(echo "${kdir%-amd64}"-common)
 [ -d "$common/include/uapi" ] || common=$kdir
 mkdir -p "$build/modules/$series"
-# The kernel's own uapi headers come last: libc's are not to be replaced.
+# The kernel's uapi headers come last, so that they do not replace libc's.
 "${CC:-gcc}" -O2 -g -std=gnu11 -Wall -Wextra -Werror -Wno-format-zero-length -D__user= '-D__packed=__attribute__((packed))' \
 	-I"$top/kernel/testimporter" -I"$top/testbed/cprog" \
 	-idirafter "$common/include/uapi" \

@@ -5,7 +5,7 @@
  *   softgpu-test GPU NEAR-EDU FAR-EDU [TEST...]
  *
  * The arguments are PCI addresses: NEAR-EDU is behind the GPU's switch, FAR-EDU
- * where the kernel sees no way to it. Each test is a process of its own.
+ * below another root port. Each test is a process of its own.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static bool wanted(int argc, char **argv, const struct test *test)
 
 static int not_run;
 
-/* What run.sh says may be missing here: names in SOFTGPU_MAY_SKIP. */
+/* run.sh names the tests that may be skipped here in SOFTGPU_MAY_SKIP. */
 static bool may_skip(const char *name)
 {
 	const char *list = getenv("SOFTGPU_MAY_SKIP");
@@ -57,10 +57,10 @@ static int run(const struct test *test, const char *bdf)
 	if (pid < 0 || waitpid(pid, &status, 0) != pid)
 		return 1;
 	if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_HERE) {
-		/* The test has said why. */
+		/* not_here() has printed the reason. */
 		printf("%s\n", test->name);
 		if (!may_skip(test->name)) {
-			printf("FAIL %s: skipped, and nothing says that it may be missing here\n",
+			printf("FAIL %s: skipped, and SOFTGPU_MAY_SKIP does not name it\n",
 			       test->name);
 			return 1;
 		}

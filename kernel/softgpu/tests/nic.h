@@ -7,7 +7,7 @@
 #include "mr.h"
 #include "testlib.h"
 
-/* An address that is no offset, so that mixing up the two shows. */
+/* No offset is as large: a test fails if rxe takes one for the other. */
 #define IOVA_BASE 0x7a0000000000ull
 
 enum { PINNED, REVOCABLE, DYNAMIC, IMPORTER_KINDS };
@@ -20,19 +20,19 @@ struct nic {
 	struct loopback lb;
 };
 
-/* Ends the test as not for this machine or module if it cannot be had. */
+/* Skips the test by not_here() without the device or without the patch. */
 struct nic *nic_open(const char *name);
 void nic_close(struct nic *nic);
 
-/* Registers all of a buffer, as this kind of importer. 0 or -errno. */
+/* Registers all of a buffer as this kind of importer. 0 or -errno. */
 int nic_register(struct nic *nic, struct buffer *buf, int kind, bool p2p, struct mr *mr);
-/* The same as the importer that the device already is. */
+/* The same, as the kind of importer that the device already is. */
 int nic_register_as_is(struct nic *nic, struct buffer *buf, struct mr *mr);
 void nic_deregister(struct nic *nic, struct mr *mr);
 
 /*
- * RDMA WRITE or READ between these bytes and an offset of the buffer. How it
- * completed; after an error the queue pairs are made anew.
+ * RDMA WRITE or READ between these bytes and an offset of the buffer. Returns
+ * how the request completed. After an error they make new queue pairs.
  */
 enum ibv_wc_status nic_write(struct nic *nic, struct mr *mr, uint64_t offset,
 			     const void *bytes, size_t size);
@@ -40,7 +40,7 @@ enum ibv_wc_status nic_read(struct nic *nic, struct mr *mr, uint64_t offset, voi
 			    size_t size);
 enum ibv_wc_status nic_fetch_add(struct nic *nic, struct mr *mr, uint64_t offset,
 				 uint64_t add, uint64_t *old);
-/* The same WRITE the other way: the buffer is the local end. */
+/* A WRITE the other way: the buffer is the local end. */
 enum ibv_wc_status nic_write_from(struct nic *nic, struct mr *mr, uint64_t offset,
 				  void *bytes, size_t size);
 

@@ -12,8 +12,8 @@ modules=$1
 program=$2
 shift 2
 
-# The machine's devices by QEMU's topology: the edu behind the same switch as
-# the first GPU shares two bridges with it.
+# QEMU's topology tells the devices apart: the edu below the switch of the first
+# GPU is the near one.
 mapfile -t edus < <(grep -l 0x11e8 /sys/bus/pci/devices/*/device | xargs -n1 dirname)
 gpu=$(dirname "$(grep -l 0x1110 /sys/bus/pci/devices/*/device | head -n1)")
 switch=$(dirname "$(dirname "$(realpath "$gpu")")")
@@ -26,7 +26,7 @@ for edu in "${edus[@]}"; do
 done
 [ -n "$near" ] && [ -n "$far" ] || { echo "run.sh: not the machine of tests/machine.json" >&2; exit 1; }
 
-# What each kernel series does not have, and nothing else, may be skipped.
+# A kernel series may skip the tests of what it lacks, and no others.
 case $GPURDMA_KERNEL in
 6.12) missing="demotion rdma-two rdma-dynamic rdma-moved-in-use rdma-prefetch" ;;
 *)
@@ -35,10 +35,10 @@ case $GPURDMA_KERNEL in
 	;;
 esac
 
-# Where the core maps when it attaches an importer that takes part in moves to an
-# exporter that does not.
+# In these series the core maps in the attach if the importer takes part in
+# moves and the exporter does not.
 case $GPURDMA_KERNEL in
-6.1 | 6.12) export SOFTGPU_MAPS_IN_ATTACH=1 ;;
+6.12) export SOFTGPU_MAPS_IN_ATTACH=1 ;;
 esac
 
 insmod "$modules/testimporter.ko"
@@ -47,7 +47,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 try() { "$program" "$(basename "$gpu")" "$near" "$far" "$@" | tee -a "$log" || status=1; }
 for personality in amdgpu xe i915; do
-	# Both have a run of their own, where they are not: VRAM beyond the BAR below.
+	# vram-only runs as xe; hidden runs below, with VRAM beyond the BAR.
 	case $personality in
 	xe) SOFTGPU_MAY_SKIP="$missing hidden" ;;
 	*) SOFTGPU_MAY_SKIP="$missing hidden vram-only" ;;
@@ -68,7 +68,7 @@ rmmod softgpu
 
 rmmod testimporter
 
-# What rdma_rxe is told when it is loaded, its devices start with.
+# New devices of rdma_rxe start with the module's parameters.
 if [ $# -eq 0 ]; then
 	echo "== rdma_rxe's own parameters"
 	ip link set dummy0 up
@@ -87,7 +87,7 @@ if [ $# -eq 0 ]; then
 	fi
 fi
 
-# A vmap fails where that is provoked, and nowhere else.
+# Each vmap that fails must be one that a test provoked.
 provoked=$(grep -c '^provoked: a vmap' "$log") || true
 warned=$(dmesg | grep -c 'WARNING: .* dma_buf_vmap+') || true
 if [ "$warned" -ne "$provoked" ]; then

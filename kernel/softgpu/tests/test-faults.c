@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Operations that fail on request, and fences that take their time. */
+/* Operations that fail on request, and fences that signal late. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -133,12 +133,12 @@ static bool no_more_users(void *before)
 	return module_users() <= *(long *)before;
 }
 
-/* Each usage of a fence holds up who must wait for it, and nobody else. */
+/* The usage of a fence decides which operations wait for it. */
 static void test_usages(struct gpu *gpu)
 {
 	static const struct {
 		const char *usage;
-		bool reader, writer;	/* who polls waits for it */
+		bool reader, writer;	/* POLLIN, POLLOUT wait for it */
 	} rows[] = {
 		{ "kernel", true, true },
 		{ "write", true, true },
@@ -167,14 +167,17 @@ static void test_usages(struct gpu *gpu)
 	check_errno(gpu_put(gpu, "fence", "%llu 1 strange", (unsigned long long)buf->inode),
 		    -EINVAL);
 
-	/* What the kernel is still doing to the buffer comes before an importer. */
+	/* A map waits until the kernel's own work on the buffer is done. */
 	check_errno(gpu_put(gpu, "fence", "%llu 1000 kernel", (unsigned long long)buf->inode), 0);
 	id = importer_attach(imp, near_edu, buf->fd, TESTIMPORTER_DYNAMIC, true);
 	check(id > 0 && importer_map(imp, id, NULL, 0) > 0);
 	check(ready(buf->fd, POLLIN, 0) == 1, "mapped too early");
 	check_errno(importer_detach(imp, id), 0);
 
-	/* A move waits for all there are: until the other's, which was there first, is over. */
+	/*
+	 * A move waits for fences of all usages. The other buffer's shorter
+	 * fence is over by then.
+	 */
 	check_errno(gpu_put(gpu, "restore", "%llu", (unsigned long long)buf->inode), 0);
 	check_place(buf, "vram");
 	check_errno(gpu_put(gpu, "fence", "%llu 300 write", (unsigned long long)other->inode), 0);
@@ -184,11 +187,11 @@ static void test_usages(struct gpu *gpu)
 	buffer_free(other);
 	buffer_free(buf);
 	close(imp);
-	/* Each of them keeps the module. */
+	/* Each fence holds a reference to the module. */
 	eventually(no_more_users, &users, "a fence does not signal");
 }
 
-/* A fence is seen by poll, waited for by the brackets, and outlives its buffer. */
+/* poll() sees a fence, CPU access waits for it, and it outlives its buffer. */
 static void test_fences(struct gpu *gpu)
 {
 	struct dma_buf_export_sync_file export = { .flags = DMA_BUF_SYNC_READ, .fd = -1 };
@@ -207,7 +210,7 @@ static void test_fences(struct gpu *gpu)
 	check_errno(gpu_put(gpu, "evict", "%llu", (unsigned long long)buf->inode), 0);
 	check_errno(gpu_put(gpu, "fence_delay_ms", "0"), 0);
 	check(ready(buf->fd, POLLIN, 0) == 0, "the move left no fence");
-	/* The page fault waits for it. */
+	/* The page fault waits for the fence of the move. */
 	check(buf->map[0] == 1);
 	check(ready(buf->fd, POLLIN, 0) == 1);
 

@@ -22,8 +22,8 @@ static void fill(struct buffer *buf, unsigned char *bytes, size_t size, size_t o
 }
 
 /*
- * The addresses add up. Those of VRAM are the BAR's, unless an IOMMU translates
- * for the device; those of system memory are never the BAR's.
+ * The lengths add up to the buffer. Addresses of VRAM are the BAR's, unless an
+ * IOMMU translates for the device; those of system memory are never the BAR's.
  */
 static void check_segments(struct buffer *buf, const struct testimporter_segment *segs, int n,
 			   const char *device, bool vram)
@@ -50,7 +50,7 @@ static void check_segments(struct buffer *buf, const struct testimporter_segment
 	check(total == buf->size, "%llu bytes are mapped", (unsigned long long)total);
 }
 
-/* Bytes go both ways at exactly those addresses, and the CPU agrees. */
+/* The device moves bytes both ways at its addresses, and the CPU sees them. */
 static void check_dma(struct buffer *buf, int imp, int id)
 {
 	unsigned char bytes[256], back[256];
@@ -63,7 +63,7 @@ static void check_dma(struct buffer *buf, int imp, int id)
 	check(!memcmp(back, bytes, sizeof(bytes)), "DMA read elsewhere");
 }
 
-/* Where amdgpu and xe put a buffer for this importer. */
+/* Whether amdgpu and xe put a buffer into VRAM for this importer. */
 static bool expect_vram(bool rule_vram, unsigned int kind, bool peer, bool core_pins)
 {
 	bool pinned = kind != TESTIMPORTER_DYNAMIC || core_pins;
@@ -97,7 +97,7 @@ static void one_importer(struct gpu *gpu, int imp, const char *device, unsigned 
 	buffer_free(buf);
 }
 
-/* Up to 6.12 without CONFIG_DMABUF_MOVE_NOTIFY the core pins for everybody. */
+/* Up to 6.12 without CONFIG_DMABUF_MOVE_NOTIFY the core pins for each map. */
 static bool core_pins(struct gpu *gpu, int imp)
 {
 	struct buffer *buf = buffer_new(gpu, MIB, SYSTEM | VRAM);
@@ -141,14 +141,14 @@ static void test_ttm(struct gpu *gpu)
 	close(imp);
 }
 
-/* A buffer that may only be in VRAM: xe refuses, where amdgpu allows both. */
+/* A VRAM-only buffer: xe refuses importers that are not peer to peer. */
 static void test_vram_only(struct gpu *gpu)
 {
 	int imp = importer_open(), id;
 	struct buffer *buf;
 
 	if (strcmp(gpu->personality, "xe"))
-		not_here("only xe makes buffers that may not leave VRAM");
+		not_here("a test of the personality xe");
 	become(gpu, "xe");
 	buf = buffer_new(gpu, MIB, VRAM);
 	check_errno(importer_attach(imp, far_edu, buf->fd, TESTIMPORTER_PINNED, true),
@@ -165,7 +165,7 @@ static void test_vram_only(struct gpu *gpu)
 	buffer_free(buf);
 }
 
-/* An importer that is not peer to peer takes VRAM away from all others. */
+/* An importer that is not peer to peer moves the buffer out of VRAM for all. */
 static void test_demotion(struct gpu *gpu)
 {
 	int imp = importer_open(), near_id, far_id;
@@ -195,7 +195,7 @@ static void test_demotion(struct gpu *gpu)
 	check_errno(importer_detach(imp, far_id), 0);
 	check_errno(importer_detach(imp, near_id), 0);
 
-	/* Pinned in VRAM, it cannot be demoted: the second one is refused. */
+	/* A buffer pinned in VRAM cannot leave it: the second pin fails. */
 	near_id = importer_attach(imp, near_edu, buf->fd, TESTIMPORTER_PINNED, true);
 	check(near_id > 0 && importer_map(imp, near_id, NULL, 0) == 1);
 	check_place(buf, "vram");
@@ -206,7 +206,7 @@ static void test_demotion(struct gpu *gpu)
 	buffer_free(buf);
 }
 
-/* Who is attached is told of each move, whether it has mapped the buffer or not. */
+/* A move notifies each attached importer, whether it has mapped or not. */
 static void test_told(struct gpu *gpu)
 {
 	static const char *const behaviours[] = { "amdgpu", "xe" };
@@ -223,11 +223,11 @@ static void test_told(struct gpu *gpu)
 		id = importer_attach(imp, near_edu, buf->fd, TESTIMPORTER_DYNAMIC, true);
 		check(id > 0);
 		check_errno(gpu_put(gpu, "evict", "%llu", inode), 0);
-		check(importer_state(imp, id).invalidations == 1, "not told of the eviction");
+		check(importer_state(imp, id).invalidations == 1, "no notice of the eviction");
 		check_errno(gpu_put(gpu, "restore", "%llu", inode), 0);
 		check_place(buf, "vram");
-		check(importer_state(imp, id).invalidations == 2, "not told of the way back");
-		/* No move, nothing to tell. */
+		check(importer_state(imp, id).invalidations == 2, "no notice of the move back");
+		/* Without a move the exporter sends no notice. */
 		check_errno(gpu_put(gpu, "restore", "%llu", inode), 0);
 		check(importer_state(imp, id).invalidations == 2);
 		check_errno(importer_detach(imp, id), 0);
@@ -261,8 +261,8 @@ static bool asleep(void *gpu)
 }
 
 /*
- * Runtime power management: amdgpu lets a GPU sleep and takes peer-to-peer away,
- * xe wakes it. Both keep it awake for who is attached then.
+ * A sleeping GPU: amdgpu does not wake it and gives no peer-to-peer; xe wakes
+ * it. Until the detach amdgpu keeps it awake for a peer, xe for any importer.
  */
 static void test_suspended(struct gpu *gpu)
 {
@@ -291,10 +291,10 @@ static void test_suspended(struct gpu *gpu)
 	check_place(buf, p2p ? "vram" : "system");
 	if (p2p)
 		check_dma(buf, imp, id);
-	/* DMA takes a while, in which a GPU that may sleep does. */
-	check(!p2p || !asleep(gpu), "it sleeps while a peer is attached");
+	/* The DMA takes long enough for an idle GPU to suspend. */
+	check(!p2p || !asleep(gpu), "the GPU sleeps while a peer is attached");
 	check_errno(importer_detach(imp, id), 0);
-	eventually(asleep, gpu, "nobody is attached, and the GPU does not sleep");
+	eventually(asleep, gpu, "no importer is attached, and the GPU does not sleep");
 	buffer_free(buf);
 
 	become(gpu, "xe");
@@ -306,7 +306,7 @@ static void test_suspended(struct gpu *gpu)
 	check_dma(buf, imp, id);
 	check(!asleep(gpu));
 	check_errno(importer_detach(imp, id), 0);
-	eventually(asleep, gpu, "nobody is attached, and the GPU does not sleep");
+	eventually(asleep, gpu, "no importer is attached, and the GPU does not sleep");
 	set_power(gpu, "on");
 	close(imp);
 	buffer_free(buf);
@@ -335,12 +335,12 @@ static void test_eviction(struct gpu *gpu)
 		check(id > 0 && importer_map(imp, id, NULL, 0) == 1);
 		check_errno(gpu_put(gpu, "evict", "%llu", inode), 0);
 		check_place(buf, "system");
-		/* Peer to peer, it comes back to VRAM with the next access. */
+		/* The next access of a peer moves the buffer back to VRAM. */
 		check_dma(buf, imp, id);
 		check(importer_state(imp, id).invalidations >= 1);
 		check_errno(importer_detach(imp, id), 0);
 	}
-	/* The kernel's own mapping holds it too. */
+	/* The CPU reads and writes the buffer through the exporter's vmap. */
 	id = importer_attach(imp, TESTIMPORTER_SOFT, buf->fd, TESTIMPORTER_DYNAMIC, false);
 	check(id > 0);
 	fill(buf, bytes, sizeof(bytes), 5000);
@@ -356,7 +356,7 @@ static void test_eviction(struct gpu *gpu)
 	buffer_free(buf);
 }
 
-/* i915: attaching is enough to lose VRAM, and nothing is peer to peer. */
+/* i915: the attach moves the buffer out of VRAM, and no importer is a peer. */
 static void test_i915(struct gpu *gpu)
 {
 	int imp = importer_open(), id, n;
@@ -398,8 +398,8 @@ static bool maps_in_attach(void)
 }
 
 /*
- * Importers that take part in moves and need pages: with the gate they are not let
- * in, without it they are, and get nothing.
+ * An importer that takes part in moves and needs pages: the gate refuses its
+ * attach. Without the gate its map fails, which some kernels do in the attach.
  */
 static void nvidia_wants_peers(struct gpu *gpu, int imp, unsigned int kind)
 {
@@ -423,7 +423,7 @@ static void nvidia_wants_peers(struct gpu *gpu, int imp, unsigned int kind)
 	buffer_free(buf);
 }
 
-/* NVIDIA: never moves, and has its own opinion of the topology. */
+/* NVIDIA: the buffer never moves, and the driver has its own topology rule. */
 static void test_nvidia(struct gpu *gpu)
 {
 	int imp = importer_open(), id, n;
@@ -457,7 +457,7 @@ static void test_nvidia(struct gpu *gpu)
 	}
 	become(gpu, "nvidia-coherent");
 	buf = buffer_new(gpu, MIB, SYSTEM | VRAM);
-	/* Memory with pages is for importers that need them, too. */
+	/* This memory has pages: importers that need pages can map it. */
 	id = importer_attach(imp, far_edu, buf->fd, TESTIMPORTER_PINNED, false);
 	check(id > 0);
 	n = importer_map(imp, id, segs, 256);
@@ -469,7 +469,7 @@ static void test_nvidia(struct gpu *gpu)
 	close(imp);
 }
 
-/* vfio-pci: peer to peer and revocable, or nothing. */
+/* vfio-pci: it takes only importers that are peer to peer and revocable. */
 static void test_vfio(struct gpu *gpu)
 {
 	int imp = importer_open(), id, n;
@@ -488,7 +488,7 @@ static void test_vfio(struct gpu *gpu)
 	check_errno(importer_attach(imp, near_edu, buf->fd, TESTIMPORTER_DYNAMIC, false),
 		    -EOPNOTSUPP);
 	if (!p2p) {
-		/* Attaching maps at once here: the exporter is not dynamic. */
+		/* This kernel maps at attach: the exporter is not dynamic. */
 		id = importer_attach(imp, near_edu, buf->fd, TESTIMPORTER_REVOCABLE, true);
 		check_errno(id, -EINVAL);
 		goto out;
@@ -497,7 +497,7 @@ static void test_vfio(struct gpu *gpu)
 		    -EOPNOTSUPP);
 	id = importer_attach(imp, far_edu, buf->fd, TESTIMPORTER_REVOCABLE, true);
 	check(id > 0);
-	/* A host bridge that the kernel trusts (AMD Zen) lets it through. */
+	/* This map works if the kernel trusts the host bridge (AMD Zen). */
 	n = importer_map(imp, id, NULL, 0);
 	check_errno(n, importer_distance(imp, gpu->bdf, far_edu) < 0 ? -EINVAL : 1);
 	check_errno(importer_detach(imp, id), 0);
@@ -506,9 +506,9 @@ static void test_vfio(struct gpu *gpu)
 	check(id > 0);
 	n = importer_map(imp, id, segs, 4);
 	check(n == 1);
-	/* This way of mapping uses bus addresses below a switch, IOMMU or not. */
+	/* Below a switch vfio gives bus addresses, with or without an IOMMU. */
 	check(segs[0].addr == gpu->bar + buffer_count(buf, "offset"));
-	/* QEMU's switch hands them to the IOMMU all the same, which knows nothing of them. */
+	/* QEMU's switch sends them to an IOMMU, which has no entry for them. */
 	if (!translated(near_edu))
 		check_dma(buf, imp, id);
 	check_errno(gpu_put(gpu, "revoke", "%llu", inode), 0);
@@ -518,7 +518,7 @@ static void test_vfio(struct gpu *gpu)
 	check_errno(importer_attach(imp, near_edu, buf->fd, TESTIMPORTER_REVOCABLE, true),
 		    -ENODEV);
 	check_errno(gpu_put(gpu, "unrevoke", "%llu", inode), 0);
-	/* Revocation is for good; a new attachment works. */
+	/* The attachment stays revoked; a new one works. */
 	check_errno(importer_transfer(imp, true, id, true, 0, &byte, 1), -EREMOTEIO);
 	check_errno(importer_detach(imp, id), 0);
 	id = importer_attach(imp, near_edu, buf->fd, TESTIMPORTER_DYNAMIC, true);

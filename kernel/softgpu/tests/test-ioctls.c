@@ -26,7 +26,7 @@ static void test_name(struct gpu *gpu)
 	check(!strcmp(name, gpu->personality), "%s", name);
 }
 
-/* Does a create with one field changed; the buffer is closed if there is one. */
+/* Creates a buffer with these arguments, and closes it if that succeeds. */
 static int i915_ext(struct gpu *gpu, uint64_t size, uint32_t flags, uint32_t n,
 		    struct drm_i915_gem_memory_class_instance *regions, uint64_t *got)
 {
@@ -222,7 +222,7 @@ static void test_amdgpu_create(struct gpu *gpu)
 	check_errno(amdgpu_create(gpu, 4096, 0, vram, AMDGPU_GEM_CREATE_VRAM_CONTIGUOUS), -EINVAL);
 	check_errno(amdgpu_create(gpu, 4096, 0, vram, AMDGPU_GEM_CREATE_ENCRYPTED), -EINVAL);
 	check_errno(amdgpu_create(gpu, 1ULL << 50, 0, vram, 0), -ENOMEM);
-	/* Larger than VRAM, not than GTT: no error, and no VRAM. */
+	/* Larger than VRAM, not than GTT: amdgpu makes it in GTT. */
 	check_errno(amdgpu_create(gpu, gpu->bar_size + 4096, 0, vram, 0), 0);
 
 	check_errno(call(gpu->drm, DRM_IOCTL_AMDGPU_GEM_CREATE, &hidden), 0);

@@ -55,7 +55,7 @@ struct held {
 	unsigned char bytes[64];
 };
 
-/* false: this exporter is not for such an importer. */
+/* false: this exporter refuses such an importer. */
 static bool hold(struct gpu *gpu, int imp, unsigned int kind, bool p2p, struct held *h)
 {
 	bool vfio = !strcmp(gpu->behaviour, "vfio");
@@ -94,15 +94,15 @@ static void check_held(int imp, struct held *h)
 	check(!memcmp(h->bytes, back, sizeof(back)), "the importer lost its bytes");
 }
 
-/* What a process that is killed tells the one that is not. */
+/* The process to be killed reports this to its parent in shared memory. */
 struct last_words {
 	int buffers;
 	struct held shared;
 };
 
 /*
- * One that exports and imports with all kinds. The importer that it shares lives
- * on in its parent.
+ * The process to be killed. It exports buffers and imports them with all kinds.
+ * Its parent keeps the shared importer open.
  */
 static void die(const char *bdf, const char *behaviour, int shared, int fd,
 		struct last_words *words)
@@ -151,7 +151,7 @@ static void killed(struct gpu *gpu, const char *behaviour)
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	if (words->shared.id) {
-		/* Somebody else still uses it. */
+		/* The parent's importer still uses one buffer. */
 		eventually(one_buffer, gpu, "a killed process leaves its buffers");
 		if (strcmp(behaviour, "vfio") || !translated(near_edu))
 			check_held(shared, &words->shared);
@@ -177,7 +177,7 @@ static int delete_module(const char *name)
 	return syscall(SYS_delete_module, name, O_NONBLOCK) ? -errno : 0;
 }
 
-/* With a dma-buf alive, the module stays, and says so. */
+/* The kernel refuses to unload the module while a dma-buf is alive. */
 static void test_unload_refused(struct gpu *gpu)
 {
 	struct buffer *buf = buffer_new(gpu, MIB, SYSTEM | VRAM);
@@ -195,22 +195,22 @@ static bool absent(void *bdf)
 }
 
 /*
- * Whether the exporter may take away what this importer has: it said that it can
- * bear that, and the kernel lets an exporter tell those that pinned, from 7.x on.
+ * Whether the exporter may invalidate this importer's mapping. The importer has
+ * to be revocable, and only from 7.x on can an exporter notify one that pinned.
  */
 static bool is_told(const struct held *h, unsigned int kind, bool p2p)
 {
 	return kind >= TESTIMPORTER_REVOCABLE && (p2p || !h->pinned);
 }
 
-/* The device is gone. */
+/* Checks one importer's buffer after the device is gone. */
 static void check_lost(struct gpu *gpu, int imp, struct held *h, unsigned int kind, bool p2p)
 {
 	unsigned char byte;
 
 	check(is_gone(h->buf->map), "%s: the CPU still sees the buffer", gpu->behaviour);
 	if (!is_told(h, kind, p2p))
-		/* This mapping was promised to stay, and does. */
+		/* The exporter may not invalidate it: the mapping works. */
 		check_held(imp, h);
 	else if (kind == TESTIMPORTER_REVOCABLE)
 		check_errno(importer_transfer(imp, true, h->id, false, 0, &byte, 1), -EREMOTEIO);
@@ -224,7 +224,7 @@ static void check_lost(struct gpu *gpu, int imp, struct held *h, unsigned int ki
 /* Whether VRAM stays in use when the device is gone. */
 static bool keeps_vram(struct gpu *gpu, const struct held *h, unsigned int kind, bool p2p)
 {
-	/* An exporter that never moves holds on to it, for as long as there is a dma-buf. */
+	/* These exporters pin VRAM for as long as the dma-buf lives. */
 	bool never_moves = !strcmp(gpu->behaviour, "nvidia") || !strcmp(gpu->behaviour, "vfio");
 
 	return h->vram && (never_moves || !is_told(h, kind, p2p));
@@ -241,7 +241,7 @@ static void take_away(struct gpu *gpu, bool unplug)
 	}
 }
 
-/* The device with a new driver, while importers of the old one are left or not. */
+/* Binds the driver again. busy: importers still use VRAM of the old binding. */
 static void bind_again(char *bdf, bool unplugged, bool busy)
 {
 	int ret = 0;
@@ -251,7 +251,7 @@ static void bind_again(char *bdf, bool unplugged, bool busy)
 	if (unbound(bdf))
 		ret = put("/sys/bus/pci/drivers/softgpu/bind", "%s", bdf);
 	if (busy) {
-		/* Its VRAM is in use: nobody else gets the device. */
+		/* The driver refuses a device whose VRAM is still in use. */
 		check(ret == -EBUSY || (unplugged && ret < 0), "bind: %d", ret);
 		check(unbound(bdf));
 	} else {
@@ -323,8 +323,8 @@ static void test_unplug(struct gpu *gpu)
 }
 
 /*
- * debugfs lists buffers while their dma-bufs are made and released. A kernel with
- * KASAN sees when what is being released is looked at.
+ * debugfs lists buffers while a process makes and releases their dma-bufs.
+ * KASAN reports a read of a buffer that is already freed.
  */
 static void test_listed(struct gpu *gpu)
 {

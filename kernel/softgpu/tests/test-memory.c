@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Buffers as the CPU sees them, wherever they are. */
+/* Buffers as the CPU sees them, in each place. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -52,7 +52,7 @@ static void test_migration(struct gpu *gpu)
 	check(!bar_holds(gpu, bytes, sizeof(bytes)), "freed VRAM was not wiped");
 }
 
-/* Reading through the brackets brings amdgpu's and xe's buffers to system memory. */
+/* A CPU access bracket for reading moves amdgpu's and xe's buffers. */
 static void test_cpu_access(struct gpu *gpu)
 {
 	struct buffer *buf = buffer_new(gpu, MIB, SYSTEM | VRAM);
@@ -74,7 +74,7 @@ static void test_cpu_access(struct gpu *gpu)
 	buffer_free(buf);
 }
 
-/* When VRAM is full, what was used longest ago makes room. */
+/* When VRAM is full, the buffer used longest ago moves out of it. */
 static void test_pressure(struct gpu *gpu)
 {
 	uint64_t size = gpu->bar_size / 4;
@@ -136,7 +136,7 @@ static void test_prime(struct gpu *gpu)
 	buffer_free(buf);
 }
 
-/* VRAM beyond the BAR: nobody sees it, and what is to be seen comes out of it. */
+/* softgpu moves a buffer out of VRAM beyond the BAR for the CPU and peers. */
 static void test_hidden(struct gpu *gpu)
 {
 	struct drm_amdgpu_memory_info mem = {};
@@ -149,7 +149,7 @@ static void test_hidden(struct gpu *gpu)
 	int imp, id;
 
 	if (strcmp(gpu->personality, "amdgpu"))
-		not_here("amdgpu's way to ask for the size of VRAM");
+		not_here("the test asks amdgpu for the size of VRAM");
 	check_errno(call(gpu->drm, DRM_IOCTL_AMDGPU_INFO, &info), 0);
 	if (mem.vram.total_heap_size == gpu->bar_size)
 		not_here("all VRAM is in the BAR");
@@ -179,7 +179,7 @@ static void test_hidden(struct gpu *gpu)
 		check_errno(importer_detach(imp, id), 0);
 		buffer_free(buf);
 	}
-	/* Too large for the BAR: VRAM is no use to anybody outside. */
+	/* softgpu maps a buffer larger than the BAR in system memory. */
 	buf = buffer_new(gpu, gpu->bar_size + MIB, VRAM);
 	check_place(buf, "vram-hidden");
 	id = importer_attach(imp, near_edu, buf->fd, TESTIMPORTER_DYNAMIC, true);
@@ -254,7 +254,7 @@ static void look_by_dmabuf(struct buffer *buf, unsigned char *bytes)
 	check_place(buf, "vram");
 }
 
-/* The kernel's own mapping. */
+/* By the kernel's own mapping. */
 static void look_by_vmap(struct buffer *buf, unsigned char *bytes)
 {
 	int imp = importer_open(), id;
@@ -266,7 +266,7 @@ static void look_by_vmap(struct buffer *buf, unsigned char *bytes)
 	close(imp);
 }
 
-/* A device, of which 2048 bytes at the start and the end have to do. */
+/* By a device, which reads only 2048 bytes at the start and at the end. */
 static void look_by_dma(struct buffer *buf, unsigned char *bytes)
 {
 	uint64_t end = buf->size - 2048;
@@ -278,7 +278,7 @@ static void look_by_dma(struct buffer *buf, unsigned char *bytes)
 	check_errno(importer_transfer(imp, true, id, false, 0, bytes, 2048), 0);
 	check_errno(importer_transfer(imp, true, id, false, end, bytes + end, 2048), 0);
 	if (kernel_has_p2p(imp, buf->gpu)) {
-		/* What it could have seen. */
+		/* The device could read all that is mapped: look at all. */
 		check_place(buf, "vram");
 		bar = map_bar(buf->gpu);
 		memcpy(bytes, bar + buffer_count(buf, "offset"), buf->size);
@@ -287,7 +287,7 @@ static void look_by_dma(struct buffer *buf, unsigned char *bytes)
 	close(imp);
 }
 
-/* After it was moved out of VRAM, and nobody looked before. */
+/* After a move out of VRAM, with no access before. */
 static void look_by_moving(struct buffer *buf, unsigned char *bytes)
 {
 	check_errno(gpu_put(buf->gpu, "restore", "%llu", (unsigned long long)buf->inode), 0);
@@ -312,7 +312,7 @@ static void check_no_stale(struct gpu *gpu, const char *whose)
 		memset(bytes, 0, MIB);
 		looks[i](buf, bytes);
 		check(all_zero(bytes, MIB), "look %u shows what %s left", i, whose);
-		/* Its own bytes are not taken for somebody else's. */
+		/* softgpu must not wipe the buffer's own bytes. */
 		memset(buf->map, 0x3c, MIB);
 		check_errno(gpu_put(gpu, "restore", "all"), 0);
 		check(buf->map[0] == 0x3c && !memcmp(buf->map, buf->map + 1, MIB - 1));
@@ -323,7 +323,7 @@ static void check_no_stale(struct gpu *gpu, const char *whose)
 
 #define WIPE "/sys/module/softgpu/parameters/wipe"
 
-/* No buffer shows what was in VRAM before it, be it from before the driver came. */
+/* No buffer shows earlier bytes of VRAM, nor those from before the driver. */
 static void test_stale(struct gpu *old)
 {
 	struct gpu *gpu = gpu_open(old->bdf);
@@ -342,14 +342,14 @@ static void test_stale(struct gpu *old)
 	check_errno(gpu_put(gpu, "pin_rule", "vram"), 0);
 	check_no_stale(gpu, "the time before the driver");
 
-	/* Freed without being wiped: gone all the same when the next one is seen. */
+	/* Freed without a wipe, the bytes must not show in the next buffer. */
 	check_errno(put(WIPE, "N"), 0);
 	buf = buffer_new(gpu, 8 * MIB, SYSTEM | VRAM);
 	memset(buf->map, 0x5a, buf->size);
 	check_place(buf, "vram");
 	memset(mark, 0x5a, sizeof(mark));
 	buffer_free(buf);
-	check(bar_holds(gpu, mark, sizeof(mark)), "wiped although it was not to be");
+	check(bar_holds(gpu, mark, sizeof(mark)), "VRAM was wiped in spite of wipe=N");
 	check_errno(put(WIPE, "Y"), 0);
 	check_no_stale(gpu, "another buffer");
 	gpu_close(gpu);

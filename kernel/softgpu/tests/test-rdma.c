@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Memory regions of the patched rdma_rxe on the GPU's buffers, each importer kind. */
+/* Regions of the patched rdma_rxe on the GPU's buffers, by kind of importer. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 
 #include "nic.h"
 
-/* Machine of tests/machine.json: below the GPU's switch, elsewhere, without PCI. */
+/* In tests/machine.json: below the GPU's switch, elsewhere, without PCI. */
 #define NEAR "rxe0"
 #define FAR "rxe1"
 #define SOFT "rxe-soft"
@@ -38,7 +38,7 @@ static bool peers(struct gpu *gpu, struct nic *nic)
 	return distance >= 0;
 }
 
-/* A region whose importer the exporter moves for, not one that it has to pin for. */
+/* Whether the exporter can move a buffer that has a region: no pin holds it. */
 static bool moves(struct buffer *buf)
 {
 	return !buffer_count(buf, "pins");
@@ -50,7 +50,7 @@ static void check_let_go(struct buffer *buf)
 	      !buffer_count(buf, "pins") && !buffer_count(buf, "vmaps"));
 }
 
-/* Bytes arrive both ways, where the CPU and, if it is VRAM, the BAR have them. */
+/* Bytes arrive both ways. The CPU sees them, and the BAR has those in VRAM. */
 static void check_transfers(struct nic *nic, struct buffer *buf, struct mr *mr, bool vram)
 {
 	unsigned char bytes[9001], back[9001];
@@ -108,7 +108,7 @@ static void test_rdma(struct gpu *gpu)
 	}
 }
 
-/* i915's VRAM is left behind by the attachment alone; nvidia's cannot be reached. */
+/* i915: the attach moves the buffer out of VRAM. nvidia: no vmap, no region. */
 static void test_rdma_behaviours(struct gpu *gpu)
 {
 	struct nic *nic = nic_open(NEAR);
@@ -132,7 +132,7 @@ static void test_rdma_behaviours(struct gpu *gpu)
 	nic_close(nic);
 }
 
-/* bnxt_re, efa, mana, ionic: what is registered stays. */
+/* As bnxt_re, efa, mana, ionic: a registered buffer stays in its place. */
 static void test_rdma_pinned(struct gpu *gpu)
 {
 	struct nic *nic = nic_open(NEAR);
@@ -159,7 +159,7 @@ static void test_rdma_pinned(struct gpu *gpu)
 	nic_close(nic);
 }
 
-/* Every way to use a region that was taken away fails, and changes nothing. */
+/* Every access to a revoked region fails, and changes no byte. */
 static void check_revoked(struct nic *nic, struct buffer *buf, struct mr *mr)
 {
 	unsigned char bytes[4096], back[64];
@@ -170,14 +170,14 @@ static void check_revoked(struct nic *nic, struct buffer *buf, struct mr *mr)
 	check_status(nic_write(nic, mr, 0, bytes, sizeof(bytes)), IBV_WC_REM_ACCESS_ERR);
 	check_status(nic_read(nic, mr, 0, back, sizeof(back)), IBV_WC_REM_ACCESS_ERR);
 	check_status(nic_fetch_add(nic, mr, 0, 1, &old), IBV_WC_REM_ACCESS_ERR);
-	/* rxe completes local errors as flushed at times, with host memory too. */
+	/* rxe at times completes local errors as flushed, host memory's too. */
 	check(nic_write_from(nic, mr, 0, back, sizeof(back)) != IBV_WC_SUCCESS && !back[0]);
 	check(buf->map[0] == 0x5a && !memcmp(buf->map, buf->map + 1, buf->size - 1),
 	      "a stale write");
 	check(!bar_holds(buf->gpu, bytes, 64), "a stale write to the BAR");
 }
 
-/* irdma: pinned, until the exporter takes the buffer away for good. */
+/* As irdma: the buffer is pinned until the exporter revokes it. */
 static void revocable(struct gpu *gpu, struct nic *nic, const char *behaviour)
 {
 	struct buffer *buf, *other;
@@ -196,7 +196,7 @@ static void revocable(struct gpu *gpu, struct nic *nic, const char *behaviour)
 	check_errno(gpu_put(gpu, "revoke", "%llu", inode), 0);
 	check(!buffer_count(buf, "pins") && !buffer_count(buf, "vmaps") &&
 	      !buffer_count(buf, "maps") && buffer_count(buf, "attachments") == 1);
-	/* Somebody else gets its place in VRAM. */
+	/* Another buffer gets its place in VRAM. */
 	check_errno(evict(buf), 0);
 	other = buffer_new(gpu, MIB, SYSTEM | VRAM);
 	memset(other->map, 0xa5, other->size);
@@ -205,7 +205,7 @@ static void revocable(struct gpu *gpu, struct nic *nic, const char *behaviour)
 	      "a stale write to another buffer");
 	check_errno(nic_register(nic, buf, REVOCABLE, true, &again), -ENODEV);
 
-	/* It does not come back by itself; a new registration works. */
+	/* The region stays revoked; a new registration works. */
 	check_errno(gpu_put(gpu, "unrevoke", "%llu", inode), 0);
 	check_revoked(nic, buf, &mr);
 	check_errno(nic_register(nic, buf, REVOCABLE, true, &again), 0);
@@ -228,7 +228,7 @@ static void test_rdma_revocable(struct gpu *gpu)
 	nic_close(nic);
 }
 
-/* One thread that WRITEs until it is told to stop or something goes wrong. */
+/* A thread that posts WRITEs until the test stops it or a WRITE fails. */
 struct traffic {
 	struct nic *nic;
 	struct mr *mr;
@@ -260,7 +260,7 @@ static void traffic_start(struct traffic *t, struct nic *nic, struct mr *mr)
 		usleep(100);
 }
 
-/* When a revocation has returned, no write is under way any more. */
+/* Once a revocation has returned, no write to the buffer is under way. */
 static void test_rdma_revoked_in_use(struct gpu *gpu)
 {
 	struct nic *nic = nic_open(NEAR);
@@ -288,7 +288,7 @@ static void test_rdma_revoked_in_use(struct gpu *gpu)
 	nic_close(nic);
 }
 
-/* mlx5: the region follows the buffer. */
+/* As mlx5: the region follows the buffer. */
 static void test_rdma_dynamic(struct gpu *gpu)
 {
 	struct nic *nic = nic_open(NEAR);
@@ -303,7 +303,7 @@ static void test_rdma_dynamic(struct gpu *gpu)
 	check_errno(nic_register(nic, buf, DYNAMIC, true, &mr), 0);
 	check_transfers(nic, buf, &mr, vram);
 	if (!moves(buf)) {
-		/* Without DMABUF_MOVE_NOTIFY the core pins what is mapped. */
+		/* Without DMABUF_MOVE_NOTIFY the core pins for a map. */
 		check(!vram, "pinned in VRAM");
 		nic_deregister(nic, &mr);
 		check_let_go(buf);
@@ -329,21 +329,21 @@ static void test_rdma_dynamic(struct gpu *gpu)
 	check(other->map[0] == 0xa5 && !memcmp(other->map, other->map + 1, other->size - 1),
 	      "a stale write to another buffer");
 
-	/* Not while the bytes are still on their way. */
+	/* An access waits for the fence of the move. */
 	check_errno(gpu_put(gpu, "fence_delay_ms", "50"), 0);
 	check_errno(evict(buf), 0);
 	check_transfers(nic, buf, &mr, true);
 	check_errno(gpu_put(gpu, "fence_delay_ms", "0"), 0);
 	nic_deregister(nic, &mr);
 
-	/* Not peer to peer, it stays in system memory. */
+	/* Without peer-to-peer an access moves the buffer to system memory. */
 	check_errno(nic_register(nic, buf, DYNAMIC, false, &mr), 0);
 	check_transfers(nic, buf, &mr, false);
 	check_errno(gpu_put(gpu, "restore", "%llu", (unsigned long long)buf->inode), 0);
 	check_place(buf, "vram");
 	check_transfers(nic, buf, &mr, false);
 
-	/* Taken away, and given back. */
+	/* Accesses fail after a revoke, and work again after an unrevoke. */
 	check_errno(gpu_put(gpu, "revoke", "%llu", (unsigned long long)buf->inode), 0);
 	check_status(nic_write(nic, &mr, 0, bytes, 1), IBV_WC_REM_ACCESS_ERR);
 	check_errno(gpu_put(gpu, "unrevoke", "%llu", (unsigned long long)buf->inode), 0);
@@ -355,7 +355,7 @@ static void test_rdma_dynamic(struct gpu *gpu)
 	nic_close(nic);
 }
 
-/* Moves and writes at the same time: none fails, none is lost, none goes astray. */
+/* During moves no write fails, is lost, or goes to another buffer. */
 static void test_rdma_moved_in_use(struct gpu *gpu)
 {
 	struct nic *nic = nic_open(NEAR);
@@ -400,7 +400,10 @@ static void test_rdma_moved_in_use(struct gpu *gpu)
 	nic_close(nic);
 }
 
-/* The second importer is not peer to peer: the first one loses VRAM, or it is refused. */
+/*
+ * The second importer is not peer to peer. It moves the buffer to system memory
+ * if the first one is dynamic, and fails if the first one has pinned VRAM.
+ */
 static void two_importers(struct gpu *gpu, struct nic *first, struct nic *second, int kind, bool p2p)
 {
 	struct buffer *buf = buffer_new(gpu, MIB, SYSTEM | VRAM);
@@ -435,7 +438,7 @@ static void test_rdma_two(struct gpu *gpu)
 	behave(gpu, "amdgpu");
 	if (!peers(gpu, near))
 		not_here("this kernel has no peer-to-peer DMA");
-	/* What a pin moves is told to the importer that pins, too. */
+	/* A move that a pin causes notifies the importer that pins, too. */
 	for (kind = PINNED; kind <= REVOCABLE; kind++) {
 		two_importers(gpu, near, near, kind, false);
 		if (!peers(gpu, far))
@@ -445,7 +448,7 @@ static void test_rdma_two(struct gpu *gpu)
 	nic_close(near);
 }
 
-/* Those that rxe can register from: the others have no vmap. */
+/* rxe needs a vmap, which the other behaviours do not have. */
 static const char *const behaviours[] = { "amdgpu", "xe", "i915" };
 
 #define BEHAVIOURS (sizeof(behaviours) / sizeof(behaviours[0]))
@@ -494,11 +497,11 @@ static void test_rdma_killed(struct gpu *gpu)
 	}
 }
 
-/* The driver goes while all three kinds have a region. */
+/* Unbinds the driver while each kind of importer has a region. */
 static void unbind(const char *bdf_of, struct nic *nic, const char *behaviour)
 {
 	struct gpu *gpu = gpu_open(bdf_of);
-	/* The kernels that have peer-to-peer are those that let an exporter tell who pinned. */
+	/* Kernels with peer-to-peer let exporters notify pinned importers. */
 	bool tells_all = peers(gpu, nic), vram = tells_all && strcmp(behaviour, "i915");
 	unsigned char bytes[64], back[64];
 	struct buffer *buf[IMPORTER_KINDS];
@@ -516,7 +519,7 @@ static void unbind(const char *bdf_of, struct nic *nic, const char *behaviour)
 	check_errno(put("/sys/bus/pci/drivers/softgpu/unbind", "%s", bdf), 0);
 	check(unbound(bdf));
 
-	/* What was pinned for good stays, and belongs to nobody else. */
+	/* A pinned region keeps its memory, which no other buffer gets. */
 	nonce(bytes, sizeof(bytes));
 	check_status(nic_write(nic, &mr[PINNED], 77, bytes, sizeof(bytes)), IBV_WC_SUCCESS);
 	check_status(nic_read(nic, &mr[PINNED], 77, back, sizeof(back)), IBV_WC_SUCCESS);
@@ -524,7 +527,7 @@ static void unbind(const char *bdf_of, struct nic *nic, const char *behaviour)
 	check(bar_holds(gpu, bytes, sizeof(bytes)) == vram);
 	check_status(nic_write(nic, &mr[REVOCABLE], 0, bytes, sizeof(bytes)),
 		     tells_all ? IBV_WC_REM_ACCESS_ERR : IBV_WC_SUCCESS);
-	/* If it was not told, it asks for a kernel mapping, as at each access. */
+	/* Not notified, the region calls vmap for this access: vmap fails. */
 	if (!tells_all)
 		expect_vmap_warning();
 	check_status(nic_write(nic, &mr[DYNAMIC], 0, bytes, sizeof(bytes)),
@@ -560,10 +563,7 @@ static void test_rdma_unbind(struct gpu *gpu)
 	nic_close(nic);
 }
 
-/*
- * A region made as the device was told by the module's parameter, with nobody
- * writing to its own file.
- */
+/* The device has its kind of importer from the module's parameter. */
 static void test_rdma_parameter(struct gpu *gpu)
 {
 	struct nic *nic = nic_open(SOFT);
@@ -596,7 +596,7 @@ static void test_rdma_parameter(struct gpu *gpu)
 	nic_close(nic);
 }
 
-/* Prefetching is for regions on demand. It may not take one of ours for that. */
+/* Prefetch is for on-demand regions: rxe must refuse it for all others. */
 static void test_rdma_prefetch(struct gpu *gpu)
 {
 	struct nic *nic = nic_open(NEAR);

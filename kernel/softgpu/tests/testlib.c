@@ -87,15 +87,15 @@ int put(const char *path, const char *fmt, ...)
 	return put_text(path, text);
 }
 
-/* What the kernel warns of once it warns of once more. */
+/* Lets each WARN_ON_ONCE() of the kernel warn again. */
 void forget_warnings(void)
 {
 	check_errno(put("/sys/kernel/debug/clear_warn_once", "1"), 0);
 }
 
 /*
- * The dma-buf core itself warns in the kernel log when an exporter's vmap fails, as the
- * next one does. run.sh compares how often it warned with how often this was said.
+ * The dma-buf core warns in the kernel log when an exporter's vmap fails, and
+ * the caller provokes that. run.sh compares the warnings with these lines.
  */
 void expect_vmap_warning(void)
 {
@@ -314,7 +314,7 @@ void buffer_free(struct buffer *buf)
 	free(buf);
 }
 
-/* The line of debugfs' buffers; returns the number of lines. */
+/* Finds the buffer's line in debugfs; returns the number of lines. */
 static int buffers_line(struct gpu *gpu, uint64_t inode, char *line, size_t size)
 {
 	char path[128], text[512];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the tests of the software GPU are written with. */
+/* Checks, buffers and importers for the tests of the software GPU. */
 #ifndef TESTLIB_H
 #define TESTLIB_H
 
@@ -13,7 +13,7 @@
 /* Exit status of a test that cannot run here. */
 #define NOT_HERE 77
 
-/* Checks end the test program: what comes after a surprise proves nothing. */
+/* A failed check ends the test: what comes after it would prove nothing. */
 #define check(cond, ...) \
 	do { \
 		if (!(cond)) \
@@ -27,8 +27,8 @@ void failed(const char *file, int line, const char *what, const char *fmt, ...)
 void failed_unless_errno(const char *file, int line, const char *what, int got, int want);
 
 /*
- * Ends a test that has nothing to test on this kernel or machine; not a pass, and a
- * failure unless SOFTGPU_MAY_SKIP has its name.
+ * Ends a test that has nothing to test on this kernel or machine. It counts as
+ * skipped if SOFTGPU_MAY_SKIP has its name, and as failed otherwise.
  */
 void not_here(const char *why) __attribute__((noreturn));
 
@@ -36,14 +36,14 @@ void not_here(const char *why) __attribute__((noreturn));
 struct gpu {
 	char bdf[32];
 	char personality[32];
-	char behaviour[32];		/* for the test that sets it */
+	char behaviour[32];		/* set and read by test-life.c only */
 	int drm;			/* render node */
 	uint64_t bar;			/* physical address */
 	uint64_t bar_size;
 	char bar_file[128];		/* in sysfs */
 };
 
-/* Where a buffer may be, as a mask; DEFER: no memory before the first use. */
+/* Where a buffer may be, as a mask. VISIBLE: if in VRAM, then in the BAR. */
 enum { SYSTEM = 1, VRAM = 2, VISIBLE = 4 };
 
 struct buffer {
@@ -57,9 +57,9 @@ struct buffer {
 
 /* ioctl() with -errno as its result. */
 int call(int fd, unsigned long request, void *arg);
-/* Writes a file; 0 or -errno. */
 void forget_warnings(void);
 void expect_vmap_warning(void);
+/* Writes a file; 0 or -errno. */
 int put(const char *path, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Reads a small file without its newline. */
 void get(const char *path, char *text, size_t size);
@@ -70,14 +70,14 @@ void gpu_close(struct gpu *gpu);
 int gpu_put(struct gpu *gpu, const char *file, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* In the personality's own words. 0 or -errno. */
+/* By the personality's own ioctls. 0 or -errno. */
 int buffer_create(struct gpu *gpu, uint64_t size, unsigned int places, uint32_t *handle);
 int buffer_offset(struct gpu *gpu, uint32_t handle, uint64_t *offset);
-/* All of it: created, exported, mapped through the DRM node. */
+/* Creates a buffer, exports it and maps it through the DRM node. */
 struct buffer *buffer_new(struct gpu *gpu, uint64_t size, unsigned int places);
 int buffer_export(struct gpu *gpu, uint32_t handle);
 void buffer_free(struct buffer *buf);
-/* What debugfs says: "vram", "system", ... and a count of the same line. */
+/* From debugfs: where the buffer is ("vram", "system", ...), and a count. */
 void buffer_place(struct buffer *buf, char *place);
 long buffer_count(struct buffer *buf, const char *key);
 void check_place(struct buffer *buf, const char *want);
@@ -88,7 +88,7 @@ int gpu_buffers(struct gpu *gpu);
 void nonce(unsigned char *bytes, size_t size);
 bool bar_holds(struct gpu *gpu, const unsigned char *bytes, size_t size);
 
-/* The importer: results are -errno, or an attachment's id. */
+/* Results are -errno, the id of an attachment or the number of segments. */
 int importer_open(void);
 int importer_attach(int imp, const char *device, int fd, unsigned int kind, bool p2p);
 int importer_map(int imp, int id, struct testimporter_segment *segs, uint32_t max);
@@ -105,17 +105,17 @@ bool no_buffers(void *gpu);
 bool unbound(void *bdf);
 bool bound(void *bdf);
 
-/* Machine of tests/machine.json. */
+/* The edu devices of tests/machine.json. */
 extern const char *near_edu, *far_edu;
-/* Whether an IOMMU gives the device addresses of its own. */
+/* Whether an IOMMU translates the device's addresses. */
 bool translated(const char *device);
-/* With SOFTGPU_HAS_P2PDMA in the environment, a kernel that has none is a failure. */
+/* If it has none, SOFTGPU_HAS_P2PDMA in the environment fails the test. */
 bool kernel_has_p2p(int imp, struct gpu *gpu);
 
 struct test {
 	const char *name;
 	void (*run)(struct gpu *gpu);
-	bool on_request;		/* only when named: it needs a machine made ready */
+	bool on_request;		/* only if named: run.sh prepares */
 };
 
 extern const struct test ioctl_tests[], memory_tests[], importer_tests[], fault_tests[],

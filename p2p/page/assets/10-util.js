@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all parts use. Each text of a machine becomes a text node: nothing here parses markup.
+// Functions of all parts. Each text of a machine becomes a text node: nothing here parses markup.
 "use strict";
 
 const D = JSON.parse(document.getElementById("data").textContent);
@@ -163,7 +163,7 @@ function driftList(at) {
   const d = D.drifts[at];
   const list = el("ul", { class: "drift" });
   const there = (v) => (v < 0 ? "not there" : text(v));
-  const alike = new Map(); // equal changes of several things
+  const alike = new Map(); // changes that are equal for several devices or checks
   for (const x of d.items.map((i) => D.changes[i])) {
     const key = JSON.stringify([x.what, x.before, x.after, x.change, x.asksMore, text(x.what) === "check" ? text(x.name).split(" ")[0] : ""]);
     if (alike.has(key)) alike.get(key).push(x);

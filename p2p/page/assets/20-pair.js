@@ -12,7 +12,7 @@ function stateWord(state) {
   return Object.hasOwn(STATES, state) ? STATES[state] : "unknown";
 }
 
-// pairView is what the page says of a pair. The way is an element, or null.
+// pairView makes the details of a pair. The way is an element, or null.
 function pairView(at, gpu, nic, way) {
   const d = D.details[at];
   const head = d.head < 0 ? outcome(d.outcome).word : text(d.head);
@@ -159,7 +159,7 @@ class Matrix {
     }
   }
 
-  // dim makes the pairs pale that a filter leaves out.
+  // dim makes pairs pale that a filter leaves out.
   dim(keep) {
     this.buttons.forEach((b, place) => b.classList.toggle("dim", !keep(place)));
   }

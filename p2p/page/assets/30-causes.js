@@ -29,7 +29,7 @@ class Cards {
     matchMedia("print").addEventListener("change", (e) => this.show(e.matches ? Infinity : this.most));
   }
 
-  // show has the first cards in the document.
+  // show puts the first cards into the document, up to a limit.
   show(most) {
     const shown = D.groups.length > most + 1 ? most : D.groups.length;
     for (let g = this.list.children.length; g < shown; g++) this.list.append(this.card(g));
@@ -62,7 +62,7 @@ class Cards {
       card.append(el("p", { class: "on" }, el("strong", {}, plural(its.length, "node") + ": "), names(its, 8)));
     }
     if (first.remedy < 0) card.append(el("p", { class: "note" }, text(first.what).startsWith("worse than") ? "Choose such a node: the page lists what became worse." : "p2pcheck knows no change for it."));
-    // What this change mends: causes that differ in their evidence only stand together.
+    // The causes that this change mends. Causes that differ in their evidence only stand together.
     const alike = new Map();
     for (const at of D.groups[g]) {
       const key = D.causes[at].result + " " + D.causes[at].what;
@@ -79,8 +79,8 @@ class Cards {
     return card;
   }
 
-  // cause is what a change for some nodes mends: the evidence of the first of some causes, and how many there are
-  // beside it.
+  // cause makes the item of some causes that one change mends: the evidence of the first cause, and how many others
+  // there are.
   cause(its, nodes) {
     const c = D.causes[its[0]];
     const item = el("li", { class: "mended" });

@@ -2,15 +2,15 @@
 // The heat map: a row for alike nodes, a cell for each pair. Only rows that are visible are in the document.
 "use strict";
 
-const CELL = 15; // pixels, with what is between two cells
+const CELL = 15; // pixels, with the space between two cells
 const LINE = 19;
-const GAP = 8; // between two GPUs
-const FIXED = 510; // of a row, without its cells
+const GAP = 8; // pixels, between two GPUs
+const FIXED = 510; // pixels, the width of a row without its cells
 const NARROW = 640; // below this width the cells of a row stand below its name
 const HEAD = 27;
-const MANY_PAIRS = 256; // a node with more has a cell for each GPU
-const MANY_GPUS = 256; // and one with more of these has none
-const PRINTED = 1000; // rows
+const MANY_PAIRS = 256; // a node with more pairs has a cell for each GPU
+const MANY_GPUS = 256; // and with more GPUs it has no cells
+const PRINTED = 1000; // the most rows that are printed
 
 // strips are the cells of a kind of node, in groups: {place, outcome, letter, label}.
 const strips = new Map();
@@ -303,7 +303,7 @@ class Grid {
     e.preventDefault();
   }
 
-  // print has all rows in the document, up to a limit.
+  // print puts all rows into the document, up to a limit.
   print(on) {
     if (on === Boolean(this.printing)) return;
     this.printing = on;

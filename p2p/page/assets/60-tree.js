@@ -2,9 +2,9 @@
 // The PCI tree of one machine, and the way between two of its functions.
 "use strict";
 
-const STEP = 22; // pixels, of a level
+const STEP = 22; // pixels, the indent of a level
 
-// rolesOf are short words for functions.
+// ROLES are short words for functions.
 const ROLES = { GPU: "GPU", NIC: "NIC", NVMe: "NVMe", DMA: "DMA", bridge: "port", "guest NIC": "guest NIC", other: "PF" };
 
 class Tree {
@@ -74,7 +74,7 @@ class Tree {
     for (const fact of f.facts) {
       const words = text(fact);
       const bad = (f.redirects && words.startsWith("ACS ")) || (f.slow && words === text(f.facts.find((x) => text(x).includes(" GT/s ")) ?? -1));
-      if (f.role === "bridge" && words === "ACS does not redirect") continue; // as most ports
+      if (f.role === "bridge" && words === "ACS does not redirect") continue; // so it is with most ports
       facts.append(el("span", { class: bad ? "fact bad" : "fact" }, bad ? "! " + words : words));
     }
     e.append(facts);

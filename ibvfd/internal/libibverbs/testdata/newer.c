@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A double of libibverbs as of rdma-core 65, and with MLX5 of libmlx5: what is handed to
- * the newer functions comes back in the keys of the MR. The descriptor chooses the answer.
+ * A double of libibverbs of rdma-core 65 and, with MLX5, of libmlx5. The newer functions
+ * return their arguments in the keys of the MR. The descriptor chooses the answer.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -11,8 +11,8 @@ struct callers *layout_callers;
 static const char caller_format[] = "%ps";
 
 /*
- * Sends the callers of a scope that has just begun, before its record. The kernel
- * names them: a module may be gone when the reader asks.
+ * Sends the callers of a scope that has just begun, before the scope's record. The kernel
+ * prints their names now, because a module may be unloaded before the reader could ask.
  */
 INLINE void send_callers(void *ctx, struct scope *s)
 {

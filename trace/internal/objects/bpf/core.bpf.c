@@ -66,7 +66,7 @@ int attach_enter(u64 *ctx)
 		s = NULL;
 	}
 	if (!s) {
-		/* Whoever attaches to a buffer that is followed is of interest. */
+		/* The filters do not apply to an attach to a buffer that is followed. */
 		bool followed = known(KEYS_BUFS, &bufs, number(ctx, 0));
 
 		if (!followed && ((c->flags & CONFIG_RDMA_ONLY) || !wanted(c)))
@@ -129,9 +129,9 @@ static long look_at_other(u32 i, struct others *o)
 }
 
 /*
- * An exporter that moves buffers keeps one in system memory for all, if a
- * single importer may not use peer-to-peer: of interest to one that may. Such a
- * one is dynamic, and holds the buffer's lock when it maps, which guards the list.
+ * An exporter that moves buffers keeps a buffer in system memory for all importers if one
+ * of them may not use peer-to-peer. The record of one that may counts those. An importer
+ * that may is dynamic: it maps with the buffer's dma_resv locked, which guards the list.
  */
 INLINE void look_at_others(struct scope *s)
 {
@@ -163,7 +163,7 @@ int attach_exit(u64 *ctx)
 		fill_attach(&s->rec, a);
 		if (!s->skip && !func_ret(ctx, &attach))
 			follow(s, attach);
-		/* Nobody may ask for the table again. */
+		/* The importer may never map: read the table that attach made. */
 		if (others_attach(s)) {
 			struct sg_table *t = cached_table(a);
 
@@ -226,7 +226,7 @@ int map_enter(u64 *ctx)
 		s = NULL;
 	}
 	if (s) {
-		/* Only what this call maps counts, unless attach did it. */
+		/* Drops the resources of earlier calls, unless attach mapped the table. */
 		if (!(s->rec.have & HAVE_CACHED)) {
 			s->rec.n_resources = 0;
 			__builtin_memset(&s->rec.res, 0, sizeof(s->rec.res));
@@ -234,7 +234,7 @@ int map_enter(u64 *ctx)
 		return 0;
 	}
 	was = known(KEYS_ATTACHES, &attaches, number(ctx, 0));
-	/* One of an inventory may have gone unseen, and its address be another's. */
+	/* The end of an inventory's attachment may be unseen, and its address reused. */
 	if (!was || was->dmabuf != (u64)a->dmabuf)
 		return 0;
 	s = open_scope(c, KIND_MAP, was->id);
@@ -294,7 +294,7 @@ int detached(u64 *ctx)
 	if (a && !(s && s->rec.h.id == a->id)) {
 		send_attach(EVENT_DETACH, ctx[1], a, 0);
 	} else if (s && (s->rec.attach == ctx[1] || !s->rec.attach)) {
-		/* Part of a failing call. */
+		/* The traced call fails, and undoes its attach. */
 		s->rec.have |= HAVE_DETACHED;
 		step(s, FUNC_DETACH, 0, 0);
 	}
@@ -330,7 +330,7 @@ int invalidate_mappings(u64 *ctx)
 	return moved(number(ctx, 0));
 }
 
-/* dma_buf_release(struct dentry *): the buffer itself goes */
+/* dma_buf_release(struct dentry *): the kernel frees the buffer */
 SEC("fentry/dma_buf_release")
 int released(u64 *ctx)
 {
@@ -367,7 +367,7 @@ int vmapped(u64 *ctx)
 	return 0;
 }
 
-/* dma_map_resource(dev, phys, size, direction, attrs): MMIO, never hot */
+/* dma_map_resource(dev, phys, size, direction, attrs): for MMIO, on no hot path */
 SEC("fexit/dma_map_resource")
 int mapped_resource(u64 *ctx)
 {
@@ -383,7 +383,7 @@ int mapped_resource(u64 *ctx)
 	return 0;
 }
 
-/* dma_map_sgtable(dev, table, direction, attrs): of interest when it fails */
+/* dma_map_sgtable(dev, table, direction, attrs): recorded only if it fails */
 SEC("fexit/dma_map_sgtable")
 int mapped_sgtable(u64 *ctx)
 {
@@ -437,7 +437,7 @@ int phys_vec_to_sgt(u64 *ctx)
 	return 0;
 }
 
-/* Our own numbers for enum pci_p2pdma_map_type; placement.MapType has them. */
+/* The tracer's numbers for enum pci_p2pdma_map_type, those of placement.MapType. */
 INLINE u32 map_type(u64 t)
 {
 	if (ENUM_EXISTS(enum pci_p2pdma_map_type, PCI_P2PDMA_MAP_BUS_ADDR) &&
@@ -466,9 +466,9 @@ int p2p_type(u64 *ctx)
 }
 
 /*
- * calc_map_type_and_dist(provider, client, distance, verbose): which way there
- * is between two functions. It answers whoever asks for the distance; what is
- * mapped need not go that way.
+ * calc_map_type_and_dist(provider, client, distance, verbose): which way there is
+ * between two PCI functions. The kernel also calls it where a driver asks for the
+ * distance only, so a mapping need not go that way.
  */
 SEC("fexit/calc_map_type_and_dist")
 int p2p_reach(u64 *ctx)
@@ -495,7 +495,7 @@ int p2p_distance(u64 *ctx)
 	return 0;
 }
 
-/* sched_process_fork(parent, child): a followed process's children are too */
+/* sched_process_fork(parent, child): children of a followed process are followed, too */
 SEC("tp_btf/sched_process_fork")
 int forked(u64 *ctx)
 {
@@ -511,9 +511,9 @@ int forked(u64 *ctx)
 }
 
 /*
- * sched_process_exit(task): the number may be somebody else's soon. The thread
- * is in no call any more: what there is was left behind by an exit that the
- * kernel did not report. Its files, and MRs, are closed later.
+ * sched_process_exit(task): the kernel may soon give the number to another thread. This
+ * thread has left all traced calls: a scope that it still has is of a call whose exit the
+ * kernel did not report. The kernel closes the thread's files, and its MRs, later.
  */
 SEC("tp_btf/sched_process_exit")
 int exited(u64 *ctx)

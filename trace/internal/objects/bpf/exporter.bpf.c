@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * An exporter's own operations, which the core calls by pointer. The loader
- * makes a copy of a program for each function and says by cookie which it is.
+ * An exporter's own operations, which the core calls by pointer. The loader makes a
+ * copy of a program for each function; the cookie of the copy stands for the function.
  */
 #include "state.h"
 
@@ -36,7 +36,7 @@ int exporter_pin(void *ctx)
 	return returned(ctx, FUNC_EXPORTER_PIN, (s32)returned_value(ctx));
 }
 
-/* NVIDIA's answers NULL to whom it refuses: the core makes ENOMEM of that. */
+/* NVIDIA's map operation returns NULL if it refuses, and the core turns that into ENOMEM. */
 SEC("fexit/exporter_map")
 int exporter_map(void *ctx)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What a record says about a buffer, a device and an attachment. */
+/* Fills in the fields of a record about a buffer, a device and an attachment. */
 #ifndef GPURDMA_FILL_H
 #define GPURDMA_FILL_H
 
@@ -14,8 +14,8 @@ INLINE u64 inode_of(struct dma_buf *b)
 }
 
 /*
- * The operations are read when the buffer is attached and not when it is
- * exported: amdgpu and xe replace them after dma_buf_export.
+ * The programs read the operations at the attach and not at the export, because
+ * amdgpu and xe replace them after dma_buf_export.
  */
 INLINE void fill_buf(struct record *r, struct dma_buf *b)
 {
@@ -45,7 +45,7 @@ INLINE bool on_pci(struct device *d)
 	return text[0] == 'p' && text[1] == 'c' && text[2] == 'i' && text[3] == 0;
 }
 
-/* As device_name, of a device whose type is known. */
+/* As device_name, for a pointer that READ takes. */
 INLINE void known_device_name(char *to, u32 size, struct device *d)
 {
 	const char *name = READ(d, init_name);
@@ -87,7 +87,7 @@ INLINE void fill_device(struct record *r, struct device *d)
 			}
 		}
 	}
-	/* Windows of a bus, or operations: Xen's, or those of a translating IOMMU. */
+	/* Address windows of a bus, or DMA operations of Xen or of a translating IOMMU. */
 	if (READ(d, dma_range_map))
 		r->have |= HAVE_OTHER_DMA;
 	if (FIELD_EXISTS(struct device___ops, dma_ops)) {
@@ -124,7 +124,7 @@ INLINE u64 importer_callback(void *ops)
 	return 0;
 }
 
-/* The table that attach itself made, up to 6.12. */
+/* The table that dma_buf_dynamic_attach itself mapped, up to 6.12. */
 INLINE struct sg_table *cached_table(struct dma_buf_attachment *a)
 {
 	struct dma_buf_attachment___cached *c = (void *)a;

@@ -19,8 +19,8 @@ typedef _Bool bool;
 #define PAI __attribute__((preserve_access_index))
 
 /*
- * The compiler must forget what it knows of v: it would leave out a mask that
- * the verifier, who knows less, asks for.
+ * Makes the compiler forget what it knows of v. Otherwise it leaves out a mask that the
+ * verifier needs, because the verifier knows less.
  */
 #define HIDE(v) asm volatile("" : "+r"(v))
 
@@ -74,8 +74,8 @@ static long (*func_arg)(void *ctx, u32 n, u64 *value) = (void *)183;
 static long (*func_ret)(void *ctx, u64 *value) = (void *)184;
 
 /*
- * An argument as a number: the verifier lets nobody calculate with what it knows
- * as a pointer. No call comes of it.
+ * Returns an argument as a number: the verifier refuses arithmetic on an argument that it
+ * knows as a pointer. The verifier replaces the call of func_arg by loads.
  */
 INLINE u64 number(u64 *ctx, u32 n)
 {
@@ -86,8 +86,8 @@ INLINE u64 number(u64 *ctx, u32 n)
 }
 
 /*
- * CO-RE. FIELD reads p->f wherever the running kernel has it; a pointer that
- * leads nowhere reads as zero.
+ * CO-RE. FIELD reads p->f wherever the running kernel has it. The value is zero if
+ * p does not point to readable memory.
  */
 #define FIELD(p, f)                                                          \
 	({                                                                   \
@@ -97,9 +97,9 @@ INLINE u64 number(u64 *ctx, u32 n)
 		value_;                                                      \
 	})
 /*
- * A hook's arguments, and what they lead to, are pointers that the verifier knows
- * the types of: such a field is one load, without a call. KNOWN_POINTERS says that
- * an object gives READ no others; what comes out of a map takes FIELD.
+ * The verifier knows the types of a hook's arguments and of the pointers that these lead
+ * to. READ loads a field of theirs without a call. An object that defines KNOWN_POINTERS
+ * passes no other pointers to READ; a pointer that was kept in a map needs FIELD.
  */
 #ifdef KNOWN_POINTERS
 #define READ(p, f) ((p)->f)

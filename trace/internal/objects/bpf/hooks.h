@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What happens at the entries and exits of RDMA functions. fentry/fexit and
- * kprobe/kretprobe programs call the same code: nothing here needs arguments
- * at an exit.
+ * The code that runs at the entries and exits of RDMA functions. fentry/fexit and
+ * kprobe/kretprobe programs share it, so it needs none of the traced function's
+ * arguments at an exit.
  */
 #ifndef GPURDMA_HOOKS_H
 #define GPURDMA_HOOKS_H
@@ -18,13 +18,13 @@ INLINE struct scope *handler_enter(u32 kind)
 	return open_scope(c, kind, 0);
 }
 
-/* Only the dma-buf method is about a dma-buf whatever happens in it. */
+/* A call of the dma-buf method counts even if it fails before it has a dma-buf. */
 INLINE bool about_dmabuf(struct scope *s)
 {
 	return s->rec.kind == KIND_REG_DMABUF || (s->rec.have & (HAVE_FD | HAVE_ATTACH));
 }
 
-/* Where some buffers are asked for, a call that got to none is not about them. */
+/* A filter on inodes also leaves out a call that found no buffer. */
 INLINE bool wanted_inode(struct scope *s)
 {
 	struct config *c = settings();
@@ -46,7 +46,7 @@ INLINE void handler_exit(s32 ret)
 	close_scope(s, ret);
 }
 
-/* Where the modules carry no types, the kernel's own may not have this one. */
+/* Where the modules carry no BTF, the BTF of vmlinux may lack this type. */
 INLINE void device_name(struct record *r, struct ib_device *dev)
 {
 	if (!r->ibdev[0] && FIELD_EXISTS(struct ib_device, name))
@@ -54,8 +54,8 @@ INLINE void device_name(struct record *r, struct ib_device *dev)
 }
 
 /*
- * Outside of a registration the RDMA core attaches for something that is no MR: the
- * buffer of a CQ or QP, a completion counter. Who called says for what.
+ * Outside of a registration the RDMA core attaches for an object that is no MR: the
+ * buffer of a CQ or QP, a completion counter. The callers' names say for which.
  */
 INLINE struct scope *umem_scope(void *ctx)
 {
@@ -94,7 +94,7 @@ INLINE void umem_get_exit(u64 ret)
 		s->rec.have |= HAVE_UMEM;
 	if (s->rec.kind != KIND_UMEM)
 		return;
-	/* What was attached has ended the scope: this call did not get so far. */
+	/* An attach ends the scope. The scope is still there, so the call did not attach. */
 	if (!is_err(ret) || !wanted_inode(s))
 		s->skip = 1;
 	close_scope(s, ptr_err(ret));
@@ -108,7 +108,7 @@ INLINE void umem_map_exit(s32 ret)
 		step(s, FUNC_UMEM_MAP, ret, 0);
 }
 
-/* Part of a call that fails, or of one that maps again; else the core's unmap says it. */
+/* A step of a call that fails or maps again. Outside of one, unmapped() reports it. */
 INLINE void umem_unmap_enter(void)
 {
 	struct scope *s = scope();
@@ -118,8 +118,8 @@ INLINE void umem_unmap_enter(void)
 }
 
 /*
- * Runs at every deregistration, and when a registration fails: only outside
- * of both is it a revocation.
+ * The kernel also calls the function at every deregistration, and when a registration
+ * fails. Only a call outside of both is a revocation.
  */
 INLINE void revoke_enter(u64 attach)
 {
@@ -140,7 +140,7 @@ INLINE void restrack_enter(u64 res)
 		s->restrack = res;
 }
 
-/* What is up to an MR's length is read at once; it starts with the device. */
+/* One read takes the MR from its first field, the device, to its length. */
 INLINE void fill_mr(struct scope *s, struct ib_mr *mr)
 {
 	u64 size = FIELD_OFFSET(struct ib_mr, length) + sizeof(u64);
@@ -182,14 +182,14 @@ INLINE void restrack_exit(u64 res)
 	fill_mr(s, mr);
 	step(s, FUNC_RESTRACK, 0, 0);
 	m.id = s->rec.h.id;
-	/* Host memory's is nobody's business. */
+	/* The tracer does not follow MRs of host memory. */
 	if (!s->skip && about_dmabuf(s) && keep(KEYS_MRS, &mrs, s->rec.mr, &m)) {
 		s->rec.have |= HAVE_UNTRACKED;
 		lose(EVENT_TRACKING);
 	}
 }
 
-/* Still valid here; the address may be somebody else's MR at the exit. */
+/* At the entry the MR is valid; at the exit another MR may have its address. */
 INLINE void dereg_enter(u64 mr, u64 flags)
 {
 	struct mr_state *m = known(KEYS_MRS, &mrs, mr);
@@ -205,7 +205,7 @@ INLINE void dereg_enter(u64 mr, u64 flags)
 			lose(EVENT_DEREG);
 		return;
 	}
-	/* Of one that is not known, too, what follows is no revocation. */
+	/* An unknown MR has an entry, too: without it, revoke_enter() would report a revocation. */
 	d->id = m ? m->id : 0;
 	d->mr = mr;
 	d->slot = n;
@@ -239,8 +239,8 @@ INLINE void dereg_exit(s32 ret)
 }
 
 /*
- * An MR goes to other memory under its keys. What it was on ends, as in a
- * deregistration, and what it is on begins, as in a registration.
+ * A re-registration gives an MR other memory under the same keys. The use of the old
+ * memory ends as in a deregistration; that of the new memory begins as in a registration.
  */
 INLINE void rereg_dmabuf_begin(struct scope *s, u64 mr)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What was there before: every dma-buf that a descriptor or the kernel's list
- * leads to, and its attachments, as records of kind KIND_INVENTORY. And who
- * asks.
+ * The inventory: every dma-buf that a descriptor or the kernel's list leads to, and its
+ * attachments, as records of kind KIND_INVENTORY. Also two programs that the loader
+ * runs by a system call: whoami and reclaim.
  */
 #include "fill.h"
 #include "walk.h"
@@ -13,16 +13,16 @@
 #define ATTACHMENTS (1 << 16)
 
 /*
- * What one buffer may write at once: the kernel's buffer for it has 32 KiB, and a
- * buffer that writes more ends the list for all (kernel/bpf/bpf_iter.c). There is
- * room for one more, the buffer's own record. The reader comes again for the rest.
+ * Attachments of one dma-buf that a pass lists at most. The kernel has 32 KiB for a dma-buf
+ * and ends the whole list at one that writes more (kernel/bpf/bpf_iter.c). One more record
+ * fits, that of the dma-buf itself. The reader makes further passes for the rest.
  */
 #define AT_ONCE 13
 
-/* Attachments up to this one were listed before. */
+/* Earlier passes listed this many attachments of each buffer. */
 u32 first;
 
-/* See struct scope: what the callback changes is not on the stack. */
+/* The callback's state, in a map for the reason that struct scope gives. */
 struct desk {
 	struct scope scope;
 	u32 seen;
@@ -45,7 +45,7 @@ struct listing {
 	struct list_head *head;
 };
 
-/* Records of full size: what reads an iterator sees a stream of bytes. */
+/* Writes a record in full size, because the reader sees one stream of bytes. */
 INLINE void put(void *seq, struct record *r)
 {
 	r->h.type = EVENT_RECORD;
@@ -159,9 +159,9 @@ int whoami(u64 *answer)
 }
 
 /*
- * What exited() does for a thread that is gone without it: the kernel skips a
- * program while a thread that was in it waits to go on there. The thread cannot be
- * in a call, nor come back, so that its slot is its own until it is free.
+ * Does the work of exited() for an ended thread. The kernel skips exited() while another
+ * thread, interrupted inside it, waits on the same processor. The ended thread is in no
+ * call and does not come back, so the slot stays its own until this program frees it.
  */
 SEC("syscall")
 int reclaim(struct holding *h)

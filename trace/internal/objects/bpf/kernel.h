@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The kernel's types, with the fields that are read and no others. CO-RE finds
- * them wherever the running kernel keeps them; a suffix after ___ names the
- * variants of one type.
+ * The kernel's types, with only the fields that the programs read. CO-RE finds these
+ * fields wherever the running kernel keeps them; a suffix after ___ names the variants
+ * of one type.
  */
 #ifndef GPURDMA_KERNEL_H
 #define GPURDMA_KERNEL_H
@@ -36,7 +36,7 @@ struct device {
 	const struct bus_dma_region *dma_range_map;
 } PAI;
 
-struct device___ops { /* if the architecture has others than the direct ones */
+struct device___ops { /* if the architecture has DMA operations beside the direct ones */
 	const struct dma_map_ops *dma_ops;
 } PAI;
 
@@ -85,7 +85,7 @@ struct list_head {
 	struct list_head *next;
 } PAI;
 
-/* include/linux/scatterlist.h. page_link: bit 0 chains, bit 1 ends. */
+/* include/linux/scatterlist.h. page_link: bit 0 marks a chain entry, bit 1 the last one. */
 struct scatterlist {
 	unsigned long page_link;
 	unsigned int offset;
@@ -249,7 +249,7 @@ struct uverbs_attr_bundle {
 	struct uverbs_attr attrs[0];
 } PAI;
 
-/* include/linux/bpf.h: what an iterator's program is called with */
+/* include/linux/bpf.h: the arguments of iterators' programs */
 struct seq_file;
 struct bpf_iter_meta {
 	struct seq_file *seq;
@@ -262,7 +262,7 @@ struct bpf_iter__task_file {
 	struct file *file;
 } PAI;
 
-/* kernel/kallsyms.c. Names may be longer; none that is asked for is. */
+/* kernel/kallsyms.c. Names may be longer, but none that the loader asks for is. */
 struct kallsym_iter {
 	unsigned long value;
 	char type;

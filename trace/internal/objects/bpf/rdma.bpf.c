@@ -24,7 +24,7 @@ enum {
 /* Where a bundle keeps attribute id: uapi_bkey_attr(uapi_key_attr(id)). */
 #define SLOT(id) (2 * (id))
 
-/* Reads the attributes from the first to the last; each has its value at its begin. */
+/* Reads the attributes from the first to the last into the block, where ATTR finds them. */
 INLINE bool read_attrs(struct scope *s, struct uverbs_attr_bundle *b, u32 first, u32 last)
 {
 	u64 size = TYPE_SIZE(struct uverbs_attr), n = size * (SLOT(last) - SLOT(first) + 1);
@@ -51,7 +51,7 @@ INLINE void fill_dmabuf_attrs(struct scope *s, struct uverbs_attr_bundle *b)
 	r->have |= HAVE_ARGS | HAVE_FD;
 }
 
-/* What is where an optional one is missing is an older call's. */
+/* The slot of an absent optional attribute holds the value of an earlier call. */
 INLINE void fill_mr_attrs(struct scope *s, struct uverbs_attr_bundle *b)
 {
 	u64 present = b->attr_present[0];
@@ -67,7 +67,7 @@ INLINE void fill_mr_attrs(struct scope *s, struct uverbs_attr_bundle *b)
 	r->fd = (s32)ATTR(REG_MR_IOVA, REG_MR_FD);
 	r->access = (u32)ATTR(REG_MR_IOVA, REG_MR_ACCESS_FLAGS);
 	r->have |= HAVE_FD;
-	/* Without an offset, or with an address, the call is refused for that. */
+	/* The kernel refuses a call without an offset, or with an address. */
 	if (present & 1UL << SLOT(REG_MR_FD_OFFSET) && !(present & 1UL << SLOT(REG_MR_ADDR)))
 		r->have |= HAVE_ARGS;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * ib_uverbs and ib_core, where a module carries no BTF: then neither fentry
- * nor the module's own types are there.
+ * ib_uverbs and ib_core, where a module carries no BTF: the kernel then offers neither
+ * fentry nor the module's own types.
  */
 #include "hooks.h"
 

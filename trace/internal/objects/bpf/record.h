@@ -14,7 +14,7 @@
 #define KINDS 4
 #define WINDOWS 512
 
-/* What an event is. The loss counters have the same index. */
+/* The types of events, which are also the indices of the loss counters. */
 enum event_type {
 	EVENT_RECORD = 1, /* struct record */
 	EVENT_EXPORT,     /* struct export, the rest struct event */
@@ -26,9 +26,9 @@ enum event_type {
 	EVENT_DETACH,
 	EVENT_DEREG,
 	EVENT_RELEASE,
-	EVENT_MODULE,   /* struct export: a module came, name in exporter */
+	EVENT_MODULE,   /* struct export: a module was loaded, its name is in exporter */
 	EVENT_CALLERS,  /* struct callers */
-	EVENT_TRACKING, /* never sent: a map was full */
+	EVENT_TRACKING, /* only counted: a map was full */
 	EVENT_TYPES,
 };
 
@@ -39,7 +39,7 @@ enum record_kind {
 	KIND_REREG,          /* ib_uverbs_rereg_mr */
 	KIND_ATTACH,         /* an attach outside of these */
 	KIND_MAP,            /* a map of a known attachment outside of these */
-	KIND_INVENTORY,      /* was there before */
+	KIND_INVENTORY,      /* an attachment or buffer from before the tracer */
 	KIND_REREG_DMABUF,   /* UVERBS_METHOD_REREG_DMABUF_MR */
 	KIND_UMEM,           /* an attach by the RDMA core outside of these */
 };
@@ -79,9 +79,9 @@ enum have {
 	HAVE_DETACHED = 1 << 7,
 	HAVE_DRIVER_OP = 1 << 8,
 	HAVE_NO_DRIVER_OP = 1 << 9,
-	HAVE_UNTRACKED = 1 << 10, /* no room to follow it */
+	HAVE_UNTRACKED = 1 << 10, /* a map had no room to follow it */
 	HAVE_CACHED = 1 << 11,    /* mapped inside attach */
-	HAVE_WALK_CUT = 1 << 12,  /* the walk ended before the list; of a buffer, of attachments */
+	HAVE_WALK_CUT = 1 << 12,  /* the walk ended before the list, of entries or attachments */
 	HAVE_IOMMU = 1 << 13,     /* the device is in an IOMMU group */
 	HAVE_IOMMU_TYPE = 1 << 14,
 	HAVE_P2P = 1 << 15,       /* dma_buf_attachment.peer2peer */
@@ -93,14 +93,14 @@ enum have {
 	HAVE_UMEM = 1 << 21,
 	HAVE_UMEM_ARGS = 1 << 22,
 	HAVE_OUTSIDE = 1 << 23, /* by a process that the filters leave out */
-	HAVE_OTHER_DMA = 1 << 24, /* the device's addresses are made in a way of its own */
+	HAVE_OTHER_DMA = 1 << 24, /* bus windows, or DMA operations beside the direct ones */
 };
 
-/* Of struct event. */
+/* The bits of flags in struct event. */
 enum event_flags {
 	EVENT_IN_DEREG = 1 << 0, /* part of a deregistration */
 	EVENT_EXITING = 1 << 1,  /* the thread is ending */
-	EVENT_IN_REREG = 1 << 2, /* of an MR that goes to other memory */
+	EVENT_IN_REREG = 1 << 2, /* part of a re-registration with other memory */
 };
 
 struct head {
@@ -129,14 +129,14 @@ struct export {
 	char comm[16];
 };
 
-/* What reclaim() is asked for: a slot, and the thread that has it. */
+/* The argument of reclaim(): a slot, and the thread that has it. */
 struct holding {
 	u32 what;
 	u32 slot;
 	u64 thread;
 };
 
-/* Who called, as the kernel names it: "function" or "function [module]". */
+/* The callers, as the kernel names them: "function" or "function [module]". */
 #define CALLERS 24
 #define CALLER_NAME 64
 
@@ -168,7 +168,7 @@ struct tally {
 struct step {
 	u8 func;
 	u8 pad;
-	u16 arg; /* which exporter function; which kind */
+	u16 arg; /* an exporter's function: its cookie; FUNC_P2P_TYPE: the map_type */
 	s32 ret;
 	u64 time;
 };
@@ -177,7 +177,7 @@ struct devinfo {
 	char name[32];
 	char bus[16];
 	char pci[16]; /* the nearest PCI ancestor */
-	u32 depth;    /* how far up it was; 0: the device itself */
+	u32 depth;    /* levels up to that ancestor; 0: the device itself */
 	u32 iommu_type;
 };
 
@@ -192,7 +192,7 @@ struct record {
 	s32 fd;
 	char comm[16];
 	u64 cgroup;
-	/* asked for */
+	/* the caller's arguments */
 	u64 offset;
 	u64 length;
 	u64 iova;
@@ -228,7 +228,7 @@ struct record {
 	struct tally res;
 	char provider[16]; /* the exporting PCI function (7.2) */
 	/* other attachments of a buffer that may move, when it was mapped */
-	u32 reach;    /* what the exporter was told of the way, as map_type */
+	u32 reach;    /* the kernel's answer about the way, as map_type */
 	u32 reach_pad;
 	u32 n_others; /* at most OTHERS are looked at; of a buffer in the inventory, all */
 	u32 n_barred; /* of them, without permission for peer-to-peer */
@@ -246,7 +246,7 @@ struct record {
 	u32 n_resources; /* merged, kept or not */
 	u32 n_attach;
 	struct step steps[STEPS];
-	/* What is used of the last is sent, and if there are no resources, of ranges. */
+	/* The record goes out up to the last resource, or without any, up to the last range. */
 	struct range ranges[RANGES];
 	struct resource resources[RESOURCES];
 };
@@ -273,7 +273,7 @@ enum config_flags {
 struct config {
 	u64 next_id; /* counted up by the programs */
 	u64 vmemmap; /* address of vmemmap_base; 0: there is none */
-	u64 pages;   /* address of page 0's struct where there is none; 0: page addresses cannot be told */
+	u64 pages;   /* without it: address of struct page 0; 0: page addresses are unknown */
 	u64 wake;    /* bytes in the ring that wake the reader */
 	u32 flags;
 	u32 walk;    /* entries of a scatter list that are read at most */

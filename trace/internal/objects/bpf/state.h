@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The state that the programs share, in maps that all objects have in common:
- * one scope for each thread inside a traced call, and what is being followed.
+ * one scope for each thread inside a traced call, and the objects that are followed.
  */
 #ifndef GPURDMA_STATE_H
 #define GPURDMA_STATE_H
@@ -30,36 +30,36 @@ struct scope {
 	struct record rec;
 	u64 block[BLOCK * ENTRY_SIZE / 8]; /* of the scatter list, as the kernel has it */
 	u64 sg;                            /* where the next block is */
-	u32 at;                            /* the next entry of this one, in bytes */
+	u32 at;                            /* offset of the next entry in this one, in bytes */
 	u32 filled;
-	u32 entry; /* that have been looked at */
-	u32 stop;  /* that will be */
+	u32 entry; /* entries that the walk has read */
+	u32 stop;  /* entries that it reads at most */
 	u32 entries;
-	u32 done; /* the list says that it ends here */
+	u32 done; /* an entry was marked as the last */
 	u32 odd;  /* entries that were not plain */
 	u32 even; /* as many DMA addresses as pages */
 	u32 shift;
 	u32 skip;
-	u32 slot; /* its own */
+	u32 slot; /* the scope's own */
 	u32 pad;
 	u64 range_end; /* of the last range */
-	u64 settled;   /* up to where it is in the record */
-	u64 next_page; /* the page behind it, where one more would be of the same kind */
+	u64 settled;   /* the address up to which the record has it */
+	u64 next_page; /* the page behind it, if an entry there is plain and of the same kind */
 	u64 page_mask;
 	u64 vmemmap;
 	u64 node;
 	struct plain plain;
 	struct window dma_window; /* of the last DMA address */
 	struct window page_window;
-	u64 restrack;  /* the argument, for a kretprobe */
-	u64 attaching; /* the buffer, while it is attached to */
-	u64 nested;    /* calls inside of it that are none of its own */
+	u64 restrack;  /* the argument of rdma_restrack_add, for the kretprobe */
+	u64 attaching; /* the buffer, during the attach */
+	u64 nested;    /* an exporter's own attaches and maps inside of the call */
 };
 
 /*
- * Whose the scopes are, and the deregistrations: a thread's is at the slot that its
- * number is hashed to, or one of the next. A hash map would copy a whole scope at
- * each registration, and allocate.
+ * The threads that own the scopes and the deregistrations. A thread has the slot that its
+ * number hashes to, or one of the next. A hash map would copy a whole scope at each
+ * registration, and allocate.
  */
 enum { OWNS_SCOPE, OWNS_DEREG, OWNERS };
 #define SLOTS 1024
@@ -67,7 +67,7 @@ enum { OWNS_SCOPE, OWNS_DEREG, OWNERS };
 #define GROUPS 64
 
 struct owners {
-	u32 taken[GROUPS]; /* slots, of the threads of a group: mostly none */
+	u32 taken[GROUPS]; /* slots that the threads of each group have: mostly none */
 	u64 thread[SLOTS]; /* 0: free */
 };
 
@@ -88,8 +88,8 @@ struct mr_state {
 struct dereg_state {
 	u64 id;
 	u64 mr;
-	u64 slot; /* its own */
-	u64 flags; /* of the events in it */
+	u64 slot; /* the entry's own */
+	u64 flags; /* of the events during the deregistration */
 };
 
 struct {
@@ -104,7 +104,7 @@ struct {
 	MAP_TYPE(value, struct config);
 } config SEC(".maps");
 
-/* Read as memory: while a system call reads a map, kprobes on its CPU are skipped. */
+/* User space maps it: while a system call reads a map, its CPU skips kprobes. */
 struct {
 	MAP_UINT(type, MAP_ARRAY);
 	MAP_UINT(max_entries, EVENT_TYPES);
@@ -159,9 +159,9 @@ struct {
 } deregs SEC(".maps");
 
 /*
- * How many of a map's keys are in each group of keys. Most objects are nobody's
- * that is followed, and one load says so, where the map takes a call. What was
- * there before is counted apart, by user space, which cannot add atomically.
+ * How many of a map's keys are in each group of keys. Most objects are not followed, and
+ * one load shows that, where a look-up in the map takes a call. User space counts the
+ * keys of the inventory apart, because it cannot add atomically.
  */
 enum { KEYS_ATTACHES, KEYS_BUFS, KEYS_MRS, KEYS_PIDS };
 #define KEY_GROUPS 2048 /* of all kinds, 256 each */
@@ -172,7 +172,7 @@ struct keys {
 
 struct {
 	MAP_UINT(type, MAP_ARRAY);
-	MAP_UINT(max_entries, 2); /* ours, and user space's */
+	MAP_UINT(max_entries, 2); /* the programs', and user space's */
 	MAP_TYPE(key, u32);
 	MAP_TYPE(value, struct keys);
 } keys SEC(".maps");
@@ -207,7 +207,7 @@ INLINE struct config *settings(void)
 	return map_lookup(&config, &zero);
 }
 
-/* Keys are copied to the stack: the verifier takes no others. */
+/* Takes the key by value: the copy is on the stack, where the verifier accepts it. */
 INLINE void *find(void *map, u64 key)
 {
 	return map_lookup(map, &key);
@@ -245,7 +245,7 @@ INLINE u32 key_group(u32 kind, u64 key)
 	return (kind << 8 | spread(key) >> 56) & (KEY_GROUPS - 1);
 }
 
-/* What a map of this kind has for the key. */
+/* The map's value for the key, or NULL; kind selects the counts of its keys. */
 INLINE void *known(u32 kind, void *map, u64 key)
 {
 	u32 zero = 0, one = 1, i = key_group(kind, key);
@@ -257,9 +257,9 @@ INLINE void *known(u32 kind, void *map, u64 key)
 }
 
 /*
- * Counted before it is there: who does not find it counted does not look. Up to Linux
- * 6.3 a map's function is called directly, and what it returns is an int, whose upper
- * half is not extended.
+ * Counts the key before it inserts the value, because known() does not look for a key that
+ * is not counted. Up to Linux 6.3 the program calls the map's function directly. Its result
+ * is an int, which leaves the upper half of the register undefined: err is an s32.
  */
 INLINE long keep(u32 kind, void *map, u64 key, void *value)
 {
@@ -286,7 +286,7 @@ INLINE void forget(u32 kind, void *map, u64 key)
 		__sync_fetch_and_add(&now->n[i], -1);
 }
 
-/* Of spread numbers, by their upper bits. */
+/* This and group_of() take a spread number, and use its upper bits. */
 INLINE u32 first_slot(u64 hash)
 {
 	return hash >> 54;
@@ -298,9 +298,9 @@ INLINE u32 group_of(u64 hash)
 }
 
 /*
- * The slot that has the owner, among those of this thread: the owner is the thread,
- * or 0, which takes the slot for the thread. SLOTS if there is none. The idle
- * thread's number is 0: it has none.
+ * Returns the slot that has the owner, among those that the thread may have, or SLOTS. The
+ * owner is the thread, or 0 for a free slot, which slot() then takes for the thread. The
+ * idle thread has the number 0, and therefore no slot.
  */
 static __attribute__((noinline)) u32 slot(u32 what, u64 thread, u64 owner)
 {
@@ -325,7 +325,7 @@ static __attribute__((noinline)) u32 slot(u32 what, u64 thread, u64 owner)
 	return SLOTS;
 }
 
-/* The slot that this thread has, or SLOTS: who is not traced gets no further. */
+/* The slot of this thread, or SLOTS. The count sorts out most threads that have none. */
 INLINE u32 own_slot(u32 what)
 {
 	u64 thread = pid_tgid(), hash = spread(thread);
@@ -364,7 +364,7 @@ INLINE struct dereg_state *dereg(void)
 	return n < SLOTS ? map_lookup(&deregs, &n) : NULL;
 }
 
-/* Gives up one whose exit was not reported; of an unknown MR it is no loss. */
+/* Gives up one whose exit the kernel did not report. That of an unknown MR is no loss. */
 INLINE void drop_dereg(struct dereg_state *d)
 {
 	if (d->id)
@@ -397,9 +397,9 @@ INLINE void fill_caller(struct record *r)
 }
 
 /*
- * Begins a scope. One that is there still was left behind by an exit that the
- * kernel did not report, as that of a kretprobe in too many threads at once:
- * its record is lost.
+ * Begins a scope. If the thread still has one, the kernel did not report the exit of
+ * that call, as with a kretprobe in too many threads at once. The record of that call
+ * is lost.
  */
 INLINE struct scope *open_scope(struct config *c, u32 kind, u64 id)
 {
@@ -417,7 +417,7 @@ INLINE struct scope *open_scope(struct config *c, u32 kind, u64 id)
 		}
 		s->slot = n;
 	}
-	/* What is in the arrays is not looked at beyond what is counted. */
+	/* The arrays keep old entries: the reader looks at as many as are counted. */
 	__builtin_memset(&s->rec, 0, __builtin_offsetof(struct record, steps));
 	s->skip = 0;
 	s->restrack = 0;
@@ -433,13 +433,13 @@ INLINE struct scope *open_scope(struct config *c, u32 kind, u64 id)
 	return s;
 }
 
-/* More calls than this are not made inside of another one, whose end was not seen then. */
+/* After more calls inside of another one than this, that one's exit was not reported. */
 #define NESTED 8
 
 /*
- * An exporter may attach and map in its turn, what its buffer is made of: inside of a
- * call that is traced, and none of its affairs. Whether the call goes on after so
- * many of these; if not, the scope is gone.
+ * Inside of a traced call an exporter may attach to and map other buffers, of which its
+ * own buffer consists. The traced call's record leaves these out. Returns whether the
+ * traced call goes on after so many of them. If not, its scope is freed.
  */
 INLINE bool goes_on(struct scope *s)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The symbols that somebody asked for. The kernel has two hundred thousand, and to
- * print all of them as text and to read that takes longer than the rest of the start.
+ * The symbols that the loader asks for. The kernel has two hundred thousand: to print all
+ * of them as text and to read that takes longer than the rest of the tracer's start.
  */
 #define KNOWN_POINTERS
 #include "kernel.h"
@@ -41,7 +41,7 @@ int list_symbols(struct bpf_iter__ksym *ctx)
 		if (!c)
 			break;
 		at = state << 8 | c;
-		HIDE(at); /* up to 6.1 the verifier wants to be told */
+		HIDE(at); /* up to 6.1 the verifier needs the mask */
 		state = next[at & 0xffff];
 		if (found[state])
 			goto tell;

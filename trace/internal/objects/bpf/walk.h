@@ -1,35 +1,35 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The walk over a scatter list: ranges merged and bounded, and every byte
- * counted by what lies at its address, however many ranges there are.
+ * The walk over a scatter list. It merges ranges and keeps a bounded number of them; it
+ * counts every byte by the kind of memory at its address, however many ranges there are.
  */
 #ifndef GPURDMA_WALK_H
 #define GPURDMA_WALK_H
 
 #include "state.h"
 
-/* The machine's memory map, sorted, unused ones at the end with start ~0 >> 1. */
+/* The machine's memory map, sorted; unused windows are at the end, with start ~0 >> 1. */
 struct window windows[WINDOWS];
 
 #define SG_CHAIN 1UL
 #define SG_END 2UL
-/* No page is smaller: what lies in one such lies in one page. */
+/* No page is smaller: memory within one such unit is within one page. */
 #define SG_PAGE 4096UL
 /* A flag of an entry: its DMA address is PCI's, and nothing translates it. */
 #define SG_BUS_ADDRESS 1
-/* Every address of the kernel's has it. */
+/* Every address of the kernel has this bit. */
 #define KERNEL_HALF (1UL << 63)
 /*
- * The bits that mangle_sg_table() turns with CONFIG_DMABUF_DEBUG, NULL's, too. Linux
- * 7.2 hands out a copy of the list without pages instead.
+ * The bits that mangle_sg_table() inverts in each page pointer, NULL included, with
+ * CONFIG_DMABUF_DEBUG. Linux 7.2 hands out a copy of the list without pages instead.
  */
 #define SG_HIDDEN (~0xffUL)
-/* No entry has this page; NULL, many have. */
+/* No entry has this page. NULL would not do: many entries have it. */
 #define NO_PAGE SG_CHAIN
 
 /*
- * The window that [addr, addr+size) is in; WINDOWS if it is in none, or leaves
- * one. The search has no branches, which would multiply the verifier's paths:
+ * The window that contains [addr, addr+size), or WINDOWS if no window contains all of
+ * it. The search has no branches, which would multiply the verifier's paths:
  * start - addr - 1 is negative exactly if start <= addr.
  */
 __attribute__((noinline)) u32 window_of(u64 addr, u64 size)
@@ -65,14 +65,14 @@ INLINE void add_bytes(struct tally *t, u32 kind, u64 low, u64 high, u64 bytes)
 	t->bytes[k] += bytes;
 }
 
-/* Looks for the window of [addr, addr+size), which is not the one that w is. */
+/* Sets w to the window of [addr, addr+size), which w does not contain. */
 INLINE void find_window(struct window *w, u64 addr, u64 size)
 {
 	u32 i = window_of(addr, size);
 
 	if (i < WINDOWS)
 		*w = windows[i & (WINDOWS - 1)];
-	else /* of no kind, and the next is looked for again */
+	else /* of no kind, and empty: the next address is looked up, too */
 		w->start = w->end = w->kind = 0;
 }
 
@@ -89,7 +89,7 @@ INLINE void count(struct tally *t, struct window *last, u64 addr, u64 size)
 	t->entries++;
 }
 
-/* Adds what went on where the last entry ended: to its range, and to the sum. */
+/* Adds the entries that went on where the last one ended, to its range and to the sum. */
 INLINE void settle(struct scope *s)
 {
 	u64 more = s->range_end - s->settled;
@@ -107,7 +107,7 @@ INLINE void settle(struct scope *s)
 		s->plain.high = s->range_end;
 }
 
-/* What was added up since the window changed, for both views. */
+/* Adds the plain sum since the last change of the window to both views. */
 INLINE void flush_plain(struct scope *s)
 {
 	struct plain *p = &s->plain;
@@ -120,8 +120,8 @@ INLINE void flush_plain(struct scope *s)
 }
 
 /*
- * An entry whose DMA address is the page's, as all are without an IOMMU: looked up
- * once for both views.
+ * Counts an entry whose DMA address is the page's, as without an IOMMU all are. One
+ * look-up of the window serves both views.
  */
 INLINE void count_plain(struct scope *s, u64 addr, u64 size)
 {
@@ -180,8 +180,8 @@ INLINE void add_resource(struct record *r, u64 phys, u64 dma, u64 size)
 }
 
 /*
- * Physical address of a page, by the kernel's array of all pages; 0: unknown, as
- * all are if the array is at ~0.
+ * Physical address of a page, by its place in the kernel's array of all pages. 0: it is
+ * unknown. With the array at ~0 all are unknown.
  */
 INLINE u64 page_address(u64 base, u64 page, u32 shift)
 {
@@ -197,8 +197,8 @@ INLINE u64 page_address(u64 base, u64 page, u32 shift)
 }
 
 /*
- * Reads as many entries as are left, at most BLOCK and to the end of their page:
- * what is in the page of one that is there can be read.
+ * Reads as many entries as are left, at most BLOCK and to the end of the page: the page
+ * that holds an entry is readable as a whole.
  */
 INLINE bool read_block(struct scope *s, u64 size)
 {
@@ -223,9 +223,9 @@ INLINE bool read_block(struct scope *s, u64 size)
 }
 
 /*
- * An entry's DMA address is its page's, or further in: the umem of a registration
- * that asks for a part of the buffer moves the first entry's to where the part
- * begins, and shortens that and the last one, in the list that the attachment keeps.
+ * Whether an entry's DMA addresses are within its physical range. They may begin inside it:
+ * for a registration of a part of the buffer, the umem advances the first entry's address,
+ * and shortens the first and the last entry, in the list that the attachment keeps.
  */
 INLINE bool in_place(u64 phys, u64 size, u64 dma, u64 dma_size)
 {
@@ -233,9 +233,9 @@ INLINE bool in_place(u64 phys, u64 size, u64 dma, u64 dma_size)
 }
 
 /*
- * Looks at one entry of the list. True: there is none behind it. A function of its
- * own, which is verified once for whatever state it is called in: in line, the
- * verifier of Linux 7.2 goes through 560,000 instructions, of a million that it allows.
+ * Looks at one entry of the list. True: there is none behind it. The verifier checks a
+ * global function once, for all states of its callers. In line, this one would cost the
+ * verifier of Linux 7.2 560,000 instructions, of a million that it allows.
  */
 __attribute__((noinline)) int walk_entry(struct scope *s)
 {
@@ -265,7 +265,7 @@ __attribute__((noinline)) int walk_entry(struct scope *s)
 	dma_size = RAW(struct scatterlist, dma_length);
 	size = RAW(struct scatterlist, length);
 	page = link & ~(SG_CHAIN | SG_END);
-	/* Most go on where the one before ended: that one's kind is theirs. */
+	/* Most entries go on where the one before ended, and are of the same kind. */
 	if (page == s->next_page && dma == s->range_end && size && size == dma_size &&
 	    !(dma & s->page_mask) && !RAW(struct scatterlist, offset) &&
 	    size <= s->plain.window.end - dma) {
@@ -309,7 +309,7 @@ __attribute__((noinline)) int walk_entry(struct scope *s)
 				count(&r->pages, &s->page_window, phys, size);
 			else
 				r->opaque += size;
-			/* The bus may have another number for what is there. */
+			/* A bus address may differ from the physical address of the same memory. */
 			if (phys && s->even && !in_place(phys, size, dma, dma_size) &&
 			    !(FLAGS() & SG_BUS_ADDRESS))
 				r->displaced += size;
@@ -324,7 +324,7 @@ out:
 	return (link & SG_END) || s->entry >= s->stop;
 }
 
-/* A few at a time: the call costs as much as an entry. */
+/* Four entries at a time, because the callback's call costs as much as an entry. */
 static long walk_entries(u32 index, struct scope **w)
 {
 	struct scope *s = *w;
@@ -368,7 +368,7 @@ INLINE void walk_table(struct scope *s, struct config *c, struct sg_table *t)
 		read_kernel(&s->vmemmap, sizeof(s->vmemmap), (void *)c->vmemmap);
 	if (!s->vmemmap)
 		s->vmemmap = ~0ULL;
-	/* What larger entries would be is unknown. */
+	/* A block of larger entries would not fit into s->block. */
 	if (size && size <= ENTRY_SIZE && s->stop)
 		loop(s->stop, walk_entries, &s, 0);
 	settle(s);

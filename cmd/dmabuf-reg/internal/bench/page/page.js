@@ -19,7 +19,7 @@
 	const rate = (v) => scaled(v, [[1e3, "kB/s"], [1e6, "MB/s"], [1e9, "GB/s"], [1e12, "TB/s"]]);
 	const time = (v) => scaled(v, [[1, "ns"], [1e3, "µs"], [1e6, "ms"], [1e9, "s"]]);
 
-	// The range of a logarithmic axis, with some room at both ends.
+	// room is the range of a logarithmic axis, with some room at both ends.
 	const room = (low, high, factor) => [low / factor, high * factor];
 
 	function draw(figure) {
@@ -76,7 +76,7 @@
 		plots.push({ plot, box, lines });
 	}
 
-	// The measured sizes that have room for their names.
+	// thinned are the measured sizes that have room for their names.
 	function thinned(u, sizes) {
 		const kept = [];
 		let last = -Infinity;
@@ -90,7 +90,7 @@
 		return kept;
 	}
 
-	// Powers of ten, and between them 2 and 5 times as much if these are few.
+	// ticks are powers of ten, and their double and fivefold if these powers are few.
 	function ticks(low, high) {
 		const list = [];
 		const steps = Math.log10(high / low) < 3 ? [1, 2, 5] : [1];
@@ -103,7 +103,7 @@
 		return list;
 	}
 
-	// From the lowest to the highest of what is shown.
+	// extent is the range from the lowest to the highest value of the curves that are shown.
 	function extent(lines, data) {
 		let low = Infinity, high = 0;
 		for (const line of lines) {
@@ -119,7 +119,7 @@
 		return high > 0 ? room(low, high, 1.4) : [1, 10];
 	}
 
-	// What the curves have at the cursor, in words.
+	// read is the text with the values of the curves at the cursor.
 	function read(u, lines, format) {
 		const i = u.cursor.idx;
 		if (i === null || i === undefined) return "";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* In place of bpf/helpers.h: what the walk needs of it, for an ordinary program. */
+/* Replaces bpf/helpers.h in an ordinary program, with as much of it as the walk needs. */
 #ifndef GPURDMA_HELPERS_H
 #define GPURDMA_HELPERS_H
 
@@ -29,7 +29,7 @@ typedef signed int s32;
 enum { MAP_HASH = 1, MAP_ARRAY, MAP_CGROUP_ARRAY, MAP_RINGBUF };
 enum { F_ANY, F_NO_PREALLOC, F_NOEXIST, F_MMAPABLE, RB_NO_WAKEUP, RB_FORCE_WAKEUP, RB_AVAIL_DATA };
 
-/* Of these the walk calls three. */
+/* The walk calls the first three of these. */
 static u64 ktime(void) { return 1; }
 static long read_kernel(void *to, u32 size, const void *from)
 {

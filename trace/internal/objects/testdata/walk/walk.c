@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The walk over random scatter lists, beside one that looks at each entry alone:
- * with and without pages, translated, with fewer DMA addresses than entries, in
- * chunks of any length and place, cut.
+ * Compares the walk with one that looks at each entry alone, over random scatter lists:
+ * with and without pages, translated, with fewer DMA addresses than entries, in chunks
+ * of any length and place, and cut off by the bound of the walk.
  */
 #include "host.h"
 #include "../../bpf/walk.h"
@@ -35,7 +35,7 @@ static u32 any(u32 n)
 	return (x >> 16) % n;
 }
 
-/* What a list may have that is not memory with a page, mapped as it is. */
+/* How a list may differ from memory with pages, mapped at its physical addresses. */
 enum { PLAIN, NO_PAGES, TRANSLATED, ODD, MODES };
 
 static void make(struct entry *e, int n, int mode)
@@ -54,7 +54,7 @@ static void make(struct entry *e, int n, int mode)
 		if (mode == NO_PAGES && r < 40)
 			e->page = 0; /* amdgpu and xe: the length stays */
 		if (mode == NO_PAGES && r < 5)
-			e->length = e->offset = 0; /* vfio-pci: it does not */
+			e->length = e->offset = 0; /* vfio-pci: the length is 0, too */
 		if (mode == TRANSLATED && r < 20)
 			e->dma += 0x100000;
 		if (mode == TRANSLATED && r >= 95)
@@ -66,15 +66,15 @@ static void make(struct entry *e, int n, int mode)
 		if (mode == ODD && r >= 20 && r < 25)
 			e->length = 0;
 		if (mode == ODD && r >= 25 && r < 30)
-			e->page = vmemmap - PAGE; /* none of the array's */
-		if (mode == ODD && r >= 30 && r < 40 && e->length > 2 * PAGE) { /* a part is registered */
+			e->page = vmemmap - PAGE; /* outside the array of pages */
+		if (mode == ODD && r >= 30 && r < 40 && e->length > 2 * PAGE) { /* a registered part */
 			e->dma += PAGE;
 			e->dma_length = e->length - PAGE * (1 + any(2));
 		}
 	}
 }
 
-/* Writes the list as the kernel would have it, what lies around it is noise. */
+/* Writes the list as the kernel lays it out, with noise around it. */
 static struct scatterlist *lay_out(char *area, struct entry *e, int n)
 {
 	u64 size = sizeof(struct scatterlist), page = (u64)area, at = page + size * any(100);
@@ -115,7 +115,7 @@ static void tell(struct tally *t, u64 at, u64 size)
 	t->entries++;
 }
 
-/* The same, entry by entry. */
+/* Computes the same record entry by entry. */
 static void look(struct record *r, struct entry *e, u32 n)
 {
 	u64 end = ~0ULL;
