@@ -234,9 +234,9 @@ func trafficKinds(opt options, ops, what []string) (list []*compared, err error)
 }
 
 // placed has the latency of READs over rxe twice, the second time with the kernel's worker
-// beside the client, where that can be had. Elsewhere it falls asleep about as long after
-// it has told of a completion as a client takes to post its next READ, and who is in time
-// saves a third of the latency: docs/explanation/benchmarks.md.
+// beside the client, unless cannot says why it cannot be there. Elsewhere the worker falls asleep
+// after a completion, about when a client posts its next READ. A client that posts earlier saves
+// a third of the latency: docs/explanation/benchmarks.md.
 func placed(list []*compared, cannot error) (all []*compared) {
 	for _, c := range list {
 		all = append(all, c)

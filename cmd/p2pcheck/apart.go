@@ -22,7 +22,7 @@ func (a *app) apart(cmd *cobra.Command, args []string) error {
 	case "diff":
 		read = args
 	case "report":
-		// Files that cannot be listed are told when they are read.
+		// The command reports files that cannot be listed when it reads them.
 		read, _ = fleet.Files(args)
 		since, _ := fleet.Files([]string{cmd.Flag("since").Value.String()})
 		read = append(read, since...)
