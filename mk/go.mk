@@ -63,8 +63,8 @@ FUZZ_CORPUS ?= $(BUILD)/fuzz
 FUZZ_RATE ?= 1000
 export FUZZ_RATE
 .PHONY: fuzz
-fuzz: ## fuzz every parser for FUZZ_TIME, 10 minutes in all, and fail below FUZZ_RATE inputs a second
-	@git grep -E '^func Fuzz' -- '*_test.go' ':!testbed' | sed -n 's/^\(.*\)\/[^/]*:func \(Fuzz[A-Za-z]*\).*/\1 \2/p; s/^[^/]*:func \(Fuzz[A-Za-z]*\).*/. \1/p' | \
+fuzz: ## fuzz every parser for FUZZ_TIME, a quarter of an hour in all, and fail below FUZZ_RATE inputs a second
+	@git grep -E '^func Fuzz' -- '*_test.go' | sed -n 's/^\(.*\)\/[^/]*:func \(Fuzz[A-Za-z]*\).*/\1 \2/p; s/^[^/]*:func \(Fuzz[A-Za-z]*\).*/. \1/p' | \
 		{ status=0; while read -r dir name; do \
 			script/fuzz $$dir $$name $(FUZZ_TIME) $(FUZZ_CORPUS) || status=1; \
 		done; exit $$status; }
