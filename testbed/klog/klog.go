@@ -63,16 +63,23 @@ const (
 )
 
 // Scanner collects reports from a log that arrives in pieces. The zero value
-// is ready to use.
+// is ready to use. Where the kernel names the caller of each line, reports that
+// several processors print at once do not mix.
 type Scanner struct {
 	// Allow are faults that a test provokes on purpose: a report whose
 	// title matches one of them is dropped.
 	Allow []*regexp.Regexp
 
 	partial string
-	cut     []string // from a cut-here line on, before its title
-	open    *Report
+	callers []*caller // that are printing a report, in the order of their first lines
 	reports []Report
+}
+
+// caller is a thread or a processor that prints a report.
+type caller struct {
+	name string   // as the kernel prints it; "" where it names none
+	cut  []string // from a cut-here line on, before its title
+	open *Report
 }
 
 // Write implements io.Writer; it never fails.
@@ -91,50 +98,71 @@ func (s *Scanner) Write(p []byte) (int, error) {
 
 // AllowFromHere allows further faults, in what is yet to come.
 func (s *Scanner) AllowFromHere(faults ...*regexp.Regexp) {
-	s.close()
+	for _, c := range s.callers {
+		s.close(c)
+	}
 	s.Allow = slices.Concat(s.Allow, faults)
 }
 
-// Reports returns what was found so far. The last report may still be
+// Reports returns what was found so far. The last report of each caller may still be
 // growing.
 func (s *Scanner) Reports() []Report {
 	rs := append([]Report{}, s.reports...)
-	if s.open != nil && !s.allowed(s.open.Title) {
-		rs = append(rs, *s.open)
+	for _, c := range s.callers {
+		if c.open != nil && !s.allowed(c.open.Title) {
+			rs = append(rs, *c.open)
+		}
 	}
 	return rs
 }
 
 func (s *Scanner) line(line string) {
-	text := stamp.ReplaceAllString(line, "")
+	text, name := line, ""
+	if m := stamp.FindStringSubmatch(line); m != nil {
+		text, name = line[len(m[0]):], m[2]
+	}
+	i := slices.IndexFunc(s.callers, func(c *caller) bool { return c.name == name })
+	if i < 0 {
+		i = len(s.callers)
+		s.callers = append(s.callers, &caller{name: name})
+	}
+	c := s.callers[i]
+	s.lineOf(c, text, line)
+	if c.cut == nil && c.open == nil {
+		s.callers = slices.Delete(s.callers, i, i+1)
+	}
+}
+
+// lineOf takes a caller's next line, of which text is without its stamp.
+func (s *Scanner) lineOf(c *caller, text, line string) {
 	switch {
 	case text == cutHere:
-		s.close()
-		s.cut = []string{line}
+		s.close(c)
+		c.cut = []string{line}
 
-	case s.cut != nil && titles.MatchString(text):
-		s.start(text, line)
+	case c.cut != nil && titles.MatchString(text):
+		c.start(text, line)
 
-	case s.cut != nil && len(s.cut) <= maxGap:
+	case c.cut != nil && len(c.cut) <= maxGap:
 		// WARN(condition, "text") prints its text before the title.
-		s.cut = append(s.cut, line)
+		c.cut = append(c.cut, line)
 		if strings.HasPrefix(text, endTrace) {
-			s.start(stamp.ReplaceAllString(s.cut[1], ""), "")
-			s.close()
+			c.start(stamp.ReplaceAllString(c.cut[1], ""), "")
+			s.close(c)
 		}
 
-	case s.cut != nil:
+	case c.cut != nil:
 		// A cut-here line is a fault, whatever follows it.
-		s.start(stamp.ReplaceAllString(s.cut[1], ""), line)
+		c.start(stamp.ReplaceAllString(c.cut[1], ""), line)
 
-	case titles.MatchString(text) && !s.continues(text):
-		s.close()
-		s.start(text, line)
+	case titles.MatchString(text) && !s.continues(c, text):
+		s.close(c)
+		c.start(text, line)
 
-	case s.open != nil:
-		s.open.Lines = append(s.open.Lines, line)
-		if strings.HasPrefix(text, endTrace) || strings.HasPrefix(text, endPanic) || len(s.open.Lines) >= maxLines {
-			s.close()
+	case c.open != nil:
+		c.open.Lines = append(c.open.Lines, line)
+		if strings.HasPrefix(text, endTrace) || strings.HasPrefix(text, endPanic) || len(c.open.Lines) >= maxLines {
+			s.close(c)
 		}
 	}
 }
@@ -143,31 +171,31 @@ func (s *Scanner) line(line string) {
 // refcount warning names itself before the WARNING line, and the kernel
 // follows "BUG: kernel NULL pointer dereference" with "Oops:", and a fatal
 // oops with a panic. An oops is never part of a report that is allowed.
-func (s *Scanner) continues(text string) bool {
-	if s.open == nil {
+func (s *Scanner) continues(c *caller, text string) bool {
+	if c.open == nil {
 		return false
 	}
 	if strings.HasPrefix(text, "WARNING: ") {
-		return strings.HasSuffix(s.open.Lines[0], cutHere) && len(s.open.Lines) <= maxGap &&
-			!strings.HasPrefix(s.open.Title, "WARNING: ")
+		return strings.HasSuffix(c.open.Lines[0], cutHere) && len(c.open.Lines) <= maxGap &&
+			!strings.HasPrefix(c.open.Title, "WARNING: ")
 	}
 	follows := strings.HasPrefix(text, "Oops") || strings.HasPrefix(text, "Kernel panic") || strings.HasPrefix(text, "invalid opcode")
-	return follows && !s.allowed(s.open.Title)
+	return follows && !s.allowed(c.open.Title)
 }
 
-func (s *Scanner) start(title, line string) {
-	s.open = &Report{Title: title, Lines: s.cut}
+func (c *caller) start(title, line string) {
+	c.open = &Report{Title: title, Lines: c.cut}
 	if line != "" {
-		s.open.Lines = append(s.open.Lines, line)
+		c.open.Lines = append(c.open.Lines, line)
 	}
-	s.cut = nil
+	c.cut = nil
 }
 
-func (s *Scanner) close() {
-	if s.open != nil && !s.allowed(s.open.Title) {
-		s.reports = append(s.reports, *s.open)
+func (s *Scanner) close(c *caller) {
+	if c.open != nil && !s.allowed(c.open.Title) {
+		s.reports = append(s.reports, *c.open)
 	}
-	s.open = nil
+	c.open = nil
 }
 
 func (s *Scanner) allowed(title string) bool {

@@ -131,3 +131,27 @@ func TestAllowFromHere(t *testing.T) {
 		t.Errorf("got %v, want the first alone", rs)
 	}
 }
+
+// Two processors print at once. By the callers, the report that is allowed and the one that is not do
+// not mix; without them the lines are one report after another, and the first is cut short.
+func TestReportsOfTwoProcessors(t *testing.T) {
+	log := `[  306.396392][   T93] ------------[ cut here ]------------
+[  306.396393][   T88] ------------[ cut here ]------------
+[  306.396394][   T93] DMA-API: misc udmabuf: device driver syncs DMA memory with different direction
+[  306.396395][   T88] list_add corruption. prev->next should be next
+[  306.396396][   T88] WARNING: CPU: 1 PID: 88 at lib/list_debug.c:29 __list_add_valid+0x1/0x2
+[  306.396397][   T93] WARNING: CPU: 0 PID: 93 at kernel/dma/debug.c:1129 check_sync+0xd6f/0x1680
+[  306.396398][   T88] Call Trace:
+[  306.396398][    C0] rcu: rcu_preempt kthread starved for 15002 jiffies!
+[  306.396399][   T93] ---[ end trace 0000000000000000 ]---
+[  306.396400][   T88]  list_add_one+0x1/0x2
+[  306.396401][   T88] ---[ end trace 0000000000000000 ]---
+`
+	rs := scan(t, log, "^DMA-API: misc udmabuf")
+	if len(rs) != 2 || !strings.HasPrefix(rs[0].Title, "list_add corruption") || !strings.HasPrefix(rs[1].Title, "rcu: ") {
+		t.Fatalf("got %v, want the corruption and the stall", rs)
+	}
+	if text := strings.Join(rs[0].Lines, "\n"); len(rs[0].Lines) != 6 || strings.Contains(text, "T93") || !strings.Contains(text, "list_add_one") {
+		t.Errorf("excerpt:\n%s", text)
+	}
+}
