@@ -255,7 +255,7 @@ func (l *lateWrite) try() (late bool, arrive func()) {
 	was := p.client.Stats().ByNIC
 	ok(t, p.client.Write(limited(t), l.remote, l.mine.Range(0, size)))
 	home := slices.IndexFunc(c.NICs("a"), func(nic string) bool { return p.client.Stats().ByNIC[nic].Bytes > was[nic].Bytes })
-	packets, release := c.Hold(t, home, 6*time.Second)
+	packets, release := c.Hold(t, home, testenv.Limit(6*time.Second))
 	ok(t, p.client.Write(limited(t), l.remote, l.mine.Range(0, size)))
 	delivered, kept := packets()
 	if kept == 0 {
