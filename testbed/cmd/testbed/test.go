@@ -302,13 +302,18 @@ func (t *testRun) all() error {
 	g.SetLimit(t.parallel)
 	for _, key := range order {
 		q := &queue{jobs: byKey[key]}
-		for range q.machines(t.split) {
+		n := q.machines(t.split)
+		for i := range n {
+			name := key.String()
+			if n > 1 {
+				name += fmt.Sprintf(" %d", i+1)
+			}
 			g.Go(func() error {
 				defer t.time(key, time.Now())
 				if t.parallel == 1 {
 					return t.group(key, q, os.Stdout)
 				}
-				w := &prefixWriter{mu: &out, w: os.Stdout, prefix: key.String() + ": "}
+				w := &prefixWriter{mu: &out, w: os.Stdout, prefix: name + ": "}
 				defer w.Flush()
 				return t.group(key, q, w)
 			})
