@@ -38,7 +38,9 @@ func testJoiner(max int) *joiner {
 		boot: time.Unix(0, 0), machine: machine.Of(m),
 		symbol:  func(a uint64) symbols.Symbol { return names[a] },
 		detours: machine.NewDetours("/nonexistent"),
-		op:      func(c uint16) string { return []string{"", "amdgpu_dma_buf_pin", "xe_dma_buf_map"}[c] },
+		op: func(c uint16) string { // "" for a number without a function, as that of a tracer
+			return map[uint16]string{1: "amdgpu_dma_buf_pin", 2: "xe_dma_buf_map"}[c]
+		},
 	}, max)
 }
 
