@@ -198,7 +198,7 @@ int cm_take_event(const struct cm_lib *lib, struct cm_event_channel *channel,
 	/* The library's own steps on an event fail with -1 and errno. */
 	if (e->status == -1 && errno)
 		out->status = -errno;
-	/* Only datagrams have other parameters; a CM_PS_TCP id has none. */
+	/* param.conn is for all but datagrams, of which no id is here: cm_create_id(). */
 	out->responder_resources = e->param.conn.responder_resources;
 	out->initiator_depth = e->param.conn.initiator_depth;
 	if (e->param.conn.private_data) {

@@ -34,7 +34,7 @@ static void home_free(struct softgpu_device *gpu, struct home *home, unsigned lo
 }
 
 /*
- * Takes the buffer off the list too, on which the allocator finds buffers to
+ * Also takes the buffer off the list from which the allocator chooses buffers to
  * evict.
  */
 static void home_take(struct softgpu_device *gpu, struct softgpu_bo *bo, struct home *home)

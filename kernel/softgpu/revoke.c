@@ -18,8 +18,9 @@ static bool every_importer(struct softgpu_bo *bo,
 /*
  * As vfio_pci_dma_buf_move(): revokes the buffer or gives it back, and notifies
  * the importers of both. -EBUSY: an importer, pinned or not, is not revocable.
- * Up to 6.12 an exporter cannot see that before the notification; there -EBUSY
- * means that an importer has kept its mapping, and the buffer is not revoked.
+ * Up to 6.12 an exporter sees that of static importers only. If a dynamic one
+ * keeps its mapping after the notification, the result is -EBUSY, too, and the
+ * buffer is not revoked.
  */
 int softgpu_bo_revoke(struct softgpu_bo *bo, bool revoke)
 {
@@ -65,9 +66,9 @@ static void lose(struct softgpu_bo *bo)
 				      MAX_SCHEDULE_TIMEOUT);
 	}
 	/*
-	 * Memory that is still pinned or mapped stays allocated until the
-	 * importer releases it, although the device is gone: no other buffer
-	 * may get it.
+	 * Memory that is still pinned or mapped stays allocated until the last
+	 * pin and mapping are gone, although the device is gone: no other
+	 * buffer may get it.
 	 */
 	if (!bo->pins && !bo->maps)
 		softgpu_bo_release_memory(bo);

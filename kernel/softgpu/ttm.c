@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Dynamic exporters like amdgpu and xe. An importer is peer to peer if the
- * kernel's P2PDMA code finds a path between the two devices. Otherwise the
- * exporter moves the buffer to system memory, without an error, for all
- * importers of the buffer.
+ * Dynamic exporters like amdgpu and xe. An importer is peer to peer if it asks
+ * for that, and the kernel's P2PDMA code finds a path between the two devices.
+ * For any other importer the exporter moves the buffer to system memory,
+ * without an error, for all importers of the buffer.
  *
  * Rules from drivers/gpu/drm/amd/amdgpu/amdgpu_dma_buf.c and
  * drivers/gpu/drm/xe/xe_dma_buf.c of Linux 6.12 and 7.2.
@@ -42,8 +42,8 @@ static struct device *device_of(struct dma_buf *dmabuf)
 
 /*
  * amdgpu_dma_buf_attach() of these kernels: an attach does not wake a suspended
- * GPU, and is not peer to peer then. An active GPU stays active until the
- * detach.
+ * GPU, and is not peer to peer then. For a peer, an active GPU stays active
+ * until the detach.
  */
 static int softgpu_amdgpu_dma_buf_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *at)
 {

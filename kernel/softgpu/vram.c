@@ -77,7 +77,7 @@ static struct softgpu_bo *find_victim(struct softgpu_device *gpu, bool visible)
 static int insert(struct softgpu_device *gpu, struct softgpu_bo *bo,
 		  struct drm_mm_node *node, bool visible)
 {
-	/* The highest extent, to leave the BAR to buffers that need it. */
+	/* Other buffers get the highest extent, away from the BAR. */
 	enum drm_mm_insert_mode mode = visible ? DRM_MM_INSERT_LOW : DRM_MM_INSERT_HIGH;
 	u64 end = visible ? gpu->visible_size : gpu->vram_size;
 	int ret;

@@ -17,7 +17,7 @@ enum testexporter_mode {
 
 	/*
 	 * Scatter lists that no driver of the testbed makes. Buffers with memory
-	 * of a BAR have no vmap. Memory without pages is the BAR's start.
+	 * of a BAR have no vmap. BAR memory without pages is the BAR's start.
 	 */
 	TESTEXPORTER_NO_PAGES,	/* RAM, the entries have addresses only */
 	TESTEXPORTER_BAR,	/* a BAR's addresses as they are, no pages */

@@ -24,7 +24,7 @@ static void drop_pin(struct importer *imp)
 }
 
 #ifndef HAVE_INVALIDATE_MAPPINGS
-/* This importer cannot stop its accesses, but up to 6.12 it must have this. */
+/* It cannot stop its accesses, but up to 6.12 the core requires a callback. */
 static void pinned_invalidate(struct dma_buf_attachment *attach)
 {
 	struct importer *imp = attach->importer_priv;

@@ -33,7 +33,10 @@ static struct device *device_find(const char *name)
 	return pdev ? &pdev->dev : ERR_PTR(-ENODEV);
 }
 
-/* As device_find(), with the DMA mask set. -EBUSY: the mask cannot change. */
+/*
+ * As device_find(). Sets the DMA mask of a PCI device that has no driver, or
+ * this module's. -EBUSY: another device, and dma_bits is not 64.
+ */
 struct device *importer_device_get(const char *name, unsigned int dma_bits)
 {
 	struct device *dev = device_find(name);

@@ -75,7 +75,8 @@ static int find_range(struct sg_table *sgt, u64 offset, dma_addr_t *addr, u64 *l
 
 /*
  * The caller holds the reservation lock, so that the buffer does not move while
- * the engine works on it. A page fault on user memory may take that lock too.
+ * the engine works on it. A page fault on user memory may take that lock
+ * too, so this does not touch user memory.
  */
 static int dma_locked(struct importer *imp, struct edu *edu, u64 offset, size_t *len, bool write)
 {

@@ -29,7 +29,7 @@ struct area {
 void core_lock(void);
 void core_unlock(void);
 
-/* The variable's number, or otherwise; whether the variable has this value. */
+/* core_knob() returns the variable's number, or its argument; core_knob_is() compares. */
 long core_knob(const char *name, long otherwise);
 bool core_knob_is(const char *name, const char *value);
 

@@ -15,7 +15,7 @@ struct vb_send_queue {
 	struct vb_qp_ex *ex;	/* of qp, for ibv_wr_post(3); NULL without */
 	uint32_t room;		/* work requests in the array */
 	uint32_t sges;		/* of one work request */
-	struct vb_send_wr *wr;	/* chained by next when allocated */
+	struct vb_send_wr *wr;	/* chained by next for the queue's life */
 	struct vb_sge *sge;	/* room * sges */
 };
 

@@ -35,7 +35,7 @@ case $GPURDMA_KERNEL in
 	;;
 esac
 
-# In these series the core maps in the attach if the importer takes part in
+# In this series the core maps in the attach if the importer takes part in
 # moves and the exporter does not.
 case $GPURDMA_KERNEL in
 6.12) export SOFTGPU_MAPS_IN_ATTACH=1 ;;

@@ -129,9 +129,9 @@ static long look_at_other(u32 i, struct others *o)
 }
 
 /*
- * An exporter that moves buffers keeps a buffer in system memory for all importers if one
- * of them may not use peer-to-peer. The record of one that may counts those. An importer
- * that may is dynamic: it maps with the buffer's dma_resv locked, which guards the list.
+ * If one importer may not use peer-to-peer, an exporter that moves buffers keeps the buffer
+ * in system memory for all. The record of an importer that may counts the others, and those
+ * that may not. It is dynamic: it maps with the dma_resv locked, which guards the list.
  */
 INLINE void look_at_others(struct scope *s)
 {

@@ -19,7 +19,7 @@
  */
 #define AT_ONCE 13
 
-/* Earlier passes listed this many attachments of each buffer. */
+/* Earlier passes listed this many attachments of each buffer, or all that it has. */
 u32 first;
 
 /* The callback's state, in a map for the reason that struct scope gives. */

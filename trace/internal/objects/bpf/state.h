@@ -433,7 +433,7 @@ INLINE struct scope *open_scope(struct config *c, u32 kind, u64 id)
 	return s;
 }
 
-/* After more calls inside of another one than this, that one's exit was not reported. */
+/* If more calls seem to be inside of another one, the kernel did not report its exit. */
 #define NESTED 8
 
 /*
