@@ -34,7 +34,7 @@ func TestVMConnectTraced(t *testing.T) {
 				t.Errorf("serve: %+v, %+v", local, local.Placement)
 			}
 			d := connected(t, s, "--gpu", "drm:"+gpu.PCI, "--ops", "write,read", "--sizes", "4KiB")
-			if d.Remote.Path != local.Path || d.Remote.Why != local.Why || d.Remote.Staged {
+			if d.Remote.Path != local.Path || d.Remote.Why != local.Why {
 				t.Errorf("connect says of serve: %+v", d.Remote)
 			}
 			if d.Local.Path != "direct" || d.Local.Placement != nil || !strings.Contains(d.Local.Why, "is not known (--trace shows it)") {

@@ -37,11 +37,10 @@ type (
 	connectDoc struct {
 		Local  localDoc
 		Remote struct {
-			Spec   string
-			Size   int64
-			Staged bool
-			Path   string
-			Why    string
+			Spec string
+			Size int64
+			Path string
+			Why  string
 		}
 		Rows []struct {
 			Op, Direction string
@@ -160,7 +159,7 @@ func TestVMServeConnect(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	d := connected(t, s, "--gpu", "drm:vgem", "--policy", "direct", "--both")
-	if len(d.Rows) != 2*(3*3+1) || d.Local.Path != "direct" || d.Remote.Staged || d.Remote.Path != "direct" {
+	if len(d.Rows) != 2*(3*3+1) || d.Local.Path != "direct" || d.Remote.Path != "direct" {
 		t.Errorf("%d rows, here %+v, there %+v", len(d.Rows), d.Local, d.Remote)
 	}
 	d = connected(t, s, "--gpu", "drm:vgem", "--policy", "staged", "--both", "--sizes", "4097")
@@ -179,7 +178,7 @@ func TestVMServeConnect(t *testing.T) {
 
 	s = serving(t, "--gpu", "drm:vgem", "--policy", "staged", "--once")
 	d = connected(t, s, "--gpu", "drm:vgem", "--both", "--sizes", "4097")
-	if !d.Remote.Staged || d.Remote.Path != "staged" {
+	if d.Remote.Path != "staged" || d.Remote.Why != "asked for by --policy" {
 		t.Errorf("%+v", d.Remote)
 	}
 	if status := s.status(t); status != cli.ExitOK {

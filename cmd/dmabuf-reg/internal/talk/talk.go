@@ -9,7 +9,7 @@ import (
 )
 
 // Version is the protocol's. Both sides must have the same.
-const Version = 2
+const Version = 3
 
 // MaxMessage is more than any message of any version, in bytes.
 const MaxMessage = 1 << 10
