@@ -12,6 +12,8 @@ import (
 type Report struct {
 	Title string   // the line that names the fault, without its timestamp
 	Lines []string // the excerpt
+
+	first int // the number of its first line in the log
 }
 
 // titles match the lines that name a fault, after the timestamp. The texts
@@ -53,6 +55,8 @@ const (
 	cutHere  = "------------[ cut here ]------------"
 	endTrace = "---[ end trace "
 	endPanic = "---[ end Kernel panic"
+	// backtrace is what a processor prints that another one asks for its stack.
+	backtrace = "NMI backtrace for cpu "
 
 	// maxLines bounds an excerpt that has no end marker, such as a hung
 	// task's.
@@ -71,15 +75,19 @@ type Scanner struct {
 	Allow []*regexp.Regexp
 
 	partial string
-	callers []*caller // that are printing a report, in the order of their first lines
-	reports []Report
+	lines   int       // so far
+	callers []*caller // that are printing a report
+	reports []*Report // that are not allowed, in the order of their titles
+	latest  *Report   // whose title came last, allowed or not
 }
 
 // caller is a thread or a processor that prints a report.
 type caller struct {
-	name string   // as the kernel prints it; "" where it names none
-	cut  []string // from a cut-here line on, before its title
-	open *Report
+	name  string   // as the kernel prints it; "" where it names none
+	cut   []string // from a cut-here line on, before its title
+	began int      // the line of cut
+	open  *Report
+	left  int // lines that open may still take
 }
 
 // Write implements io.Writer; it never fails.
@@ -99,24 +107,32 @@ func (s *Scanner) Write(p []byte) (int, error) {
 // AllowFromHere allows further faults, in what is yet to come.
 func (s *Scanner) AllowFromHere(faults ...*regexp.Regexp) {
 	for _, c := range s.callers {
-		s.close(c)
+		s.give(c)
+		c.open = nil
 	}
+	s.callers = nil
 	s.Allow = slices.Concat(s.Allow, faults)
 }
 
-// Reports returns what was found so far. The last report of each caller may still be
+// Reports returns the reports so far, in the order of their first lines. The last one of each caller may still be
 // growing.
 func (s *Scanner) Reports() []Report {
-	rs := append([]Report{}, s.reports...)
 	for _, c := range s.callers {
-		if c.open != nil && !s.allowed(c.open.Title) {
-			rs = append(rs, *c.open)
+		if c.cut != nil && s.lines-c.began > maxLines { // its title is lost, or its thread has died
+			s.give(c)
 		}
+	}
+	sorted := slices.Clone(s.reports)
+	slices.SortStableFunc(sorted, func(a, b *Report) int { return a.first - b.first })
+	var rs []Report
+	for _, r := range sorted {
+		rs = append(rs, Report{Title: r.Title, Lines: slices.Clone(r.Lines)})
 	}
 	return rs
 }
 
 func (s *Scanner) line(line string) {
+	s.lines++
 	text, name := line, ""
 	if m := stamp.FindStringSubmatch(line); m != nil {
 		text, name = line[len(m[0]):], m[2]
@@ -137,32 +153,37 @@ func (s *Scanner) line(line string) {
 func (s *Scanner) lineOf(c *caller, text, line string) {
 	switch {
 	case text == cutHere:
-		s.close(c)
-		c.cut = []string{line}
+		s.give(c)
+		c.cut, c.began, c.open = []string{line}, s.lines, nil
 
 	case c.cut != nil && titles.MatchString(text):
-		c.start(text, line)
+		s.start(c, text, line)
 
 	case c.cut != nil && len(c.cut) <= maxGap:
 		// WARN(condition, "text") prints its text before the title.
 		c.cut = append(c.cut, line)
 		if strings.HasPrefix(text, endTrace) {
-			c.start(stamp.ReplaceAllString(c.cut[1], ""), "")
-			s.close(c)
+			s.give(c)
+			c.open = nil
 		}
 
 	case c.cut != nil:
 		// A cut-here line is a fault, whatever follows it.
-		c.start(stamp.ReplaceAllString(c.cut[1], ""), line)
+		s.start(c, stamp.ReplaceAllString(c.cut[1], ""), line)
 
 	case titles.MatchString(text) && !s.continues(c, text):
-		s.close(c)
-		c.start(text, line)
+		s.start(c, text, line)
+
+	case c.open == nil && c.name != "" && strings.HasPrefix(text, backtrace) && s.latest != nil:
+		// Another processor prints its stack for the report of a stall.
+		c.open, c.left = s.latest, maxLines-1
+		c.open.Lines = append(c.open.Lines, line)
 
 	case c.open != nil:
 		c.open.Lines = append(c.open.Lines, line)
-		if strings.HasPrefix(text, endTrace) || strings.HasPrefix(text, endPanic) || len(c.open.Lines) >= maxLines {
-			s.close(c)
+		c.left--
+		if strings.HasPrefix(text, endTrace) || strings.HasPrefix(text, endPanic) || c.left <= 0 {
+			c.open = nil
 		}
 	}
 }
@@ -183,19 +204,27 @@ func (s *Scanner) continues(c *caller, text string) bool {
 	return follows && !s.allowed(c.open.Title)
 }
 
-func (c *caller) start(title, line string) {
-	c.open = &Report{Title: title, Lines: c.cut}
-	if line != "" {
-		c.open.Lines = append(c.open.Lines, line)
+// start opens the report of a caller, with the lines since its cut-here line.
+func (s *Scanner) start(c *caller, title, line string) {
+	r := &Report{Title: title, Lines: c.cut, first: s.lines}
+	if c.cut != nil {
+		r.first = c.began
 	}
-	c.cut = nil
+	if line != "" {
+		r.Lines = append(r.Lines, line)
+	}
+	c.cut, c.open, c.left = nil, r, maxLines-len(r.Lines)
+	s.latest = r
+	if !s.allowed(title) {
+		s.reports = append(s.reports, r)
+	}
 }
 
-func (s *Scanner) close(c *caller) {
-	if c.open != nil && !s.allowed(c.open.Title) {
-		s.reports = append(s.reports, *c.open)
+// give makes a report of a cut-here line whose title has not come.
+func (s *Scanner) give(c *caller) {
+	if c.cut != nil {
+		s.start(c, stamp.ReplaceAllString(c.cut[min(1, len(c.cut)-1)], ""), "")
 	}
-	c.open = nil
 }
 
 func (s *Scanner) allowed(title string) bool {

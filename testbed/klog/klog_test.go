@@ -155,3 +155,53 @@ func TestReportsOfTwoProcessors(t *testing.T) {
 		t.Errorf("excerpt:\n%s", text)
 	}
 }
+
+// A report comes first if its first line does, though another processor's ends before it.
+func TestOrderOfReports(t *testing.T) {
+	log := `[    1.0][   T93] ------------[ cut here ]------------
+[    1.1][    C1] rcu: rcu_preempt kthread starved for 15002 jiffies!
+[    1.2][   T93] WARNING: CPU: 0 PID: 93 at a.c:1 f+0x1/0x2
+[    1.3][    T5] INFO: task sh:5 blocked for more than 120 seconds.
+[    1.4][   T93] ---[ end trace 0000000000000000 ]---
+`
+	rs := scan(t, log)
+	if len(rs) != 3 || !strings.HasPrefix(rs[0].Title, "WARNING: ") || !strings.HasPrefix(rs[1].Title, "rcu: ") || !strings.HasPrefix(rs[2].Title, "INFO: ") {
+		t.Errorf("got %v", rs)
+	}
+}
+
+// A cut-here line is a fault, also if its thread prints no more.
+func TestCutHereWithoutTitle(t *testing.T) {
+	const cut = "[    1.0][   T93] ------------[ cut here ]------------\n"
+	if rs := scan(t, cut+strings.Repeat("[    1.1][   T88] line\n", maxLines+1)); len(rs) != 1 || len(rs[0].Lines) != 1 {
+		t.Errorf("of a thread that has died: got %v", rs)
+	}
+	if rs := scan(t, cut+cut+"[    1.2][   T93] WARNING: CPU: 0 PID: 93 at a.c:1 f+0x1/0x2\n"); len(rs) != 2 {
+		t.Errorf("two: got %v", rs)
+	}
+	var s Scanner
+	s.Write([]byte(cut))
+	s.AllowFromHere(regexp.MustCompile("."))
+	s.Write([]byte(cut + "[    1.2][   T93] WARNING: CPU: 0 PID: 93 at a.c:1 f+0x1/0x2\n"))
+	if rs := s.Reports(); len(rs) != 1 {
+		t.Errorf("before more is allowed: got %v", rs)
+	}
+}
+
+// The processor that stalls prints its stack itself, for the report of the one that has found out.
+func TestBacktraceOfAnotherProcessor(t *testing.T) {
+	log := `[   60.0][    C0] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:
+[   60.1][    C0] rcu: 	1-...!: (0 ticks this GP) idle=1/0/0x0
+[   60.2][    C0] Sending NMI from CPU 0 to CPUs 1:
+[   60.3][    C1] NMI backtrace for cpu 1
+[   60.3][   T77] udevd: a line of its own
+[   60.4][    C1]  default_idle+0xf/0x20
+`
+	rs := scan(t, log)
+	if len(rs) != 1 {
+		t.Fatalf("got %v", rs)
+	}
+	if text := strings.Join(rs[0].Lines, "\n"); !strings.Contains(text, "NMI backtrace for cpu 1") || !strings.Contains(text, "default_idle") || strings.Contains(text, "udevd") {
+		t.Errorf("excerpt:\n%s", text)
+	}
+}
