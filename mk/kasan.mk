@@ -50,8 +50,8 @@ KASAN_ONLY = $(wildcard testbed/required/kasan/$(KASAN_KERNEL).txt)
 
 .PHONY: kasan
 kasan: kasan-kernel cprog build doubles ## run the VM tests on a kernel with KASAN and lock debugging
-	@status=0; $(KASAN_TEST) $(if $(KASAN_ONLY),$(KASAN_FAULTS) -require-also $(KASAN_ONLY)) $(KASANFLAGS) || status=1; \
-	$(MAKE) --no-print-directory kasan-softgpu || status=1; exit $$status
+	@status=0; $(KASAN_TEST) $(if $(KASAN_ONLY),$(KASAN_FAULTS)) $(or $(KASANFLAGS),$(addprefix -require-also ,$(KASAN_ONLY))) || status=1; \
+	$(if $(KASANFLAGS),,$(MAKE) --no-print-directory kasan-softgpu || status=1;) exit $$status
 
 # The tests of eviction, revocation, removal and killed processes under load are in C.
 .PHONY: kasan-softgpu

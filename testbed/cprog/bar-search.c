@@ -6,7 +6,7 @@
  *
  *   bar-search NONCE PCI...      NONCE in hexadecimal, PCI such as 0000:03:00.0
  *
- * Status 0: found, 1: found nowhere, 2: could not look.
+ * Status 0: found, 1: found nowhere, 2: not found, and a device could not be searched.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -108,11 +108,16 @@ static int search_device(const char *pci)
 	fclose(f);
 	if (found == 1)
 		return 1;
-	return looked > before ? 0 : -1;
+	if (looked > before)
+		return 0;
+	fprintf(stderr, "bar-search: %s: no BAR of memory could be searched\n", pci);
+	return -1;
 }
 
 int main(int argc, char **argv)
 {
+	int unread = 0;
+
 	if (argc < 3 || parse_nonce(argv[1])) {
 		fprintf(stderr, "usage: bar-search NONCE PCI...\n"
 				"NONCE: 8 to 256 bytes in hexadecimal, a multiple of 8; PCI: such as 0000:03:00.0\n");
@@ -121,9 +126,11 @@ int main(int argc, char **argv)
 	for (int i = 2; i < argc; i++) {
 		int found = search_device(argv[i]);
 
-		if (found)
-			return found < 0 ? 2 : 0;
+		if (found > 0)
+			return 0;
+		if (found < 0)
+			unread = 1;
 	}
 	printf("found nowhere in %" PRIu64 " KiB of BARs\n", looked >> 10);
-	return 1;
+	return unread ? 2 : 1;
 }

@@ -343,7 +343,7 @@ func (t *testRun) group(key bootKey, q *queue, out io.Writer) error {
 	if key.several {
 		flags.cpus = 0
 	}
-	flags.exposeds = append(flags.exposeds, t.bins)
+	flags.exposeds = slices.Concat(flags.exposeds, []string{t.bins})
 	o, err := flags.options(t.ctx)
 	if err != nil {
 		return err
