@@ -31,10 +31,12 @@ func readerOf(name string) func(name string, src []byte) ([]line, error) {
 		return linesOf
 	case slices.Contains([]string{".c", ".h", ".S", ".js", ".css"}, ext):
 		return textsOfC
+	case ext == ".html":
+		return textsOfHTML
 	case ext == ".patch":
 		return textsOfPatch
 	case slices.Contains([]string{
-		".sh", ".mk", ".yaml", ".yml", ".py", ".conf", ".config", ".service", ".timer", ".html",
+		".sh", ".mk", ".yaml", ".yml", ".py", ".conf", ".config", ".service", ".timer",
 		".postinst", ".postrm", ".postun", ".preun", ".prerm",
 	}, ext), ext == "" && path.Base(name) != "LICENSE":
 		return textsOfScript
@@ -102,13 +104,13 @@ func linesOf(_ string, src []byte) ([]line, error) {
 }
 
 // textC is a comment or a string in C.
-var textC = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"`)
+var textC = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*|'(?:[^'\\\n]|\\.)'|"(?:[^"\\\n]|\\.)*"`)
 
 // textsOfC are the lines of comments and the messages of a file in C, or in a language whose comments are the same.
 func textsOfC(_ string, src []byte) (lines []line, err error) {
 	for _, at := range textC.FindAllIndex(src, -1) {
 		text := string(src[at[0]:at[1]])
-		if text[0] == '"' {
+		if text[0] == '"' || text[0] == '\'' {
 			if text = text[1 : len(text)-1]; !isMessage(text) {
 				continue
 			}
@@ -138,16 +140,28 @@ func textsOfPatch(name string, src []byte) ([]line, error) {
 	return lines, err
 }
 
-// commentOfScript is a comment that begins with "#", and messageOfScript a string.
+// These match a comment that begins with "#", a string, the beginning of a text up to a word (here-document), and the
+// tags of HTML.
 var (
 	commentOfScript = regexp.MustCompile(`(?:^|\s)#+ (.*)$`)
 	messageOfScript = regexp.MustCompile(`"([^"]*)"|'([^']*)'`)
+	hereDocument    = regexp.MustCompile(`<<-?\s*["']?([A-Z_]+)\b`)
+	tagOfHTML       = regexp.MustCompile(`<[^>]*>`)
 )
 
 // textsOfScript are the lines of comments and the messages of a shell script, or of a file whose comments are the
 // same.
 func textsOfScript(_ string, src []byte) (lines []line, err error) {
+	until := ""
 	for i, s := range strings.Split(string(src), "\n") {
+		if until != "" {
+			if strings.TrimSpace(s) == until {
+				until = ""
+			} else if isMessage(s) {
+				lines = append(lines, line{i + 1, strings.TrimSpace(s)})
+			}
+			continue
+		}
 		if c := commentOfScript.FindStringSubmatch(s); c != nil {
 			lines = append(lines, line{i + 1, c[1]})
 		}
@@ -156,6 +170,20 @@ func textsOfScript(_ string, src []byte) (lines []line, err error) {
 				lines = append(lines, line{i + 1, text})
 			}
 		}
+		if m := hereDocument.FindStringSubmatch(s); m != nil {
+			until = m[1]
+		}
 	}
 	return lines, nil
+}
+
+// textsOfHTML are the lines of text of a page, and its attributes.
+func textsOfHTML(name string, src []byte) (lines []line, err error) {
+	for i, s := range strings.Split(string(src), "\n") {
+		if text := strings.TrimSpace(tagOfHTML.ReplaceAllString(s, " ")); isMessage(text) {
+			lines = append(lines, line{i + 1, text})
+		}
+	}
+	attributes, err := textsOfScript(name, src)
+	return append(lines, attributes...), err
 }

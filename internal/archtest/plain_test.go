@@ -147,14 +147,20 @@ int nobody; // fine, but: nobody reads it
  * It is fine here.
  * Who reads it is odd.
  */
-char *s = "nobody", *t = "/* nobody reads \\" this"; char nobody_too;
+char *s = "nobody", *t = "/* nobody reads \\" this"; char nobody_too, q = '"'; /* fine */ char *n = "nobody is here";
 `
 	script := `#!/bin/sh
 # Nobody reads this.
 nobody=${x#somebody} # nobody else
 echo "nobody listens here" nobody 'nobody listens either'
 echo "user nobody"
+cat >&2 <<END
+nobody
+Nobody listens here.
+END
+nobody said so
 `
+	page := "<!-- fine -->\n<p title=\"nobody\">Nobody listens <b>here</b>.</p>\n<p>nobody</p>\n<p aria-label=\"nobody is here\">"
 	patch := `From 0 Mon Sep 17 00:00:00 2001
 Subject: [PATCH] Nobody needs it
 
@@ -172,11 +178,12 @@ What is read is fine.
 		{"a.go", src, "3 8 12 13"},
 		{"a_test.go", src, "3 8"},
 		{"a.md", document, "3 9"},
-		{"a.c", program, "1 2 5 7"},
-		{"a.js", program, "1 2 5 7"},
-		{"a.sh", script, "2 3 4 4"},
-		{"a.mk", script, "2 3 4 4"},
-		{"script/a", script, "2 3 4 4"},
+		{"a.c", program, "1 2 5 7 7"},
+		{"a.js", program, "1 2 5 7 7"},
+		{"a.html", page, "2 4"},
+		{"a.sh", script, "2 3 4 4 8"},
+		{"a.mk", script, "2 3 4 4 8"},
+		{"script/a", script, "2 3 4 4 8"},
 		{"a.patch", patch, "2 4 8 11"},
 	} {
 		lines, err := readerOf(test.name)(test.name, []byte(test.text))
