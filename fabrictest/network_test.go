@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpurdma/gpurdma"
 	"github.com/gpurdma/gpurdma/fabrictest"
 	"github.com/gpurdma/gpurdma/failure"
@@ -201,7 +203,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A connection is down while its port is.
+// A connection is down while its port is, and there is no other one meanwhile.
 func TestRailDown(t *testing.T) {
 	net := fabrictest.NewNetwork(fabrictest.Options{})
 	a := must(net.Open("mlx5_0"))(t)
@@ -212,6 +214,13 @@ func TestRailDown(t *testing.T) {
 		net.NIC(a, "").SetPort(up)
 		if r := conn.Rails()[0]; r.Up != up || strings.Contains(r.String(), "down") == up || strings.Contains(conn.String(), "down") == up {
 			t.Errorf("%v, but the port is up: %v", r, up)
+		}
+		other, err := a.Dial(limited(t), "127.0.0.1:1", gpurdma.Config{})
+		if up != (err == nil) || !up && !errors.Is(err, unix.ENETDOWN) {
+			t.Errorf("the port is up: %v; a connection: %v", up, err)
+		}
+		if err == nil {
+			_ = other.Close()
 		}
 	}
 }

@@ -57,7 +57,8 @@ func (c *NIC) LoseAnswers(to *NIC, lost bool) { c.machine.net.net.LoseAnswers(c.
 // ended; only the end of the connection at the peer stops it. Reads are lost.
 func (c *NIC) Hold(to *NIC, held bool) { c.machine.net.net.Hold(c.dev, to.dev, held) }
 
-// SetPort takes the port of the NIC down, or up again. A port that is down carries no bytes.
+// SetPort takes the port of the NIC down, or up again. A port that is down carries no bytes, and gets no
+// new links: Dial fails with ENETDOWN, as over a real NIC.
 func (c *NIC) SetPort(up bool) { c.dev.SetPort(up) }
 
 // SetRate bounds the bytes a second that each connection of the NIC sends and receives, for

@@ -4,6 +4,7 @@ package memnic_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,7 +118,7 @@ func TestReceiverNotReady(t *testing.T) {
 	})
 }
 
-// A port that is down carries nothing, and the device reports it.
+// A port that is down carries nothing and gets no new links, and the device reports it.
 func TestPort(t *testing.T) {
 	eachMode(t, func(t *testing.T, n *memnic.Network) {
 		a, b := pairOf(t, n, ibvfd.ConnectAttr{})
@@ -131,6 +132,9 @@ func TestPort(t *testing.T) {
 		}
 		a.post(rc.WriteQueue, a.op(ibvfd.OpWrite, 0, 8, b, 0))
 		a.done(100, ibvfd.WCRetryExcErr)
+		if _, err := b.dev.Link(rc.Attr{Queue: b.cq}); !errors.Is(err, unix.ENETDOWN) || !strings.Contains(err.Error(), "port 1 is down") {
+			t.Errorf("a link without an active port: %v", err)
+		}
 		b.dev.SetPort(true)
 		a.post(rc.ReadQueue, a.op(ibvfd.OpRead, 0, 8, b, 0))
 		a.done(104, ibvfd.WCSuccess)

@@ -48,6 +48,12 @@ func (d *Device) Link(a rc.Attr) (rc.Link, error) {
 		return nil, err
 	}
 	if a.Path == nil {
+		if a.GID.Port == 0 && d.down { // as a real NIC none of whose ports is active
+			return nil, &failure.Error{
+				Op: "choose a port", Device: d.name, Detail: fmt.Sprintf("port 1 is %v", ibdev.PortDown), Err: unix.ENETDOWN,
+				Remedy: "bring the port's network device up",
+			}
+		}
 		own := ibdev.GID{GID: d.gid(), Type: ibdev.GIDRoCEv2}
 		if _, _, err := a.GID.Wish.Choose([]ibdev.GID{own}, ibdev.LinkEthernet); err != nil {
 			return nil, &failure.Error{Op: "choose a GID", Device: d.name, Detail: "port 1", Err: err}
