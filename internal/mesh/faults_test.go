@@ -33,7 +33,8 @@ func TestCauses(t *testing.T) {
 		says  string
 	}{
 		{"a cut path", func(w *world) { w.nodes[0].nics[0].Cut(w.nodes[1].nics[0]) }, Unreached, control.Timeout, "transport retry counter exceeded"},
-		{"a port that is down", func(w *world) { w.nodes[1].nics[0].SetPort(false) }, Unreached, control.Timeout, ""},
+		{"the caller's port is down", func(w *world) { w.nodes[1].nics[0].SetPort(false) }, Unreached, control.Port, "port 1 is down"},
+		{"the listener's port is down", func(w *world) { w.nodes[0].nics[0].SetPort(false) }, Unreached, control.Port, "port 1 is down"},
 		{"a NIC that is taken out", func(w *world) { w.nodes[0].nics[0].Remove() }, Unreached, control.Port, ""},
 		{"wrong bytes", func(w *world) {
 			w.net.OnCorrupt(func(p fabrictest.Placement) int64 {

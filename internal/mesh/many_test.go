@@ -29,7 +29,7 @@ func TestManyNodes(t *testing.T) {
 		noWorker, busy, lost        = 13, 17, 19
 		cutA, cutB                  = 4, 5 // only from each other
 	)
-	const rate = 8 << 20
+	const rate = 2 << 20
 	for i, n := range w.nodes {
 		send, receive := float64(rate), float64(rate)
 		switch i {

@@ -65,7 +65,7 @@ func newWorld(t *testing.T, counts ...int) *world {
 // newWorldWith is newWorld with workers that a function changes before they begin.
 func newWorldWith(t *testing.T, change func(*worker.Worker), counts ...int) *world {
 	t.Helper()
-	w := &world{net: fabrictest.NewNetwork(fabrictest.Options{}), cfg: gpurdma.Config{PeerTimeout: 300 * time.Millisecond}, change: change}
+	w := &world{net: fabrictest.NewNetwork(fabrictest.Options{}), cfg: gpurdma.Config{PeerTimeout: 2 * time.Second}, change: change}
 	for _, n := range counts {
 		w.add(t, n)
 	}

@@ -19,6 +19,8 @@ type load struct {
 	best   float64       // the highest rate
 	low    int           // samples in a row below half of it
 	slow   bool
+	passed int64 // bytes that other rails got since this one had the last slice that was measured
+	again  bool  // the rate is old: it is measured again
 }
 
 // sample is the least time over which a rate is measured.
@@ -29,6 +31,7 @@ func (l *load) begin(n int64) {
 	l.slices++
 	l.bytes += n
 	if n >= leastSlice {
+		l.passed = 0
 		if l.large == 0 {
 			l.since = time.Now()
 		}
@@ -61,8 +64,8 @@ func (l *load) end(n int64, good bool) (changed bool) {
 		return false
 	}
 	now := float64(l.moved) / took.Seconds()
-	if l.rate == 0 {
-		l.rate = now
+	if l.rate == 0 || l.again {
+		l.rate, l.again = now, false
 	}
 	l.rate += (now - l.rate) / 4
 	l.since, l.moved, l.busy = time.Now(), 0, 0
@@ -97,10 +100,13 @@ func even(rails []*Rail) bool {
 }
 
 // slice returns the size of a rail's slices of an operation that is cut into parts. A rail that was not
-// measured gets small ones. Slices end where the next one begins aligned, so that no NIC splits the
-// packets of an aligned operation in two.
+// measured, or is measured again, gets small ones. Slices end where the next one begins aligned, so that
+// no NIC splits the packets of an aligned operation in two.
 func (l *load) slice(size int64, parts int) int64 {
 	const whole = 4 << 10 // that of the largest MTU
+	if l.again {
+		return min(size, leastSlice)
+	}
 	part := size/int64(parts) + whole
 	n := min(part, int64(min(l.rate*sliceTime.Seconds(), mostSlice))) / whole * whole
 	return min(size, max(leastSlice, n))
@@ -108,14 +114,39 @@ func (l *load) slice(size int64, parts int) int64 {
 
 // takes reports whether a rail may get another slice of an operation.
 func (l *load) takes() bool {
+	if l.again {
+		return l.slices == 0
+	}
 	return l.slices < mostNew || l.rate > 0 && l.slices < mostAtOnce
 }
 
+// oldAfter says when the rate of a rail that gets no slices is old: when the other rails have carried this
+// many slices of the least size in the time that it needs for one.
+const oldAfter = 64
+
+// pass counts n bytes that one of several rails gets. A rail that was slow when it was measured gets no
+// slice of a smaller operation, so that its rate stays what it was. It is measured again after a while. The
+// slower it was, the longer that takes: a rail that is slow for good costs a small part of the time.
+func pass(rails []*Rail, to *Rail, n int64) {
+	if n < leastSlice {
+		return
+	}
+	top := fastest(rails)
+	for _, r := range rails {
+		l := &r.load
+		if r == to || l.large > 0 || l.rate >= top/2 {
+			continue
+		}
+		l.passed += n
+		l.again = l.again || l.rate > 0 && float64(l.passed)*l.rate >= oldAfter*leastSlice*top
+	}
+}
+
 // ends returns after how many seconds a rail has carried n more bytes. fastest is the highest rate of
-// all rails: that of a rail which was not measured.
+// all rails: that of a rail which was not measured, or is measured again.
 func (l *load) ends(n int64, fastest float64) float64 {
 	rate := l.rate
-	if rate == 0 {
+	if rate == 0 || l.again && n >= leastSlice {
 		rate = max(fastest, 1)
 	}
 	return float64(l.bytes+n) / rate

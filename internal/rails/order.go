@@ -125,7 +125,7 @@ func (s *scheduler) begin(j *job) (started bool, err error) {
 	if x.wait || cut && x.on != nil {
 		return false, nil
 	}
-	r := home
+	r, free := home, false // free: it may go over any rail
 	stuck := only(x.pushed, j)
 	switch {
 	case stuck != nil && j.can(stuck): // it follows over the rail of what cannot be read back
@@ -144,6 +144,7 @@ func (s *scheduler) begin(j *job) (started bool, err error) {
 		r = x.pushed[0].r
 	default:
 		r = best(usable, j.Size)
+		free = true
 	}
 	if x.on != nil && x.on != r || r != home && r != stuck && (!r.up() || !slices.Contains(usable, r)) {
 		if x.on != nil {
@@ -154,7 +155,11 @@ func (s *scheduler) begin(j *job) (started bool, err error) {
 	if more := before(j, r, x.pushed); len(more) > 0 {
 		return false, s.flush(j, more)
 	}
-	return s.whole(j, r, home)
+	started, err = s.whole(j, r, home)
+	if started && free {
+		pass(usable, r, j.Size)
+	}
+	return started, err
 }
 
 // before returns which of the writes that a job must follow are to be read back before it goes over a
@@ -317,6 +322,7 @@ func (s *scheduler) carry(j *job) {
 			}
 			return
 		}
+		pass(usable, r, n)
 		switch {
 		case len(j.again) == 0:
 			j.next += n

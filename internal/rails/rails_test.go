@@ -84,10 +84,8 @@ func TestSliceSizes(t *testing.T) {
 }
 
 // carried returns how many seconds rails of these rates take for an operation.
-func carried(rates []float64, size int64, known bool) (now float64) {
+func carried(rates []float64, size int64, known bool) float64 {
 	var rails []*Rail
-	queues := map[*Rail][]int64{} // sizes of slices
-	ends := map[*Rail]float64{}   // when the first of them ends
 	for i, rate := range rates {
 		r := &Rail{Number: i}
 		if known {
@@ -95,6 +93,16 @@ func carried(rates []float64, size int64, known bool) (now float64) {
 		}
 		rails = append(rails, r)
 	}
+	took, _ := carry(rails, rates, size)
+	return took
+}
+
+// carry returns how many seconds rails take for an operation, and how many bytes each carries. They are
+// measured with the first slice.
+func carry(rails []*Rail, rates []float64, size int64) (now float64, each map[*Rail]int64) {
+	queues := map[*Rail][]int64{} // sizes of slices
+	ends := map[*Rail]float64{}   // when the first of them ends
+	each = map[*Rail]int64{}
 	for left := size; ; {
 		for left > 0 {
 			r, n := next(rails, size, left)
@@ -105,8 +113,9 @@ func carried(rates []float64, size int64, known bool) (now float64) {
 			if r.load.slices == 0 {
 				ends[r] = now + float64(n)/rates[r.Number]
 			}
-			r.load.slices, r.load.bytes = r.load.slices+1, r.load.bytes+n
-			queues[r] = append(queues[r], n)
+			r.load.begin(n)
+			pass(rails, r, n)
+			queues[r], each[r] = append(queues[r], n), each[r]+n
 		}
 		var first *Rail
 		for _, r := range rails {
@@ -115,14 +124,51 @@ func carried(rates []float64, size int64, known bool) (now float64) {
 			}
 		}
 		if first == nil {
-			return now
+			return now, each
 		}
 		now = ends[first]
 		n := queues[first][0]
 		queues[first] = queues[first][1:]
-		first.load.slices, first.load.bytes, first.load.rate = first.load.slices-1, first.load.bytes-n, rates[first.Number]
+		first.load.end(n, false)
+		first.load.rate, first.load.again = rates[first.Number], false
 		if first.load.slices > 0 {
 			ends[first] = now + float64(queues[first][0])/rates[first.Number]
+		}
+	}
+}
+
+// A rail that was slow when it was measured is measured again, though operations are too small for it. One
+// that is slow for good takes a small part of the time.
+func TestMeasureAgain(t *testing.T) {
+	const fast, size = 1e9, 1 << 20
+	for _, rate := range []float64{1e7, 1e6} {
+		rails, rates := []*Rail{{Number: 0}, {Number: 1}}, []float64{fast, fast}
+		rails[0].load.rate, rails[1].load.rate = fast, rate
+		pause := int(fast / rate * oldAfter * leastSlice / size) // operations in which the others carry so much
+		tries := 0
+		for each := map[*Rail]int64{}; each[rails[1]] == 0; tries++ {
+			if tries > 2*pause {
+				t.Fatalf("%.0f: it got nothing of %d operations", rate, tries)
+			}
+			_, each = carry(rails, rates, size)
+		}
+		if tries < pause {
+			t.Errorf("%.0f: it got bytes of operation %d", rate, tries)
+		}
+		if _, each := carry(rails, rates, size); each[rails[1]] < size/3 {
+			t.Errorf("%.0f: it is as fast as the other one, and carried %d bytes", rate, each[rails[1]])
+		}
+
+		rates[1], rails[1].load.rate = rate, rate
+		took, n := 0.0, 10*pause
+		for range n {
+			now, _ := carry(rails, rates, size)
+			took += now
+		}
+		best := float64(n) * size / (fast + rate)
+		t.Logf("%.0f bytes a second beside %.0f: measured again after %d operations, which costs %.1f %% of the time", rate, fast, tries, 100*(took/best-1))
+		if took/best > 1.05 {
+			t.Errorf("%.0f: %.3f s, without it %.3f s", rate, took, best)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func CauseOf(err error) control.Cause {
 	}
 	var verification *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
-	var alert *net.OpError
+	var tcp *net.OpError
 	var dns *net.DNSError
 	var reg *ibvfd.RegError
 	switch {
@@ -69,12 +69,14 @@ func CauseOf(err error) control.Cause {
 	case status(ibvfd.WCRetryExcErr, ibvfd.WCRNRRetryExcErr, ibvfd.WCRespTimeoutErr):
 		return control.Timeout
 	case errors.As(err, &verification), errors.As(err, &record), is(gpurdma.ErrUnsafe),
-		errors.As(err, &alert) && alert.Op == "remote error":
+		errors.As(err, &tcp) && tcp.Op == "remote error":
 		return control.Identity
 	case is(gpurdma.ErrRejected, unix.ECONNREFUSED):
 		return control.Refused
 	case errors.As(err, &dns):
 		return control.Name
+	case is(unix.ENETDOWN) && !errors.As(err, &tcp): // no port of the NIC is active
+		return control.Port
 	case is(unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EADDRNOTAVAIL, unix.ENETDOWN):
 		return control.NoRoute
 	case strings.Contains(err.Error(), "P_Key"):
