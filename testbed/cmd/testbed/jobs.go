@@ -113,7 +113,7 @@ func (t *testRun) addJob(p gotest.Package, bin, machine string, k kind, tests []
 	}
 	t.jobs = append(t.jobs, job{
 		group: p.Path, machine: machine, stock: k.stock, rereg: k.rereg, several: t.several(k.race), last: k.last,
-		do: func(v *vm.VM, o vm.Options, out io.Writer) ([]suite.Result, error) {
+		do: func(v booted, o vm.Options, out io.Writer) ([]suite.Result, error) {
 			rs, err := t.goTest(v, o, p, bin, selection, out)
 			for i := range rs {
 				if top, rest, _ := strings.Cut(rs[i].Name, "/"); several[top] {
@@ -138,7 +138,7 @@ func onMachine(test, machine, subtest string) string {
 }
 
 // goTest runs one package's binary and reads its results.
-func (t *testRun) goTest(v *vm.VM, o vm.Options, p gotest.Package, bin, selection string, live io.Writer) ([]suite.Result, error) {
+func (t *testRun) goTest(v booted, o vm.Options, p gotest.Package, bin, selection string, live io.Writer) ([]suite.Result, error) {
 	convert := exec.CommandContext(t.ctx, "go", "tool", "test2json", "-p", p.Path, "-t")
 	in, err := convert.StdinPipe()
 	if err != nil {
@@ -210,14 +210,14 @@ func (t *testRun) addScripts(re *regexp.Regexp) error {
 		}
 		t.jobs = append(t.jobs, job{
 			group: suite.ScriptGroup + " " + s.Name, machine: s.Machine, stock: s.Stock, rereg: s.Rereg, several: t.several(!s.One),
-			do: func(v *vm.VM, o vm.Options, out io.Writer) ([]suite.Result, error) { return t.script(v, o, s, out) },
+			do: func(v booted, o vm.Options, out io.Writer) ([]suite.Result, error) { return t.script(v, o, s, out) },
 		})
 	}
 	return nil
 }
 
 // script runs a shell test.
-func (t *testRun) script(v *vm.VM, o vm.Options, s suite.Script, live io.Writer) ([]suite.Result, error) {
+func (t *testRun) script(v booted, o vm.Options, s suite.Script, live io.Writer) ([]suite.Result, error) {
 	var out bytes.Buffer
 	var w io.Writer = &out
 	if t.flags.verbose {

@@ -235,7 +235,7 @@ func (b *bootFlags) runOnce(ctx context.Context, o vm.Options, c vm.Cmd, peer, r
 
 // runWithPeer runs a command, and another on the second node until the first
 // has ended.
-func runWithPeer(ctx context.Context, v *vm.VM, o vm.Options, c vm.Cmd, peer string) (int, error) {
+func runWithPeer(ctx context.Context, v booted, o vm.Options, c vm.Cmd, peer string) (int, error) {
 	if peer == "" {
 		return v.Run(ctx, c)
 	}

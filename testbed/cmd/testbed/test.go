@@ -248,7 +248,7 @@ type job struct {
 	rereg   bool
 	several bool // processors, whatever -cpus says
 	last    bool // on its machine
-	do      func(v *vm.VM, o vm.Options, out io.Writer) ([]suite.Result, error)
+	do      func(v booted, o vm.Options, out io.Writer) ([]suite.Result, error)
 }
 
 // bootKey says which jobs can share a machine.
@@ -328,9 +328,7 @@ func (t *testRun) time(key bootKey, start time.Time) {
 	t.spent[key.String()] += time.Since(start).Round(time.Second)
 }
 
-// group runs the jobs of a queue in one machine, until none is left. A machine that died, hung or whose
-// kernel reported a fault fails the job it happened in; the rest get a new one. A job in
-// which the emulator corrupted the kernel is run once more.
+// group runs the jobs of a queue in machines of a kind, until none is left.
 func (t *testRun) group(key bootKey, q *queue, out io.Writer) error {
 	flags := t.flags
 	if key.machine != "" {
@@ -348,73 +346,13 @@ func (t *testRun) group(key bootKey, q *queue, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var v *vm.VM
-	again := false // the job has run, in a machine that the emulator corrupted
-	for j, ok := q.next(); ok; {
-		if v == nil {
-			if v, err = vm.Start(t.ctx, o); err != nil {
-				return err
-			}
-			t.count(&t.boots)
-			if t.flags.keep {
-				v.Keep()
-			}
+	return t.work(q, out, func() (booted, error) {
+		v, err := vm.Start(t.ctx, o)
+		if err != nil {
+			return nil, err
 		}
-		fmt.Fprintf(out, "=== %s\n", suite.Short(j.group, modulePath))
-		rs, err := j.do(v, o, out)
-		faults := v.Faults()
-		if why := corrupted(faults, err); why != nil && !again && t.ctx.Err() == nil {
-			fmt.Fprintf(out, "testbed: the emulator corrupted the machine, which counts for nothing; once more in another one: %s: %s\n",
-				suite.Short(j.group, modulePath), firstLine(why.Error()))
-			v.Kill()
-			v, again = nil, true
-			t.count(&t.corrupted)
-			continue
-		}
-		if err == nil {
-			if err = faults; err != nil {
-				fmt.Fprintf(out, "%v\n", err)
-				t.problem(j, err)
-				v.Close()
-				v = nil
-			}
-		} else {
-			if t.ctx.Err() != nil {
-				v.Kill()
-				return t.ctx.Err()
-			}
-			// A job that ended with an error and no failed test must not
-			// look like one that had nothing to say.
-			if !anyFailed(rs) {
-				fmt.Fprintf(out, "%v\n", err)
-				t.problem(j, err)
-			}
-			v.Kill()
-			v = nil
-		}
-		t.add(rs...)
-		again = false
-		j, ok = q.next()
-	}
-	if v != nil {
-		if err := t.leaks(v, o); err != nil {
-			fmt.Fprintf(out, "%v\n", err)
-			t.complain("after the last test: " + firstLine(err.Error()))
-		}
-		if err := v.Close(); err != nil {
-			fmt.Fprintf(out, "%v\n", err)
-			t.complain("after the last test: " + firstLine(err.Error()))
-		}
-	}
-	return nil
-}
-
-// corrupted is the error, if any, that is the emulator's.
-func corrupted(errs ...error) error {
-	if i := slices.IndexFunc(errs, vm.Corrupted); i >= 0 {
-		return errs[i]
-	}
-	return nil
+		return v, nil
+	}, o)
 }
 
 // findLeaks makes the kernel look for memory that nothing points to. It is
@@ -423,7 +361,7 @@ func corrupted(errs ...error) error {
 const findLeaks = `cd /sys/kernel/debug && sleep 6 && echo scan >kmemleak && sleep 6 && echo scan >kmemleak && cat kmemleak`
 
 // leaks reports memory that a kernel with CONFIG_DEBUG_KMEMLEAK has lost.
-func (t *testRun) leaks(v *vm.VM, o vm.Options) error {
+func (t *testRun) leaks(v booted, o vm.Options) error {
 	config, err := os.ReadFile(o.Kernel.Config())
 	if err != nil || !bytes.Contains(config, []byte("\nCONFIG_DEBUG_KMEMLEAK=y\n")) {
 		return err
