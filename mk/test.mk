@@ -42,7 +42,7 @@ TEST_LEAVES := $(if $(filter test-whole,$(MAKECMDGOALS)),no,yes)
 STEP := BUILD=$(BUILD) script/step
 .PHONY: test
 test: ## set up and run all the tests: host, cross builds, and each kernel's VM
-	@rm -f $(BUILD)/steps
+	@rm -f $(BUILD)/steps $(BUILD)/failures
 	@$(STEP) set-up env BUILD=$(BUILD) testbed/setup.sh test
 	@$(STEP) testbed $(MAKE) --no-print-directory testbed
 	@$(STEP) doubles $(MAKE) --no-print-directory doubles
@@ -65,12 +65,11 @@ test-on-testbed:
 # which wait for downloads and mostly have one compiler at work.
 .PHONY: test-host test-go test-c
 test-host:
-	@rm -f $(BUILD)/failures
 	@status=0; \
 		{ $(MAKE) --no-print-directory test-c 2>&1 | sed -u "s/^/C: /"; } & c=$$!; \
 		$(MAKE) --no-print-directory test-go || status=1; \
 		wait $$c || status=1; \
-		if [ $$status -ne 0 ]; then echo; cat $(BUILD)/failures; fi; \
+		if [ $$status -ne 0 ] && [ -s $(BUILD)/failures ]; then echo; cat $(BUILD)/failures; fi; \
 		exit $$status
 
 test-go:

@@ -236,6 +236,36 @@ func limitedDone(t testing.TB, x *gpurdma.Transfer) error {
 	return x.Err()
 }
 
+// A rail that was slow for a while gets bytes again, of operations that are so small that it got none while it
+// counted as slow.
+func TestRailsSlowForAWhile(t *testing.T) {
+	s, p := overRails(t, fabrictest.Options{}, gpurdma.Config{})
+	mine, _, remote := p.both(1 << 20)
+	p.overAll(remote, mine.All(), len(s.nics))
+	write := func() { ok(t, p.client.Write(limited(t), remote, mine.All(), gpurdma.Delivered())) }
+	bytes := func() int64 { return p.client.Stats().ByNIC["mem1"].Bytes }
+	nic := s.net.NIC(p.a, "mem1")
+	nic.SetRate(512<<10, 0)
+	for ctx, without := limited(t), 0; without < 5; { // writes in a row without it
+		was := bytes()
+		if write(); bytes() == was {
+			without++
+		} else {
+			without = 0
+		}
+		ok(t, ctx.Err())
+	}
+	nic.SetRate(0, 0)
+	// It is measured by one small slice of each write.
+	for ctx, with := limited(t), 0; with < 5; {
+		was := bytes()
+		if write(); bytes() > was+100<<10 {
+			with++
+		}
+		ok(t, ctx.Err())
+	}
+}
+
 // A Fabric of several NICs connects to itself.
 func TestRailsOfOneFabric(t *testing.T) {
 	s := inMemory(t, fabrictest.Options{HoldWrites: true})
@@ -394,5 +424,6 @@ func TestRailsErrors(t *testing.T) {
 	for _, m := range mend {
 		m()
 	}
-	p.allUp(len(s.nics)) // Close is not for a peer that waits for a link
+	// If one side closed while the other waits for a link, the other one's Close would take PeerTimeout.
+	p.allUp(len(s.nics))
 }

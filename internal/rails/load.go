@@ -21,6 +21,7 @@ type load struct {
 	slow   bool
 	passed int64 // bytes that other rails got since this one had the last slice that was measured
 	again  bool  // the rate is old: it is measured again
+	tries  int   // how often it was measured again, and was slow
 }
 
 // sample is the least time over which a rate is measured.
@@ -115,38 +116,51 @@ func (l *load) slice(size int64, parts int) int64 {
 // takes reports whether a rail may get another slice of an operation.
 func (l *load) takes() bool {
 	if l.again {
-		return l.slices == 0
+		return l.large == 0
 	}
 	return l.slices < mostNew || l.rate > 0 && l.slices < mostAtOnce
 }
 
-// oldAfter says when the rate of a rail that gets no slices is old: when the other rails have carried this
-// many slices of the least size in the time that it needs for one.
-const oldAfter = 64
+// Pauses before a rail is measured again, in multiples of what that costs: the time that the rail needs for a
+// slice, or that a sample takes.
+const (
+	firstTry = 8
+	lastTry  = 64 // each pause is twice the one before, up to this
+)
 
 // pass counts n bytes that one of several rails gets. A rail that was slow when it was measured gets no
-// slice of a smaller operation, so that its rate stays what it was. It is measured again after a while. The
-// slower it was, the longer that takes: a rail that is slow for good costs a small part of the time.
+// slice of an operation that the others carry sooner, so that its rate would stay what it was. When they have
+// carried bytes for much longer than a measurement takes, the rail is measured again. Slices of less than
+// leastSlice do not count, since they are not measured.
 func pass(rails []*Rail, to *Rail, n int64) {
 	if n < leastSlice {
 		return
 	}
-	top := fastest(rails)
+	top, sum := fastest(rails), 0.0
+	for _, r := range rails {
+		sum += r.load.rate
+	}
 	for _, r := range rails {
 		l := &r.load
-		if r == to || l.large > 0 || l.rate >= top/2 {
+		if l.rate >= top/2 {
+			l.tries = 0
+		}
+		if r == to || l.large > 0 || l.again || l.rate == 0 || l.rate >= top/2 {
 			continue
 		}
 		l.passed += n
-		l.again = l.again || l.rate > 0 && float64(l.passed)*l.rate >= oldAfter*leastSlice*top
+		pause := float64(min(firstTry<<min(l.tries, 8), lastTry)) * max(leastSlice/l.rate, sample.Seconds())
+		if float64(l.passed) >= pause*(sum-l.rate) {
+			l.again, l.tries, l.moved, l.busy = true, l.tries+1, 0, 0
+		}
 	}
 }
 
 // ends returns after how many seconds a rail has carried n more bytes. fastest is the highest rate of
-// all rails: that of a rail which was not measured, or is measured again.
+// all rails: that of a rail which was not measured. One that is measured again counts as that for one slice.
 func (l *load) ends(n int64, fastest float64) float64 {
 	rate := l.rate
-	if rate == 0 || l.again && n >= leastSlice {
+	if rate == 0 || l.again && l.large == 0 && n >= leastSlice {
 		rate = max(fastest, 1)
 	}
 	return float64(l.bytes+n) / rate
@@ -160,12 +174,12 @@ func fastest(rails []*Rail) (rate float64) {
 	return rate
 }
 
-// best returns the rail that would carry n bytes first.
+// best returns the rail that would carry n bytes first; of several the one that is measured again.
 func best(rails []*Rail, n int64) *Rail {
 	var found *Rail
 	least, top := 0.0, fastest(rails)
 	for _, r := range rails {
-		if t := r.load.ends(n, top); found == nil || t < least {
+		if t := r.load.ends(n, top); found == nil || t < least || t == least && r.load.again {
 			found, least = r, t
 		}
 	}
@@ -188,10 +202,11 @@ func next(rails []*Rail, size, left int64) (found *Rail, n int64) {
 	for _, r := range rails {
 		some := min(left, r.load.slice(size, parts))
 		t := r.load.ends(some, top)
-		if soonest == 0 || t < soonest {
+		takes := r.load.takes()
+		if (soonest == 0 || t < soonest) && (takes || !r.load.again) {
 			soonest = t
 		}
-		if r.load.takes() && (found == nil || t < least) {
+		if takes && (found == nil || t < least) {
 			found, n, least = r, some, t
 		}
 	}

@@ -4,8 +4,10 @@ package rails
 
 import (
 	"errors"
+	"math"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
@@ -56,7 +58,8 @@ func TestNext(t *testing.T) {
 		{[]float64{5e10}, 1 << 28},
 	} {
 		for _, known := range []bool{true, false} {
-			took, sum := carried(x.rates, x.size, known), 0.0
+			var took, sum float64
+			synctest.Test(t, func(*testing.T) { took = carried(x.rates, x.size, known) })
 			for _, rate := range x.rates {
 				sum += rate
 			}
@@ -97,11 +100,15 @@ func carried(rates []float64, size int64, known bool) float64 {
 	return took
 }
 
-// carry returns how many seconds rails take for an operation, and how many bytes each carries. They are
-// measured with the first slice.
-func carry(rails []*Rail, rates []float64, size int64) (now float64, each map[*Rail]int64) {
+// carry returns how many seconds rails take for an operation, and how many bytes each carries, by the clock
+// of a synctest bubble.
+func carry(rails []*Rail, rates []float64, size int64) (took float64, each map[*Rail]int64) {
 	queues := map[*Rail][]int64{} // sizes of slices
-	ends := map[*Rail]float64{}   // when the first of them ends
+	ends := map[*Rail]time.Time{} // when the first of them ends
+	begin := time.Now()
+	start := func(r *Rail) {
+		ends[r] = time.Now().Add(time.Duration(math.Ceil(float64(queues[r][0]) / rates[r.Number] * 1e9)))
+	}
 	each = map[*Rail]int64{}
 	for left := size; ; {
 		for left > 0 {
@@ -110,66 +117,173 @@ func carry(rails []*Rail, rates []float64, size int64) (now float64, each map[*R
 				break
 			}
 			left -= n
-			if r.load.slices == 0 {
-				ends[r] = now + float64(n)/rates[r.Number]
-			}
 			r.load.begin(n)
 			pass(rails, r, n)
 			queues[r], each[r] = append(queues[r], n), each[r]+n
+			if len(queues[r]) == 1 {
+				start(r)
+			}
 		}
 		var first *Rail
 		for _, r := range rails {
-			if r.load.slices > 0 && (first == nil || ends[r] < ends[first]) {
+			if len(queues[r]) > 0 && (first == nil || ends[r].Before(ends[first])) {
 				first = r
 			}
 		}
 		if first == nil {
-			return now, each
+			return time.Since(begin).Seconds(), each
 		}
-		now = ends[first]
-		n := queues[first][0]
-		queues[first] = queues[first][1:]
-		first.load.end(n, false)
-		first.load.rate, first.load.again = rates[first.Number], false
-		if first.load.slices > 0 {
-			ends[first] = now + float64(queues[first][0])/rates[first.Number]
+		time.Sleep(time.Until(ends[first]))
+		first.load.end(queues[first][0], true)
+		if queues[first] = queues[first][1:]; len(queues[first]) > 0 {
+			start(first)
 		}
 	}
 }
 
-// A rail that was slow when it was measured is measured again, though operations are too small for it. One
-// that is slow for good takes a small part of the time.
+// A rail that was slow when it was measured is measured again, and gets its part.
 func TestMeasureAgain(t *testing.T) {
-	const fast, size = 1e9, 1 << 20
-	for _, rate := range []float64{1e7, 1e6} {
-		rails, rates := []*Rail{{Number: 0}, {Number: 1}}, []float64{fast, fast}
-		rails[0].load.rate, rails[1].load.rate = fast, rate
-		pause := int(fast / rate * oldAfter * leastSlice / size) // operations in which the others carry so much
-		tries := 0
-		for each := map[*Rail]int64{}; each[rails[1]] == 0; tries++ {
-			if tries > 2*pause {
-				t.Fatalf("%.0f: it got nothing of %d operations", rate, tries)
+	const fast = 1e9
+	for slow, size := range map[float64]int64{1e8: 256 << 10, 1e7: 1 << 20, 1e6: 1 << 20} {
+		synctest.Test(t, func(t *testing.T) {
+			rails, rates := []*Rail{{Number: 0}, {Number: 1}}, []float64{fast, fast}
+			rails[0].load.rate, rails[1].load.rate = fast, slow
+			// What is left of a sample does not count.
+			rails[1].load.moved, rails[1].load.busy = int64(slow*0.004), 4*time.Millisecond
+			begin := time.Now()
+			for rails[1].load.rate == slow {
+				if carry(rails, rates, size); time.Since(begin) > time.Minute {
+					t.Fatalf("%.0f: it was not measured again", slow)
+				}
 			}
-			_, each = carry(rails, rates, size)
-		}
-		if tries < pause {
-			t.Errorf("%.0f: it got bytes of operation %d", rate, tries)
-		}
-		if _, each := carry(rails, rates, size); each[rails[1]] < size/3 {
-			t.Errorf("%.0f: it is as fast as the other one, and carried %d bytes", rate, each[rails[1]])
-		}
+			pause := firstTry * max(leastSlice/slow, sample.Seconds())
+			took := time.Since(begin).Seconds()
+			t.Logf("%.0f: measured again after %.4f s", slow, took)
+			ops := math.Ceil(sample.Seconds() * fast / leastSlice) // each has a slice of the sample
+			if took < pause || took > pause+(ops+2)*float64(size)/fast {
+				t.Errorf("%.0f: it was measured again after %.3f s, want %.3f", slow, took, pause)
+			}
+			if rate := rails[1].load.rate; rate < 0.99*fast || rate > 1.01*fast || rails[1].load.again {
+				t.Errorf("%.0f: now its rate is %.0f", slow, rate)
+			}
+			if _, each := carry(rails, rates, size); each[rails[1]] < size/3 {
+				t.Errorf("%.0f: it is as fast as the other one, and carried %d bytes", slow, each[rails[1]])
+			}
+			if rails[1].load.tries != 0 {
+				t.Errorf("%.0f: the next pause would be longer", slow)
+			}
+		})
+	}
+}
 
-		rates[1], rails[1].load.rate = rate, rate
-		took, n := 0.0, 10*pause
-		for range n {
-			now, _ := carry(rails, rates, size)
-			took += now
+// A rail is not measured again while it has a slice that is measured.
+func TestMeasuredMeanwhile(t *testing.T) {
+	fast, slow := &Rail{Number: 0, load: load{rate: 1e9}}, &Rail{Number: 1, load: load{rate: 1e6}}
+	slow.load.begin(leastSlice)
+	for range 10_000 {
+		pass([]*Rail{fast, slow}, fast, mostSlice)
+	}
+	if slow.load.again {
+		t.Error("it is measured again")
+	}
+}
+
+// A rail that is slow for good costs a small part of the time, and its pauses become longer.
+func TestSlowForGood(t *testing.T) {
+	for _, x := range []struct {
+		fast  int // rails
+		rates [2]float64
+		size  int64
+	}{
+		{1, [2]float64{1e9, 1e8}, 256 << 10}, {1, [2]float64{1e9, 1e7}, 1 << 20}, {1, [2]float64{1e9, 1e6}, 1 << 20},
+		{7, [2]float64{1e9, 1e7}, 1 << 20}, {1, [2]float64{12.5e9, 1.25e9}, 256 << 10},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var rails []*Rail
+			var rates []float64
+			for i := range x.fast + 1 {
+				rates = append(rates, x.rates[i/x.fast])
+				rails = append(rails, &Rail{Number: i, load: load{rate: rates[i]}})
+			}
+			slow := rails[x.fast]
+			once, each := carry(rails, rates, x.size)
+			if each[slow] > 0 {
+				t.Fatalf("it got %d bytes", each[slow])
+			}
+			cost := max(leastSlice/x.rates[1], sample.Seconds())
+			took, n := 0.0, 0
+			for ; took < 150*cost; n++ {
+				now, _ := carry(rails, rates, x.size)
+				took += now
+			}
+			t.Logf("%d of %.0f bytes a second beside %.0f, %d bytes each time: %.2f %% more time, %d tries", x.fast, x.rates[0], x.rates[1], x.size, 100*(took/(once*float64(n))-1), slow.load.tries)
+			if took > 1.05*once*float64(n) {
+				t.Errorf("%.4f s, without that %.4f s", took, once*float64(n))
+			}
+			if slow.load.tries < 3 || slow.load.tries > 5 { // after 8, 24, 56 and 120 times the cost
+				t.Errorf("%d tries", slow.load.tries)
+			}
+		})
+	}
+}
+
+// Operations that are not cut go over a rail that is measured again one at a time, whether they come one after
+// the other or at once.
+func TestMeasureAgainWhole(t *testing.T) {
+	for _, window := range []int{1, 64} {
+		fast, slow := &Rail{Number: 0, load: load{rate: 1e9}}, &Rail{Number: 1, load: load{rate: 1e7}}
+		list := []*Rail{fast, slow}
+		got := 0
+		for i := 0; i < 100_000 && got == 0; i++ {
+			var under []*Rail
+			for range window {
+				r := best(list, 128<<10)
+				r.load.begin(128 << 10)
+				pass(list, r, 128<<10)
+				under = append(under, r)
+				if r == slow {
+					got++
+				}
+			}
+			for _, r := range under {
+				r.load.end(128<<10, false)
+			}
 		}
-		best := float64(n) * size / (fast + rate)
-		t.Logf("%.0f bytes a second beside %.0f: measured again after %d operations, which costs %.1f %% of the time", rate, fast, tries, 100*(took/best-1))
-		if took/best > 1.05 {
-			t.Errorf("%.0f: %.3f s, without it %.3f s", rate, took, best)
+		if got != 1 {
+			t.Errorf("%d at once: it got %d of the first ones", window, got)
 		}
+	}
+}
+
+// While a rail is measured, the others carry the rest, though it may never end.
+func TestMeasuredRailIsStuck(t *testing.T) {
+	const size = 16 << 20
+	for what, l := range map[string]load{
+		"a slice that is measured": {rate: 1e8, again: true, slices: 1, large: 1, bytes: leastSlice},
+		"messages":                 {rate: 1e8, again: true, slices: 8},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			fast, slow := &Rail{Number: 0, load: load{rate: 1e9}}, &Rail{Number: 1, load: l}
+			left, onSlow := int64(size), int64(0)
+			for left > 0 {
+				r, n := next([]*Rail{fast, slow}, size, left)
+				if r == nil {
+					break
+				}
+				left -= n
+				if r == slow {
+					slow.load.begin(n)
+					onSlow += n
+					continue
+				}
+				fast.load.begin(n)
+				time.Sleep(time.Duration(float64(n)))
+				fast.load.end(n, true)
+			}
+			if left > 0 || onSlow > leastSlice {
+				t.Errorf("%s: %d bytes wait, %d are on the rail", what, left, onSlow)
+			}
+		})
 	}
 }
 

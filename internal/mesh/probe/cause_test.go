@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma"
-	"github.com/gpurdma/gpurdma/failure"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/internal/handshake"
@@ -48,7 +47,7 @@ func TestCauseOf(t *testing.T) {
 		{in(context.DeadlineExceeded), control.Timeout},
 		{in(os.ErrDeadlineExceeded), control.Timeout},
 		{in(unix.ENODEV), control.Port},
-		{in(&failure.Error{Op: "choose a port", Device: "mlx5_0", Err: unix.ENETDOWN}), control.Port},
+		{fmt.Errorf("choose a port on mlx5_0: %w", unix.ENETDOWN), control.Port},
 		{in(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", unix.ENETDOWN)}), control.NoRoute},
 		{in(gpurdma.ErrPeerClosed), control.Gone},
 		{in(unix.ECONNRESET), control.Gone},

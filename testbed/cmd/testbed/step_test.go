@@ -75,15 +75,24 @@ func TestB(t *testing.T) { log.Print("noise after") }
 			t.Errorf("%q is in\n%s", words, failures)
 		}
 	}
-	if _, err := step("lint", "sh", "-c", "seq 100; exit 7"); err == nil || err.Error() != "exit status 7" {
+	if _, err := step("lint", "sh", "-c", "echo '# configuration written to .config'; seq 100; exit 7"); err == nil || err.Error() != "exit status 7" {
 		t.Errorf("error %v", err)
 	}
 	failures = strings.TrimPrefix(read("failures"), failures)
 	if !strings.HasPrefix(failures, "lint: FAILED with exit status 7:\n  61\n") || !strings.HasSuffix(failures, "\n  100\n") {
 		t.Errorf("without Go's words, not the end of the output: %s", failures)
 	}
-	if steps := strings.Split(read("steps"), "\n"); len(steps) != 4 || !strings.HasPrefix(steps[0], "good ") ||
-		!strings.HasPrefix(steps[1], "unit tests ") || !strings.HasSuffix(steps[2], " s, FAILED with exit status 7") {
+	before := read("failures")
+	if _, err := step("much", "sh", "-c", "for i in $(seq 3000); do echo '--- FAIL: TestX (0.00s)'; echo '    x_test.go:1: '$i; done; exit 3"); err == nil || err.Error() != "exit status 3" {
+		t.Errorf("error %v", err)
+	}
+	failures = strings.TrimPrefix(read("failures"), before)
+	if !strings.Contains(failures, "x_test.go:1: 75\n") || !strings.HasSuffix(failures, "\n  and 5850 more lines\n") {
+		t.Errorf("of 3,000 failures: %s", failures)
+	}
+	if steps := strings.Split(read("steps"), "\n"); len(steps) != 5 || !strings.HasPrefix(steps[0], "good ") ||
+		!strings.HasPrefix(steps[1], "unit tests ") || !strings.HasSuffix(steps[2], " s, FAILED with exit status 7") ||
+		!strings.HasSuffix(steps[3], " s, FAILED with exit status 3") {
 		t.Errorf("steps %q", steps)
 	}
 }
