@@ -8,7 +8,8 @@
 //
 // With one rail an operation goes straight to the queue of its connection. With several, a
 // scheduler keeps the operations in order. It cuts a large operation into slices, and gives each
-// slice to the rail that is expected to carry it first. A small operation goes over one rail. Some
+// slice to the rail that is expected to carry it first. A small operation goes over one rail. A rail
+// that was too slow for any slice gets one now and then, so that its rate does not stay an old one. Some
 // operations must not overtake earlier ones: those that overlap an earlier one, messages,
 // notifications, atomics and fences. They wait until the bytes of the earlier ones are in the
 // memory, unless all of these went over the same rail, which keeps the order by itself.
