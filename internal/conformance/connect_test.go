@@ -253,18 +253,16 @@ func testListener(t *testing.T, s *setting) {
 	waiting := must(p.a.Dial(limited(t), addr, gpurdma.Config{}))(t)
 	accepted := must(p.ln.Accept(limited(t)))(t)
 	lost := must(p.a.Dial(limited(t), addr, gpurdma.Config{}))(t)
+	host, _, _ := net.SplitHostPort(addr)
+	closed := must(p.b.Listen(host+":0", gpurdma.Config{}))(t)
 	ends := make(chan error, 1)
 	go func() {
-		ln := must(p.b.Listen(func() string { h, _, _ := net.SplitHostPort(addr); return h + ":0" }(), gpurdma.Config{}))(t)
-		go func() {
-			time.Sleep(time.Millisecond)
-			ends <- ln.Close()
-		}()
-		_, err := ln.Accept(limited(t))
-		if !errors.Is(err, gpurdma.ErrClosed) {
-			t.Errorf("Accept while it is closed: %v", err)
-		}
+		time.Sleep(time.Millisecond)
+		ends <- closed.Close()
 	}()
+	if _, err := closed.Accept(limited(t)); !errors.Is(err, gpurdma.ErrClosed) {
+		t.Errorf("Accept while it is closed: %v", err)
+	}
 	ok(t, <-ends)
 	ok(t, p.ln.Close())
 	if err := p.ln.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
