@@ -45,8 +45,7 @@ func (t *testRun) work(q *queue, out io.Writer, start func() (booted, error), o 
 		rs, err := j.do(v, o, out)
 		faults := v.Faults()
 		if why := corrupted(faults, err); why != nil && !again && t.ctx.Err() == nil {
-			fmt.Fprintf(out, "testbed: the emulator corrupted the machine, which counts for nothing; once more in another one: %s: %s\n",
-				suite.Short(j.group, modulePath), firstLine(why.Error()))
+			fmt.Fprintf(out, "%s: %s: %s\n", onceMore, suite.Short(j.group, modulePath), firstLine(why.Error()))
 			v.Kill()
 			v, again = nil, true
 			t.count(&t.corrupted)

@@ -213,7 +213,7 @@ func runRun(ctx context.Context, args []string) (int, error) {
 	return outcome(status, err)
 }
 
-// onceMore is printed between the two runs of a command. The output of the first does not count.
+// onceMore is printed between the two runs of a command or a job. The output of the first does not count.
 const onceMore = "testbed: the emulator corrupted the machine, which counts for nothing; once more in another one"
 
 // runOnce runs a command in a new machine.
