@@ -148,7 +148,7 @@ func TestMeasureAgain(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rails, rates := []*Rail{{Number: 0}, {Number: 1}}, []float64{fast, fast}
 			rails[0].load.rate, rails[1].load.rate = fast, slow
-			// What is left of a sample does not count.
+			// The slow time has left a sample that is not complete. The new rate must not contain it.
 			rails[1].load.moved, rails[1].load.busy = int64(slow*0.004), 4*time.Millisecond
 			begin := time.Now()
 			for rails[1].load.rate == slow {
@@ -277,7 +277,7 @@ func TestMeasuredRailIsStuck(t *testing.T) {
 					continue
 				}
 				fast.load.begin(n)
-				time.Sleep(time.Duration(float64(n)))
+				time.Sleep(time.Duration(n)) // at the rate of 1e9 bytes a second
 				fast.load.end(n, true)
 			}
 			if left > 0 || onSlow > leastSlice {
