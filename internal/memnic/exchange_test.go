@@ -281,6 +281,27 @@ func TestCutExchanges(t *testing.T) {
 		n.MendExchanges()
 		_ = must(network(t, da).Dial(limited(t), "b:5"))(t).Close()
 	})
+	// What an end writes after it has seen the reset does not arrive.
+	t.Run("reset while it is read", func(t *testing.T) {
+		n, da, db := twoDevices()
+		for range 500 {
+			a, b := streamsOf(t, da, db)
+			answered := make(chan error)
+			for _, s := range []*memstream.Stream{a, b} {
+				go func() {
+					_, _ = s.Read(make([]byte, 1))
+					answered <- second(s.Write([]byte{1}))
+				}()
+			}
+			n.CutExchanges(memstream.Reset)
+			for range 2 {
+				if err := <-answered; !errors.Is(err, unix.ECONNRESET) {
+					t.Fatal(err)
+				}
+			}
+			n.MendExchanges()
+		}
+	})
 	t.Run("silence", func(t *testing.T) {
 		n, da, db := twoDevices(memnic.Silence(20 * time.Millisecond))
 		a, b := streamsOf(t, da, db)

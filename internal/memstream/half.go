@@ -134,13 +134,19 @@ func (h *half) leave() {
 	h.change(func() { h.gone, h.buf = true, nil })
 }
 
-// fail ends the direction with an error. Bytes on their way are lost.
-func (h *half) fail(err error) {
-	h.change(func() {
+// reset ends both directions of a stream with ECONNRESET, at once: an end that has seen the reset
+// sends nothing more. Bytes on their way are lost.
+func reset(there, back *half) {
+	there.mu.Lock()
+	defer there.mu.Unlock()
+	back.mu.Lock()
+	defer back.mu.Unlock()
+	for _, h := range []*half{there, back} {
 		if h.err == nil {
-			h.err, h.buf, h.late = err, nil, nil
+			h.err, h.buf, h.late = unix.ECONNRESET, nil, nil
 		}
-	})
+		h.notify()
+	}
 }
 
 // mute holds back bytes that are written, until a call with false.

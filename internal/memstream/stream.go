@@ -180,16 +180,13 @@ func (s *Stream) set(d *deadline, h *half, t time.Time) error {
 
 // sever ends the connection, at once or in silence.
 func (p *streamPair) sever(how Loss) {
-	halves := [2]*half{p.ends[0].out, p.ends[1].out}
+	there, back := p.ends[0].out, p.ends[1].out
 	if how == Reset {
-		for _, h := range halves {
-			h.fail(unix.ECONNRESET)
-		}
+		reset(there, back)
 		return
 	}
-	for _, h := range halves {
-		h.mute(true)
-	}
+	there.mute(true)
+	back.mute(true)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.ends {
@@ -221,11 +218,8 @@ func (p *streamPair) mend() {
 	p.mu.Lock()
 	p.stop()
 	p.mu.Unlock()
-	for _, s := range p.ends {
-		if s.lost.Load() { // its host answers with a reset
-			s.in.fail(unix.ECONNRESET)
-			s.out.fail(unix.ECONNRESET)
-		}
+	if p.ends[0].lost.Load() || p.ends[1].lost.Load() { // its host answers with a reset
+		reset(p.ends[0].out, p.ends[1].out)
 	}
 	for _, s := range p.ends {
 		s.out.mute(false)
