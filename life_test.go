@@ -227,6 +227,28 @@ func TestBatchDeadline(t *testing.T) {
 	}
 }
 
+// lapsed is a context whose deadline has passed, and whose timer has not noticed.
+type lapsed struct{ context.Context }
+
+func (lapsed) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
+
+// An operation does not begin after its deadline because those before it have ended by it.
+func TestDeadlineOfFollowers(t *testing.T) {
+	w, theirs, remote := waiting(t)
+	var list []*Transfer
+	for i := range int64(4) {
+		list = append(list, must(w.ca.Start(lapsed{limited(t)}, Op{Kind: OpWrite, Inline: []byte{1}, Remote: remote.Range(i, 1), Notify: i == 0}))(t))
+	}
+	for _, x := range list {
+		if <-x.Done(); !errors.Is(x.Err(), context.DeadlineExceeded) {
+			t.Error(x.Err())
+		}
+	}
+	if got := w.get(theirs, 4); !bytes.Equal(got, make([]byte, 4)) {
+		t.Errorf("landed after the deadline: %v", got)
+	}
+}
+
 // Close posts nothing of what the NIC does not have.
 func TestClosePostsNothing(t *testing.T) {
 	w, theirs, remote := waiting(t)

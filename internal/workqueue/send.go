@@ -3,6 +3,8 @@
 package workqueue
 
 import (
+	"time"
+
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/cqueue"
 	"github.com/gpurdma/gpurdma/internal/fifo"
@@ -17,6 +19,7 @@ type sender struct {
 	posted              int               // operations that have not completed
 	active              int               // operations that have begun and not completed
 	turn                uint64            // calls of kick
+	looked              time.Time         // when the deadline of a work was last compared with the clock
 	posts               uint64            // operations that were taken
 	messages, confirmed uint64            // messages that were sent, and those that the peer has received for certain
 	holding             bool              // operations wait for the next Poll, which posts them
@@ -148,8 +151,8 @@ func (s *sender) kick() {
 	s.payCredits()
 	for q.state == up && s.pending.Len() > 0 {
 		o := *s.pending.Front()
-		if !o.started && o.turn+1 < s.turn { // a work that was just posted has not waited for its limit
-			o.expired()
+		if !o.started {
+			s.expire(o)
 		}
 		if o.busy || !o.started && o.err == nil && (o.Flags&operation.FlagFence != 0 && s.active > 0 || !q.mail.MayStart(&o.letter)) {
 			break

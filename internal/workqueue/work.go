@@ -71,9 +71,16 @@ func (o *Work) Repeats() { o.repeats = true }
 // is context.DeadlineExceeded.
 func (o *Work) SetDeadline(ctx context.Context) { o.limit, _ = ctx.Deadline() }
 
-// expired ends a work that has waited for too long.
-func (o *Work) expired() {
-	if o.err == nil && !o.limit.IsZero() && time.Now().After(o.limit) {
+// expire ends a work whose deadline has passed. A work that was just posted has not waited: the clock is
+// not read for it. It ends with those that were posted before it, if they have the same deadline.
+func (s *sender) expire(o *Work) {
+	if o.err != nil || o.limit.IsZero() {
+		return
+	}
+	if o.turn+1 < s.turn {
+		s.looked = time.Now()
+	}
+	if s.looked.After(o.limit) {
 		o.err = context.DeadlineExceeded
 	}
 }
