@@ -91,9 +91,6 @@ func (c *Conn) bound() (context.Context, context.CancelFunc) {
 // Import waits until the peer has exported memory under the name, and returns the memory. Once the peer's Unexport
 // has returned, Import waits for the next Export of the name.
 func (c *Conn) Import(ctx context.Context, name string) (Remote, error) {
-	if err := errs.Ended(ctx); err != nil {
-		return Remote{}, err
-	}
 	rb, more, err := c.c.Import(ctx, name)
 	if err != nil {
 		return Remote{}, plain(err)
