@@ -18,6 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/memnic"
 	"github.com/gpurdma/gpurdma/internal/memstream"
 	"github.com/gpurdma/gpurdma/internal/rc"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 func limited(t testing.TB) context.Context {
@@ -303,7 +304,7 @@ func TestCutExchanges(t *testing.T) {
 		}
 	})
 	t.Run("silence", func(t *testing.T) {
-		n, da, db := twoDevices(memnic.Silence(20 * time.Millisecond))
+		n, da, db := twoDevices(memnic.Silence(testenv.Limit(time.Second)))
 		a, b := streamsOf(t, da, db)
 		n.CutExchanges(memstream.Silent, da, db)
 		if _, err := a.Write([]byte{1}); err != nil {

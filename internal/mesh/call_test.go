@@ -74,7 +74,7 @@ func TestCallsNobodyElse(t *testing.T) {
 			if c.tls {
 				p.TLS = config(t, dir, "b", dir)
 			}
-			conn, err := control.Dial(t.Context(), n.addr, "127.0.0.1", p, 5*time.Second)
+			conn, err := control.Dial(t.Context(), n.addr, "127.0.0.1", p, patience)
 			if err != nil {
 				t.Fatal(err)
 			}

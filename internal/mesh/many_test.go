@@ -122,11 +122,11 @@ func greeted(t *testing.T, n *node) *control.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := control.NewConn(raw, false, 5*time.Second)
+	c := control.NewConn(raw, false, patience)
 	if err := c.Send(&control.Message{Hello: &control.Hello{Protocol: control.Protocol, Version: control.Version, Release: "test"}}); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := c.Receive(5 * time.Second); err != nil || m.Welcome == nil {
+	if m, err := c.Receive(patience); err != nil || m.Welcome == nil {
 		t.Fatal(m, err)
 	}
 	return c

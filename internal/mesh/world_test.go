@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -54,6 +55,24 @@ func (s *said) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
+}
+
+// patience is how long the tests wait for a worker.
+var patience = testenv.Limit(20 * time.Second)
+
+// says waits until the worker has said all of these, whatever their order.
+func (n *node) says(t *testing.T, texts ...string) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		got := n.said.String()
+		missing := slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return strings.Contains(got, text) })
+		if len(missing) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the worker does not say %q, but %q", missing, got)
+		}
+	}
 }
 
 // newWorld makes nodes with that many NICs each.

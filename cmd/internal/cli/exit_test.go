@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
 	"testing"
 	"time"
@@ -39,6 +40,8 @@ func stubborn() {
 
 // The first signal ends the context, the second the process.
 func TestSignals(t *testing.T) {
+	signal.Notify(make(chan os.Signal, 1), unix.SIGINT) // a child does not ignore it then, even if this process did
+	defer signal.Reset(unix.SIGINT)
 	for _, first := range []unix.Signal{unix.SIGINT, unix.SIGTERM} {
 		self, err := os.Executable()
 		if err != nil {
