@@ -45,6 +45,9 @@ func (t *Table) Import(ctx context.Context, name string) (*memory.RemoteBuffer, 
 			return nil, err
 		}
 		if rb != nil {
+			if err := errs.Ended(ctx); err != nil {
+				return nil, &failure.Error{Op: "import", Device: name, Err: err}
+			}
 			return rb, nil
 		}
 		select {
