@@ -110,7 +110,8 @@ func testSlowReceiver(t *testing.T, s *setting) {
 	if len(sent) != messages {
 		t.Errorf("%d messages were sent to a receiver that takes %d", len(sent), messages)
 	}
-	if err := p.client.Read(soon(t), host(t, p.a, 8).All(), remote); !errors.Is(err, context.DeadlineExceeded) {
+	others := len(p.client.Rails()) > 1 // by which it may go
+	if err := p.client.Read(soon(t), host(t, p.a, 8).All(), remote); !errors.Is(err, context.DeadlineExceeded) && (err != nil || !others) {
 		t.Errorf("an operation behind a message that waits: %v", err)
 	}
 	for i := range n {

@@ -21,7 +21,8 @@
 //
 // Atomics go over the NIC that package homes chooses on the side that has the memory. That side
 // offers keys for atomics apart from those for other operations. Messages go over one rail, the
-// home. When it loses its link, another rail takes its place.
+// home. While they wait there for the peer's program, reads and writes go over the other rails. When
+// the home loses its link, another rail takes its place.
 //
 // Change it to choose rails, cut operations or order them in another way.
 package rails
