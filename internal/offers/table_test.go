@@ -34,6 +34,7 @@ type side struct {
 	refusal  error
 	failed   error
 	lose     func() // called before a message is sent; the link is lost during the call
+	after    func() // if not nil, called after a message was sent
 	lost     bool   // there is no link: messages that would not be sent again are dropped
 }
 
@@ -93,6 +94,9 @@ func (s *side) send(ctx context.Context, kind exchange.Kind, body []byte, next f
 	}
 	if next == nil || next(s.link) {
 		s.sent = append(s.sent, message{kind, string(body), s.link})
+		if s.after != nil {
+			s.after()
+		}
 	}
 	return nil
 }
@@ -132,9 +136,10 @@ func TestNames(t *testing.T) {
 	if err := s.Export(ctx, "kv", memory.Span{}, 0, as7); !errors.Is(err, unix.EEXIST) {
 		t.Error(err)
 	}
-	late, cancel := context.WithTimeout(ctx, time.Millisecond)
+	late, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := s.Unexport(late, "kv"); !errors.Is(err, context.DeadlineExceeded) || s.unshared != 1 {
+	s.after = cancel
+	if err := s.Unexport(late, "kv"); !errors.Is(err, context.Canceled) || s.unshared != 1 {
 		t.Errorf("%v, %d unshared", err, s.unshared)
 	}
 	if err := s.Confirmed(); err != nil {
