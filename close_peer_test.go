@@ -45,7 +45,7 @@ func TestCloseWhileThePeerExports(t *testing.T) {
 
 // The Close of a fabric reports what is unknown of connections that have ended before.
 func TestFabricCloseReportsTheUnknown(t *testing.T) {
-	w := newWorld(t, Config{PeerTimeout: 100 * time.Millisecond})
+	w := newWorld(t, Config{PeerTimeout: 500 * time.Millisecond})
 	mine := w.host(w.a, 8)
 	_, remote := w.lend("m", 8)
 	w.net.Cut(w.da, w.db)

@@ -393,7 +393,7 @@ func TestErrAfterARefusal(t *testing.T) {
 
 // An operation behind one that has failed has an error of the same kinds as the connection's.
 func TestErrorsBehindAFailure(t *testing.T) {
-	w := newWorld(t, Config{PeerTimeout: 200 * time.Millisecond})
+	w := newWorld(t, Config{PeerTimeout: testenv.Limit(time.Second)})
 	mine := w.host(w.a, 8)
 	_, remote := w.lend("m", 8)
 	w.net.Cut(w.da, w.db)

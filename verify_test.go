@@ -125,7 +125,7 @@ func TestVerifiedAfterTheEnd(t *testing.T) {
 // A comparison through a layout of the peer's that takes long ends after Config.PeerTimeout.
 func TestVerifyEnds(t *testing.T) {
 	const size = 64 << 20
-	w := newWorld(t, Config{PeerTimeout: 50 * time.Millisecond})
+	w := newWorld(t, Config{PeerTimeout: 300 * time.Millisecond})
 	_, remote := w.lend("memory", size)
 	bytewise := must(layout.Interleaved(layout.Extent{Len: 1}, layout.Dim{Count: size, Stride: 0}))(t)
 	p := verify.Piece{Memory: remote.at.First.ID(), Own: true, Layout: bytewise, Len: size, Size: size}

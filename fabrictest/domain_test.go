@@ -19,7 +19,7 @@ func TestDomain(t *testing.T) {
 	net := fabrictest.NewNetwork(fabrictest.Options{})
 	here, a := net.OpenDomain("mlx5_0")
 	there, b := net.OpenDomain("mlx5_0")
-	opt := fi.EndpointOptions{PeerTimeout: 200 * time.Millisecond}
+	opt := fi.EndpointOptions{PeerTimeout: time.Second}
 	client, server := value(here.Endpoint(opt))(t), value(there.Endpoint(opt))(t)
 	addr := value(server.Listen("127.0.0.1:0"))(t)
 	peer := value(client.Insert(addr.String()))(t)

@@ -136,7 +136,7 @@ func Example_cut() {
 	server, client := open(net), open(net)
 	defer server.Close()
 	defer client.Close()
-	run(server, client, gpurdma.Config{PeerTimeout: 20 * time.Millisecond}, notified,
+	run(server, client, gpurdma.Config{PeerTimeout: 500 * time.Millisecond}, notified,
 		func(ctx context.Context, conn *gpurdma.Conn, to gpurdma.Remote, from gpurdma.Span) error {
 			net.Cut(server, client)
 			return notify(ctx, conn, to, from)

@@ -22,7 +22,7 @@ import (
 )
 
 // impatient is a configuration with which a silent peer is given up soon.
-var impatient = gpurdma.Config{PeerTimeout: 50 * time.Millisecond}
+var impatient = gpurdma.Config{PeerTimeout: testenv.Limit(500 * time.Millisecond)}
 
 func faulty(t testing.TB) (*setting, *pair) {
 	s := inMemory(t, fabrictest.Options{})
@@ -385,7 +385,7 @@ func TestSentOnByAnotherNIC(t *testing.T) {
 // A slow receiver that dies ends its sender.
 func TestSenderOfLostReceiver(t *testing.T) {
 	s := inMemory(t, fabrictest.Options{})
-	p := s.carelessPair(t, gpurdma.Config{Messages: 1, PeerTimeout: 50 * time.Millisecond})
+	p := s.carelessPair(t, gpurdma.Config{Messages: 1, PeerTimeout: impatient.PeerTimeout})
 	ok(t, p.client.Send(limited(t), nil))
 	blocked := make(chan error)
 	go func() { blocked <- p.client.Send(limited(t), nil) }()

@@ -331,7 +331,7 @@ func TestStatsOfFailures(t *testing.T) {
 // Operations that the peer's NIC does not carry out in time all fail, and each counts.
 func TestStatsOfCutPath(t *testing.T) {
 	s := inMemory(t, fabrictest.Options{})
-	p := s.carelessPair(t, gpurdma.Config{PeerTimeout: testenv.Limit(time.Second)}) // Post takes much less
+	p := s.carelessPair(t, impatient)
 	mine, _, remote := p.both(1000)
 	var y tally
 	s.net.Cut(p.a, p.b)

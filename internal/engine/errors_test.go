@@ -375,9 +375,10 @@ func TestPeerEndsBeforeTheAnswer(t *testing.T) {
 	mine, theirs := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 100)
 	rb := w.share(theirs.All(), allAccess)
 	l := w.a.linkTo(w.ab)
-	l.Slow(3)
+	l.Slow(1 << 30)
 	w.ok(w.a.Read(mine.All(), w.ab, rb.All(), "bad"))
 	w.ok(w.b.Remove(w.ba))
+	l.Slow(3) // the peer's queue pairs are destroyed
 	for ended := false; !ended; runtime.Gosched() { // no other goroutine polls
 		ended = w.a.connTo(w.ab).Works.Over()
 	}

@@ -75,7 +75,7 @@ func TestLiveMachineLost(t *testing.T) {
 		closing(t, n)
 		return n
 	}
-	w := s.world(t, EndpointOptions{PeerTimeout: 50 * time.Millisecond})
+	w := s.world(t, EndpointOptions{PeerTimeout: 500 * time.Millisecond})
 	a, b := deviceOf(w.a), deviceOf(w.b)
 	f.Cut(a, b)
 	f.CutExchanges(memstream.Silent, b)
