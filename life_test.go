@@ -397,13 +397,22 @@ func TestErrorsBehindAFailure(t *testing.T) {
 	mine := w.host(w.a, 8)
 	_, remote := w.lend("m", 8)
 	w.net.Cut(w.da, w.db)
-	var list []*Transfer
-	for range 3 {
-		list = append(list, must(w.ca.Start(limited(t), Op{Kind: OpWrite, Local: mine.All(), Remote: remote}))(t))
+	type started struct {
+		x   *Transfer
+		err error // of Start, if the first has failed already
 	}
-	for i, x := range list {
-		<-x.Done()
-		if err := x.Err(); !errors.Is(err, ErrPeerGone) || strings.Count(err.Error(), "not connected") > 1 {
+	var list []started
+	for range 3 {
+		x, err := w.ca.Start(limited(t), Op{Kind: OpWrite, Local: mine.All(), Remote: remote})
+		list = append(list, started{x, err})
+	}
+	for i, s := range list {
+		err := s.err
+		if err == nil {
+			<-s.x.Done()
+			err = s.x.Err()
+		}
+		if !errors.Is(err, ErrPeerGone) || strings.Count(err.Error(), "not connected") > 1 {
 			t.Errorf("operation %d: %v", i, err)
 		}
 	}

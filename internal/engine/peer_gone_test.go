@@ -5,7 +5,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"runtime"
 	"slices"
@@ -129,9 +128,7 @@ func testVanishedCallers(t *testing.T, s setting) {
 
 // An inserted address stays, whatever happens to its connection.
 func TestInsertedPeersStay(t *testing.T) {
-	free := must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	nobody := free.Addr().String()
-	free.Close()
+	const nobody = "127.0.0.1:1"
 	e := inMemory(t).endpoint(t, EndpointOptions{MaxPeers: 1})
 	p := must(e.Insert(nobody))(t)
 	if err := e.Lost(limited(t), p); !errors.Is(err, ErrNotConnected) {
