@@ -52,4 +52,4 @@ $(CUDA_DOUBLES) $(HSA_DOUBLES) $(ZE_DOUBLES) $(NVML_DOUBLE): | setup
 doubles: $(CUDA_DOUBLES) $(HSA_DOUBLES) $(ZE_DOUBLES) $(NVML_DOUBLE) ## build the doubles of GPU vendors' libraries
 
 # The tests of the runtimes need them, on the host and in the VM.
-unit vm-test: doubles
+unit busy vm-test: doubles

@@ -52,6 +52,14 @@ exhaustive: ## the unit tests that try thousands of cases
 	@tests=$$(script/exhaustive tests); packages=$$(script/exhaustive packages); set -x; \
 		$(GO) test -count=1 -vet=off -timeout 30m -run "$$tests" $$packages
 
+# A test that takes a time for granted passes on an idle machine, and fails where it has to wait for a processor.
+BUSY ?= ./...
+BUSY_JOBS ?= 14
+BUSY_TIME ?= 1800
+.PHONY: busy
+busy: ## the unit tests of BUSY again and again for BUSY_TIME seconds, BUSY_JOBS at once; finds those that fail on a busy machine
+	script/busy $(BUILD)/busy $(BUSY_JOBS) $(BUSY_TIME) $(BUSY)
+
 .PHONY: dra-table
 dra-table: ## place pods by pairs and by pcieRoot alone, and write the table in docs/fleet.md
 	cd deploy/dra && GPURDMA_DRA=write $(GO) test -count=1 -timeout 20m -run 'Table$$' ./resources
