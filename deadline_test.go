@@ -40,16 +40,20 @@ func TestBatchDeadline(t *testing.T) {
 }
 
 // lapsed is a context whose deadline has passed, and whose timer has not noticed.
-type lapsed struct{ context.Context }
+type lapsed struct {
+	context.Context
+	deadline time.Time
+}
 
-func (lapsed) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
+func (l lapsed) Deadline() (time.Time, bool) { return l.deadline, true }
 
 // An operation does not begin after its deadline because those before it have ended by it.
 func TestDeadlineOfFollowers(t *testing.T) {
 	w, theirs, remote := waiting(t)
+	ctx := lapsed{limited(t), time.Now()}
 	var list []*Transfer
 	for i := range int64(4) {
-		list = append(list, must(w.ca.Start(lapsed{limited(t)}, Op{Kind: OpWrite, Inline: []byte{1}, Remote: remote.Range(i, 1), Notify: i == 0}))(t))
+		list = append(list, must(w.ca.Start(ctx, Op{Kind: OpWrite, Inline: []byte{1}, Remote: remote.Range(i, 1), Notify: i == 0}))(t))
 	}
 	for _, x := range list {
 		if <-x.Done(); !errors.Is(x.Err(), context.DeadlineExceeded) {

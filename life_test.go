@@ -317,6 +317,7 @@ func TestErrorsBehindAFailure(t *testing.T) {
 		x, err := w.ca.Start(limited(t), Op{Kind: OpWrite, Local: mine.All(), Remote: remote})
 		list = append(list, started{x, err})
 	}
+	w.ok(list[0].err)
 	for i, s := range list {
 		err := s.err
 		if err == nil {

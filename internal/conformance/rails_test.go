@@ -236,36 +236,6 @@ func limitedDone(t testing.TB, x *gpurdma.Transfer) error {
 	return x.Err()
 }
 
-// Writes and reads go over the other rails while messages wait on the home rail for the peer's program.
-func TestRailsPassMessages(t *testing.T) {
-	_, p := overRails(t, fabrictest.Options{}, gpurdma.Config{Messages: 1})
-	mine, _, remote := p.both(300 << 10)
-	p.overAll(remote, mine.All(), 3)
-	ok(t, p.client.Send(limited(t), []byte("the only credit")))
-	waits := must(p.client.Start(limited(t), gpurdma.Op{Kind: gpurdma.OpSend, Inline: []byte("waits")}))(t)
-	r := testenv.Seeded(t)
-	for range testenv.Count(8) {
-		for _, n := range []int64{8, 100 << 10, 300 << 10} {
-			want := fill(t, r, mine)
-			ok(t, p.client.Write(limited(t), remote.Range(0, n), mine.Range(0, n)))
-			put(t, mine, make([]byte, n))
-			ok(t, p.client.Read(limited(t), mine.Range(0, n), remote.Range(0, n)))
-			same(t, "written and read", mine, want)
-		}
-	}
-	select {
-	case <-waits.Done():
-		t.Errorf("the message did not wait: %v", waits.Err())
-	default:
-	}
-	for _, want := range []string{"the only credit", "waits"} {
-		if got := must(p.server.Receive(limited(t)))(t); string(got) != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-	ok(t, limitedDone(t, waits))
-}
-
 // A rail that was slow for a while gets bytes again, of operations that are so small that it got none while it
 // counted as slow.
 func TestRailsSlowForAWhile(t *testing.T) {

@@ -126,8 +126,11 @@ func (b *Box) slot(i int) int { return b.sent + (i-1)*b.out }
 
 func (b *Box) bytes(off, n int) []byte { return b.buf.HostBytes()[off : off+n] }
 
+// Room returns the number of messages for which there are credits and slots.
+func (b *Box) Room() int { return min(b.credits, len(b.free)) }
+
 // MayStart reports whether a letter has a credit and a slot, if it is a message.
-func (b *Box) MayStart(l *Letter) bool { return l.None() || b.credits > 0 && len(b.free) > 0 }
+func (b *Box) MayStart(l *Letter) bool { return l.None() || b.Room() > 0 }
 
 // Stamp puts a message into a slot.
 func (b *Box) Stamp(l *Letter) {

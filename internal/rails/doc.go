@@ -21,8 +21,9 @@
 //
 // Atomics go over the NIC that package homes chooses on the side that has the memory. That side
 // offers keys for atomics apart from those for other operations. Messages go over one rail, the
-// home. While they wait there for the peer's program, reads and writes go over the other rails. When
-// the home loses its link, another rail takes its place.
+// home. While they wait there for the peer's program, reads and writes go over the other rails, unless
+// they follow a write that went over the home. When the home loses its link, another rail takes its
+// place.
 //
 // Change it to choose rails, cut operations or order them in another way.
 package rails

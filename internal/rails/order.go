@@ -252,7 +252,7 @@ func (s *scheduler) unreached(j *job) error {
 
 // usable returns the rails that may carry a job's bytes. Writes that cannot be read back go over its
 // home only. A rail whose NIC reaches another memory than the device's is left out, if there is a better
-// one; so is the home while messages wait there for the peer's program, since other operations would wait
+// one; so is a rail while messages wait there for the peer's program, since other operations would wait
 // behind them.
 func (s *scheduler) usable(j *job, home *Rail) []*Rail {
 	list := []*Rail{home}
@@ -267,8 +267,11 @@ func (s *scheduler) usable(j *job, home *Rail) []*Rail {
 	if better := slices.DeleteFunc(slices.Clone(list), j.moved); len(better) > 0 {
 		list = better
 	}
-	if len(list) > 1 && list[0] == home && home.Conn.Works.PeerBehind() {
-		return list[1:]
+	waits := func(r *Rail) bool { return r.Conn.Works.MessagesWait() }
+	if len(list) > 1 && slices.ContainsFunc(list, waits) {
+		if calm := slices.DeleteFunc(slices.Clone(list), waits); len(calm) > 0 {
+			return calm
+		}
 	}
 	return list
 }

@@ -119,6 +119,23 @@ func (q *Queue) PeerBehind() bool {
 	return q.send.behind()
 }
 
+// MessagesWait reports whether a message waits for the peer's program, or will wait when the works before it
+// have begun. Works that are posted after it wait, too.
+func (q *Queue) MessagesWait() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	room, n := q.mail.Room(), q.send.pending.Len()
+	if n <= room {
+		return false
+	}
+	for i := range n {
+		if (*q.send.pending.At(i)).letter.Unstamped() {
+			room--
+		}
+	}
+	return room < 0
+}
+
 // from returns a work that is pending, and all that were posted after it. It returns false if a NIC has
 // had some of them.
 func (s *sender) from(o *Work) (list []*Work, unbegun bool) {

@@ -80,7 +80,7 @@ func (s *sender) expire(o *Work) {
 	if o.turn+1 < s.turn {
 		s.looked = time.Now()
 	}
-	if s.looked.After(o.limit) {
+	if s.looked.After(o.limit) && time.Now().After(o.limit) { // the clock may have been set back since it was read
 		o.err = context.DeadlineExceeded
 	}
 }
