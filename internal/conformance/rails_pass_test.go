@@ -67,8 +67,8 @@ func TestRailsPassLaterMessages(t *testing.T) {
 func (p *pair) passing() func(waits ...*gpurdma.Transfer) {
 	mine, _, remote := p.both(300 << 10)
 	unmeasured := func(r gpurdma.Rail) bool { return r.Rate == 0 } // it gets few slices
-	for slices.ContainsFunc(p.client.Rails(), unmeasured) {
-		ok(p.t, p.client.Write(limited(p.t), remote, mine.All(), gpurdma.Delivered()))
+	for ctx := limited(p.t); slices.ContainsFunc(p.client.Rails(), unmeasured); {
+		ok(p.t, p.client.Write(ctx, remote, mine.All(), gpurdma.Delivered()))
 	}
 	r := testenv.Seeded(p.t)
 	return func(waits ...*gpurdma.Transfer) {

@@ -378,7 +378,8 @@ func TestPeerEndsBeforeTheAnswer(t *testing.T) {
 	l.Slow(1 << 30)
 	w.ok(w.a.Read(mine.All(), w.ab, rb.All(), "bad"))
 	w.ok(w.b.Remove(w.ba))
-	l.Slow(3)                                       // the peer's queue pairs are destroyed
+	// The peer's queue pairs are destroyed.
+	l.Slow(3)
 	for ended := false; !ended; runtime.Gosched() { // no other goroutine polls
 		ended = w.a.connTo(w.ab).Works.Over()
 	}

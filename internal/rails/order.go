@@ -264,13 +264,15 @@ func (s *scheduler) usable(j *job, home *Rail) []*Rail {
 			list = append(list, r)
 		}
 	}
-	if better := slices.DeleteFunc(slices.Clone(list), j.moved); len(better) > 0 {
-		list = better
-	}
-	waits := func(r *Rail) bool { return r.Conn.Works.MessagesWait() }
-	if len(list) > 1 && slices.ContainsFunc(list, waits) {
-		if calm := slices.DeleteFunc(slices.Clone(list), waits); len(calm) > 0 {
-			return calm
+	list = without(list, j.moved)
+	return without(list, func(r *Rail) bool { return r.Conn.Works.MessagesWait() })
+}
+
+// without returns a list without the rails that f names, or the list if none would be left.
+func without(list []*Rail, f func(*Rail) bool) []*Rail {
+	if len(list) > 1 && slices.ContainsFunc(list, f) {
+		if rest := slices.DeleteFunc(slices.Clone(list), f); len(rest) > 0 {
+			return rest
 		}
 	}
 	return list

@@ -3,6 +3,7 @@
 package workqueue
 
 import (
+	"context"
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
@@ -205,6 +206,18 @@ func (s *sender) kick() {
 		s.pending.Pop()
 	}
 	s.flush()
+}
+
+// expire ends a work whose deadline has passed. A work that was just posted has not waited: the clock is not
+// read for it, unless its deadline had passed when the clock was read for one before it.
+func (s *sender) expire(o *Work) {
+	if o.err != nil || o.limit.IsZero() || o.turn+1 >= s.turn && !s.looked.After(o.limit) {
+		return
+	}
+	s.looked = time.Now()
+	if s.looked.After(o.limit) {
+		o.err = context.DeadlineExceeded
+	}
 }
 
 // payCredits returns credits to the peer, once they are half of all.

@@ -71,20 +71,6 @@ func (o *Work) Repeats() { o.repeats = true }
 // is context.DeadlineExceeded.
 func (o *Work) SetDeadline(ctx context.Context) { o.limit, _ = ctx.Deadline() }
 
-// expire ends a work whose deadline has passed. A work that was just posted has not waited: the clock is
-// not read for it. It ends with those that were posted before it, if they have the same deadline.
-func (s *sender) expire(o *Work) {
-	if o.err != nil || o.limit.IsZero() {
-		return
-	}
-	if o.turn+1 < s.turn {
-		s.looked = time.Now()
-	}
-	if s.looked.After(o.limit) && time.Now().After(o.limit) { // the clock may have been set back since it was read
-		o.err = context.DeadlineExceeded
-	}
-}
-
 // SetMessage sets the message that a send sends, or the note that follows a write's bytes. p is
 // copied when the message is posted: it must not change until the completion.
 func (o *Work) SetMessage(q *Queue, p []byte) error {
